@@ -1,0 +1,100 @@
+# Everything a developer runs. It needs Python 3.11 or newer, pip and make, and nothing else.
+
+SHELL := /bin/sh
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+
+# A caller's settings for other Pythons must not leak into this project's environment.
+unexport PYTHONPATH PYTHONHOME PYTHONSTARTUP PYTHONUSERBASE VIRTUAL_ENV CONDA_PREFIX
+unexport PIP_TARGET PIP_PREFIX PIP_ROOT PIP_CONSTRAINT PIP_REQUIREMENT PIP_NO_BINARY PIP_NO_DEPS
+unexport PIP_REQUIRE_VIRTUALENV PIP_PYTHON PIP_DRY_RUN PIP_IGNORE_INSTALLED
+export PIP_USER := 0
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+export PIP_NO_INPUT := 1
+
+VENV := .venv
+BIN := $(VENV)/bin
+SEEDS ?= 1000
+ARGS ?=
+
+# A stamp is named after the content of the locks and the place of the tree: as long as neither
+# changes, no target touches pip or the network.
+lock_key = $(shell { pwd; cat $(1); } | cksum | cut -d ' ' -f 1)
+RUNTIME_LOCKS := requirements/runtime.lock requirements/build.lock
+DEV_LOCKS := requirements/dev.lock
+RUNTIME_STAMP := $(VENV)/.runtime-$(call lock_key,$(RUNTIME_LOCKS))
+DEV_STAMP := $(VENV)/.dev-$(call lock_key,$(DEV_LOCKS))
+
+# The development environment holds everything the runtime one does.
+ifneq ($(wildcard $(DEV_STAMP)),)
+RUNTIME := $(DEV_STAMP)
+else
+RUNTIME := $(RUNTIME_STAMP)
+endif
+
+.PHONY: help
+help:  ## Print the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: up
+up: $(RUNTIME) $(VENV)/.installed  ## Start Homeostat on embedded engines (ARGS="--demo" and the like)
+	@$(BIN)/homeostat up $(ARGS)
+
+.PHONY: test
+test: $(DEV_STAMP) $(VENV)/.installed  ## Run all tests, real servers included (ARGS="-k name")
+	@$(BIN)/python -m pytest $(ARGS)
+
+.PHONY: check
+check: $(DEV_STAMP) $(VENV)/.installed  ## Check format, lint, types and import contracts
+	@echo "ruff format" && $(BIN)/ruff format --check --quiet .
+	@echo "ruff check" && $(BIN)/ruff check --quiet .
+	@echo "basedpyright" && $(BIN)/basedpyright --warnings
+	@echo "lint-imports" && $(BIN)/lint-imports --no-timings
+
+.PHONY: format
+format: $(DEV_STAMP)  ## Format the source and apply safe fixes
+	@$(BIN)/ruff check --fix --quiet . ; $(BIN)/ruff format --quiet .
+
+.PHONY: bench
+bench: $(DEV_STAMP) $(VENV)/.installed  ## Measure against floors taken in the same run (ARGS="kernel")
+	@$(BIN)/python -m benchmarks $(ARGS)
+
+.PHONY: simulate
+simulate: $(DEV_STAMP) $(VENV)/.installed  ## Run the deterministic simulator over SEEDS=1000 seeds
+	@$(BIN)/python -m homeostat.testing.simulation --seeds $(SEEDS) $(ARGS)
+
+.PHONY: lock
+lock: $(DEV_STAMP)  ## Resolve the dependencies anew and write requirements/*.lock
+	@sh requirements/lock.sh $(BIN)/uv
+
+.PHONY: clean
+clean:  ## Remove the environment and everything that was generated
+	@rm -rf $(VENV) build dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	@find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+
+# The newest Python that really works: a shim without a version behind it does not.
+WORKS := import ensurepip, sqlite3, ssl, sys, venv; sys.exit(sys.version_info < (3, 11))
+$(VENV)/bin/python:
+	@for python in $(PYTHON) python3.13 python3.12 python3.11 python3 python; do \
+		if "$$python" -c '$(WORKS)' >/dev/null 2>&1; then \
+			echo "environment: creating $(VENV) with $$("$$python" -V)"; \
+			exec "$$python" -m venv --clear $(VENV); \
+		fi; \
+	done; \
+	echo "No Python 3.11 or newer with venv and pip was found (set PYTHON=/path/to/python)." >&2; exit 1
+
+$(RUNTIME_STAMP): $(RUNTIME_LOCKS) | $(VENV)/bin/python
+	@echo "environment: installing the runtime lock"
+	@$(BIN)/python -m pip install --quiet --require-hashes $(RUNTIME_LOCKS:%=-r %)
+	@rm -f $(VENV)/.runtime-* && touch $@
+
+$(DEV_STAMP): $(DEV_LOCKS) | $(VENV)/bin/python
+	@echo "environment: installing the development lock"
+	@$(BIN)/python -m pip install --quiet --require-hashes $(DEV_LOCKS:%=-r %)
+	@rm -f $(VENV)/.dev-* && touch $@
+
+# Editable, so the source is what runs; only a changed pyproject.toml asks for a new installation.
+$(VENV)/.installed: pyproject.toml
+	@echo "environment: installing homeostat"
+	@$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --no-index -e .
+	@touch $@

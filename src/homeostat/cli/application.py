@@ -1,0 +1,33 @@
+"""The tree of commands; what a command needs is imported when it runs, so that help is quick."""
+
+from typing import Annotated
+
+import typer
+
+import homeostat
+
+application = typer.Typer(
+    name="homeostat",
+    help="Keep a fleet of AI agents alive, bounded and healthy.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _show_version(wanted: bool) -> None:  # noqa: FBT001 - the signature is Typer's
+    if wanted:
+        typer.echo(f"homeostat {homeostat.__version__}")
+        raise typer.Exit
+
+
+@application.callback()
+def root(
+    *,
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version."),
+    ] = False,
+) -> None:
+    """Keep a fleet of AI agents alive, bounded and healthy."""
+    del version

@@ -1,0 +1,1 @@
+"""What every room stands on: time, ids, errors, limits, state machines, records and ports."""

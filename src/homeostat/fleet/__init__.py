@@ -1,0 +1,1 @@
+"""Who is out there: registration, heartbeats and the liveness derived from them."""

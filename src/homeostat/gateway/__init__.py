@@ -1,0 +1,1 @@
+"""The one door every model call passes: identity, policy, metering and budgets."""

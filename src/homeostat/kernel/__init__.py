@@ -1,0 +1,1 @@
+"""Durable turns: an inbox, one active turn per agent, waits, and exactly one deliverable."""

@@ -1,0 +1,1 @@
+"""Published kits for those who build on Homeostat: conformance suites, real servers, a manual clock."""
