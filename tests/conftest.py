@@ -1,0 +1,85 @@
+"""Fixtures every test may ask for: the event loop's kind and real servers."""
+
+import asyncio
+import os
+from collections.abc import Iterator
+from itertools import count
+from urllib.parse import urlsplit, urlunsplit
+
+import asyncpg
+import pytest
+import redis
+from hypothesis import settings
+
+from homeostat.testing.servers import NatsServer, PostgresServer, RedisServer
+
+settings.register_profile("homeostat", deadline=None, print_blob=True)
+settings.load_profile("homeostat")
+
+
+@pytest.fixture(scope="session")
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture(scope="session")
+def postgres_server_url() -> Iterator[str]:
+    """A PostgreSQL server for the whole session; tests ask for `postgres_url`, a database of their own."""
+    if elsewhere := os.environ.get("HOMEOSTAT_TEST_POSTGRES_URL"):
+        yield elsewhere
+        return
+    with PostgresServer() as server:
+        yield server.url
+
+
+@pytest.fixture(scope="session")
+def database_numbers() -> Iterator[int]:
+    return count(1)
+
+
+@pytest.fixture
+def postgres_url(postgres_server_url: str, database_numbers: Iterator[int]) -> Iterator[str]:
+    """A fresh, empty database."""
+    name = f"homeostat_test_{os.getpid()}_{next(database_numbers)}"
+    _administer(postgres_server_url, f'CREATE DATABASE "{name}" TEMPLATE template0')
+    yield urlunsplit(urlsplit(postgres_server_url)._replace(path=f"/{name}"))
+    _administer(postgres_server_url, f'DROP DATABASE "{name}" WITH (FORCE)')
+
+
+def _administer(url: str, statement: str) -> None:
+    async def execute() -> None:
+        connection = await asyncpg.connect(url)
+        try:
+            await connection.execute(statement)
+        finally:
+            await connection.close()
+
+    asyncio.run(execute())
+
+
+@pytest.fixture(scope="session")
+def redis_server_url() -> Iterator[str]:
+    """A Redis server for the whole session; tests ask for `redis_url`, which is empty."""
+    if elsewhere := os.environ.get("HOMEOSTAT_TEST_REDIS_URL"):
+        yield elsewhere
+        return
+    with RedisServer() as server:
+        yield server.url
+
+
+@pytest.fixture
+def redis_url(redis_server_url: str) -> str:
+    """A Redis database without keys."""
+    with redis.Redis.from_url(redis_server_url) as connection:
+        connection.flushdb()
+    return redis_server_url
+
+
+@pytest.fixture(scope="session")
+def nats_url() -> Iterator[str]:
+    """A NATS server with JetStream for the whole session; tests keep to subjects and streams of their own."""
+    if elsewhere := os.environ.get("HOMEOSTAT_TEST_NATS_URL"):
+        yield elsewhere
+        return
+    with NatsServer() as server:
+        yield server.url
