@@ -49,7 +49,8 @@ check: $(DEV_STAMP) $(VENV)/.installed  ## Check format, lint, types and import 
 	@echo "ruff format" && $(BIN)/ruff format --check --quiet .
 	@echo "ruff check" && $(BIN)/ruff check --quiet .
 	@echo "basedpyright" && $(BIN)/basedpyright --warnings
-	@echo "lint-imports" && $(BIN)/lint-imports --no-timings
+	@echo "lint-imports" && { $(BIN)/lint-imports >$(VENV)/imports.log 2>&1 || { cat $(VENV)/imports.log; exit 1; }; }
+	@tail -n 1 $(VENV)/imports.log
 
 .PHONY: format
 format: $(DEV_STAMP)  ## Format the source and apply safe fixes

@@ -3,6 +3,7 @@
 import ast
 import re
 import subprocess
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -162,6 +163,22 @@ def test_nothing_is_left_to_do_and_nothing_belongs_to_another_machine() -> None:
             words += LEFTOVERS.findall(text)
         found += [f"{path.relative_to(ROOT)}: {word}" for word in words]
     assert found == []
+
+
+@pytest.mark.parametrize("lock", sorted((ROOT / "requirements").glob("*.lock")), ids=lambda lock: lock.name)
+def test_a_lock_holds_names_versions_and_hashes_and_nothing_else(lock: Path) -> None:
+    pinned = re.compile(r"[a-z0-9-]+==[\w.+!]+( ; [^:]+)? \\|    --hash=sha256:[0-9a-f]{64}( \\)?|\s*#.*")
+    lines = lock.read_text().splitlines()
+    assert [line for line in lines if not pinned.fullmatch(line)] == []
+    assert not any("://" in line for line in lines)
+
+
+def test_every_dependency_is_locked() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    locked = set(re.findall(r"^([a-z0-9-]+)==", (ROOT / "requirements" / "dev.lock").read_text(), re.MULTILINE))
+    extras = project["optional-dependencies"]
+    wanted = {re.split(r"[^\w.-]", need)[0] for need in [*project["dependencies"], *extras["test"], *extras["dev"]]}
+    assert wanted - locked == {"homeostat"}
 
 
 @pytest.mark.parametrize(
