@@ -1,1 +1,1 @@
-"""Keepers of the ports: each module below speaks to one engine on behalf of one port."""
+"""Keepers: each implements one port with one engine."""

@@ -1,0 +1,1 @@
+"""Doorbells: how processes hear of each other."""

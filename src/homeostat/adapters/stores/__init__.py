@@ -1,0 +1,1 @@
+"""Stores: where turns are durable."""

@@ -1,0 +1,184 @@
+"""Rows and records: the one place that knows in which order columns stand."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from homeostat.core.ids import Scope
+from homeostat.core.machines.turn import HeadStatus
+from homeostat.core.records.card import Card
+from homeostat.core.records.event import Event
+from homeostat.core.records.head import Gate, Head
+from homeostat.core.records.turn import AfterExecution, MessageType, OpenTurn, Turn, Wait, WaitStatus
+from homeostat.core.records.view import Edge
+from homeostat.core.records.writes import OutboxRow
+
+Row = Sequence[Any]
+
+TURN_COLUMNS = 19
+HEAD_COLUMNS = 18
+
+_events_out = msgspec.msgpack.Encoder()
+_events_in = msgspec.msgpack.Decoder(tuple[Event, ...])
+
+
+def read_head(row: Row) -> Head:
+    project, agent_id, version, status, epoch, turn_id, worker_id, starts, losses, cards, gate, *rest = row[
+        :HEAD_COLUMNS
+    ]
+    return Head(
+        project,
+        agent_id,
+        version,
+        HeadStatus(status),
+        epoch,
+        turn_id,
+        worker_id,
+        starts,
+        losses,
+        cards,
+        Gate(gate),
+        *rest,
+    )
+
+
+def write_head(head: Head) -> tuple[object, ...]:
+    return (
+        head.project,
+        head.agent_id,
+        head.version,
+        head.status.value,
+        head.epoch,
+        head.turn_id,
+        head.worker_id,
+        head.starts,
+        head.losses,
+        head.cards,
+        head.gate.value,
+        head.gate_reason,
+        head.queued,
+        head.tail_seq,
+        head.last_turn_id,
+        head.waiting,
+        head.deadline_ms,
+        head.since_ms,
+    )
+
+
+def read_turn(row: Row) -> Turn:
+    return Turn(row[0], row[1], row[2], row[3], MessageType(row[4]), *row[5:TURN_COLUMNS])
+
+
+def write_turn(turn: Turn) -> tuple[object, ...]:
+    return (
+        turn.turn_id,
+        turn.project,
+        turn.agent_id,
+        turn.seq,
+        turn.type.value,
+        turn.payload,
+        turn.correlation_id,
+        turn.source,
+        turn.parent_turn_id,
+        turn.parent_step_id,
+        turn.reply_call_id,
+        turn.trace_id,
+        turn.depth,
+        turn.run_id,
+        turn.context_box_id,
+        turn.output_box_id,
+        turn.result_fields,
+        turn.previous_turn_id,
+        turn.created_at_ms,
+    )
+
+
+def read_queued(row: Row) -> OpenTurn:
+    """A turn followed by what its place in line remembers of it."""
+    return OpenTurn(read_turn(row), *row[TURN_COLUMNS : TURN_COLUMNS + 3])
+
+
+def write_inbox(entry: OpenTurn) -> tuple[object, ...]:
+    turn = entry.turn
+    return (turn.project, turn.agent_id, turn.seq, turn.turn_id, entry.starts, entry.losses, entry.cards)
+
+
+def read_wait(row: Row) -> Wait:
+    turn_id, call_id, project, agent_id, tool, status, after, *rest = row
+    return Wait(turn_id, call_id, project, agent_id, tool, WaitStatus(status), AfterExecution(after), *rest)
+
+
+def write_wait(wait: Wait) -> tuple[object, ...]:
+    return (
+        wait.turn_id,
+        wait.call_id,
+        wait.project,
+        wait.agent_id,
+        wait.tool,
+        wait.status.value,
+        wait.after_execution.value,
+        wait.step_id,
+        wait.call_card_id,
+        wait.result_card_id,
+        wait.created_at_ms,
+        wait.deadline_ms,
+        wait.answered_at_ms,
+    )
+
+
+def write_answered(wait: Wait) -> tuple[object, ...]:
+    return (
+        wait.turn_id,
+        wait.call_id,
+        wait.status.value,
+        wait.after_execution.value,
+        wait.result_card_id,
+        wait.answered_at_ms,
+    )
+
+
+def read_card(row: Row) -> Card:
+    return Card(*row)
+
+
+def write_card(card: Card) -> tuple[object, ...]:
+    return (
+        card.project,
+        card.scope,
+        card.position,
+        card.type,
+        card.content,
+        card.digest,
+        card.author,
+        card.created_at_ms,
+        card.reference,
+    )
+
+
+def read_edge(row: Row) -> Edge:
+    return Edge(*row)
+
+
+def write_outbox(row: OutboxRow) -> tuple[Scope, bytes]:
+    return (row.outbox_id, _events_out.encode(row.events))
+
+
+def read_outbox(row: Row) -> OutboxRow:
+    return OutboxRow(row[0], _events_in.decode(row[1]))
+
+
+def by_turn(waits: Iterable[Wait]) -> dict[str, tuple[Wait, ...]]:
+    """Group waits under their turns, keeping their order."""
+    grouped: dict[str, tuple[Wait, ...]] = {}
+    for wait in waits:
+        grouped[wait.turn_id] = (*grouped.get(wait.turn_id, ()), wait)
+    return grouped
+
+
+def place_of(card_id: str) -> tuple[Scope, int, str] | None:
+    """Read a card's birthplace and digest out of its id."""
+    parts = card_id.split("_")
+    if len(parts) != 4 or parts[0] != "card" or not parts[2].isdigit():
+        return None
+    return Scope(parts[1]), int(parts[2]), parts[3]

@@ -1,0 +1,3 @@
+-- Lays a card at a place that must be free.
+INSERT INTO cards (project, scope, position, type, content, digest, author, created_at_ms, reference)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)

@@ -1,0 +1,2 @@
+-- Ends a worker's lease.
+DELETE FROM leases WHERE worker_id = ?

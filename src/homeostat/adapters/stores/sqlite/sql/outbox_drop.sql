@@ -1,0 +1,2 @@
+-- Forgets announcements that were made.
+DELETE FROM outbox WHERE outbox_id = ?

@@ -1,0 +1,209 @@
+"""The turn store on SQLite."""
+
+import json
+import sqlite3
+from collections.abc import Collection, Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from homeostat.adapters.stores import rows
+from homeostat.adapters.stores.sqlite.engine import SqliteEngine, migrate
+from homeostat.adapters.stores.sqlite.reading import SqliteReading
+from homeostat.adapters.stores.statements import statements
+from homeostat.core.clock import Millis
+from homeostat.core.ids import AgentId, BoxId, ProjectId, Scope, WorkerId
+from homeostat.core.limits import QUEUE_FRONT
+from homeostat.core.records.head import Head, Mailbox
+from homeostat.core.records.turn import AgentKey, OpenTurn
+from homeostat.core.records.view import Due
+from homeostat.core.records.writes import Answer, OutboxRow, Saved, Writes
+
+SQL = statements("sqlite")
+
+
+class SqliteStore(SqliteReading):
+    """One file, one writer thread. `SqliteStore(None)` keeps everything in memory and forgets it."""
+
+    def __init__(self, path: Path | None) -> None:
+        super().__init__(SqliteEngine(path))
+
+    async def open(self) -> list[str]:
+        """Open the file and bring its schema up to date."""
+        await self._engine.open()
+        return await self._engine.write(migrate)
+
+    async def close(self) -> None:
+        await self._engine.close()
+
+    # --- loading -------------------------------------------------------------------------------------------
+
+    async def load(self, agents: Collection[AgentKey]) -> dict[AgentKey, Mailbox]:
+        return await self._engine.read(lambda connection: _load(connection, agents))
+
+    async def recall(self, keys: Collection[tuple[ProjectId, str]]) -> dict[tuple[ProjectId, str], Answer]:
+        wanted = json.dumps(list(keys))
+        found = await self._all("answers_get", wanted)
+        return {(row[0], row[1]): Answer(*row) for row in found}
+
+    async def box_owner(self, project: ProjectId, box_id: BoxId) -> AgentKey | None:
+        row = await self._one("box_owner_get", project, box_id)
+        return (project, AgentId(row[0])) if row else None
+
+    async def lease(self, worker_id: WorkerId) -> Millis | None:
+        row = await self._one("lease_get", worker_id)
+        return Millis(row[0]) if row else None
+
+    async def dispatched(self, agents: Collection[AgentKey], limit: int) -> list[AgentKey]:
+        found = await self._all("heads_dispatched", json.dumps(list(agents)), limit)
+        return [(ProjectId(row[0]), AgentId(row[1])) for row in found]
+
+    async def outbox(self, before: Scope, limit: int) -> list[OutboxRow]:
+        return [rows.read_outbox(row) for row in await self._all("outbox_get", before, limit)]
+
+    async def due(self, now: Millis, *, unclaimed_before: Millis, lease_ms: int, limit: int) -> Due:
+        def work(connection: sqlite3.Connection) -> Due:
+            read = connection.execute
+            dead = tuple(row[0] for row in read(SQL["due_leases"], (now, lease_ms, limit)))
+            lost = [*read(SQL["due_lost"], (json.dumps(dead), limit)), *read(SQL["due_orphans"], (limit,))]
+            return Due(
+                dead_workers=dead,
+                lost=tuple(((row[0], row[1]), row[2], row[3], row[4]) for row in lost),
+                timeouts=tuple(rows.read_wait(row) for row in read(SQL["due_waits"], (now, limit))),
+                unclaimed=tuple((row[0], row[1]) for row in read(SQL["due_unclaimed"], (unclaimed_before, limit))),
+                next_ms=read(SQL["due_next"]).fetchone()[0],
+            )
+
+        return await self._engine.read(work)
+
+    # --- saving --------------------------------------------------------------------------------------------
+
+    async def save(self, writes: Writes) -> Saved:
+        return await self._engine.write(lambda connection: _save(connection, writes))
+
+    async def expire(self, before: Scope, limit: int) -> int:
+        def work(connection: sqlite3.Connection) -> int:
+            old = [row[0] for row in connection.execute(SQL["turns_old"], ("turn_" + before, limit))]
+            connection.execute("BEGIN IMMEDIATE")
+            with _Rollback(connection):
+                for name in ("expire_cards", "expire_steps", "expire_waits", "expire_turns"):
+                    connection.execute(SQL[name], (json.dumps(old),))
+                connection.execute(SQL["expire_answers"], (int(before, 16) >> 48, limit))
+                connection.execute("COMMIT")
+            return len(old)
+
+        return await self._engine.write(work)
+
+
+class _Rollback:
+    """Leaves no transaction open behind an error."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None and self._connection.in_transaction:
+            with suppress(sqlite3.Error):
+                self._connection.execute("ROLLBACK")
+
+
+def _load(connection: sqlite3.Connection, agents: Collection[AgentKey]) -> dict[AgentKey, Mailbox]:
+    """Read mailboxes in one snapshot."""
+    read = connection.execute
+    read("BEGIN")
+    try:
+        heads = [rows.read_head(row) for row in read(SQL["heads_load"], (json.dumps(list(agents)),))]
+        lines = {
+            head.key: [rows.read_queued(row) for row in read(SQL["inbox_line"], (*head.key, -1, QUEUE_FRONT))]
+            for head in heads
+            if head.queued
+        }
+        active = [head.turn_id for head in heads if head.turn_id is not None]
+        begun = [entry.turn.turn_id for line in lines.values() for entry in line if entry.starts]
+        turns = (
+            {row[0]: rows.read_turn(row) for row in read(SQL["turns_load"], (json.dumps(active),))} if active else {}
+        )
+        waits = (
+            rows.by_turn(rows.read_wait(row) for row in read(SQL["waits_load"], (json.dumps(active + begun),)))
+            if active or begun
+            else {}
+        )
+    finally:
+        read("COMMIT")
+
+    def entry(head: Head) -> OpenTurn | None:
+        if head.turn_id is None:
+            return None
+        return OpenTurn(turns[head.turn_id], head.starts, head.losses, head.cards, waits.get(head.turn_id, ()))
+
+    def queued(waiting: OpenTurn) -> OpenTurn:
+        held = waits.get(waiting.turn.turn_id)
+        return OpenTurn(waiting.turn, waiting.starts, waiting.losses, waiting.cards, held) if held else waiting
+
+    return {
+        head.key: Mailbox(head, entry(head), tuple(queued(waiting) for waiting in lines.get(head.key, ())))
+        for head in heads
+    }
+
+
+def _save(connection: sqlite3.Connection, writes: Writes) -> Saved:
+    many = connection.executemany
+    connection.execute("BEGIN IMMEDIATE")
+    with _Rollback(connection):
+        if writes.heads:
+            swaps = [(*rows.write_head(head), base) for base, head in writes.heads.values()]
+            if many(SQL["head_swap"], swaps).rowcount != len(swaps):
+                stale = _stale(connection, writes)
+                connection.execute("ROLLBACK")
+                return Saved(stale=stale)
+        try:
+            _save_keyed(connection, writes)
+        except sqlite3.IntegrityError:
+            connection.execute("ROLLBACK")
+            return Saved(answered=True)
+        _save_rows(connection, writes)
+        connection.execute("COMMIT")
+    return Saved()
+
+
+def _stale(connection: sqlite3.Connection, writes: Writes) -> frozenset[AgentKey]:
+    """Which heads had moved: those this transaction could not swap."""
+    found = connection.execute(SQL["heads_load"], (json.dumps(list(writes.heads)),))
+    current = {(row[0], row[1]): row[2] for row in found}
+    return frozenset(key for key, (_, head) in writes.heads.items() if current.get(key) != head.version)
+
+
+def _save_keyed(connection: sqlite3.Connection, writes: Writes) -> None:
+    """Rows whose key somebody else may have taken meanwhile."""
+    many = connection.executemany
+    if writes.new_heads:
+        many(SQL["head_put"], [rows.write_head(head) for head in writes.new_heads.values()])
+    if writes.answers:
+        many(
+            SQL["answer_put"],
+            [(a.project, a.key, a.fingerprint, a.answer, a.created_at_ms) for a in writes.answers.values()],
+        )
+    if writes.box_owners:
+        many(SQL["box_owner_put"], [(key[0], box_id, key[1]) for box_id, key in writes.box_owners.items()])
+
+
+def _save_rows(connection: sqlite3.Connection, writes: Writes) -> None:
+    _put(connection, "turn_put", map(rows.write_turn, writes.turns.values()))
+    _put(connection, "turn_boxes", ((t.context_box_id, t.output_box_id, t.turn_id) for t in writes.turn_boxes.values()))
+    _put(connection, "inbox_put", map(rows.write_inbox, writes.inbox_put.values()))
+    _put(connection, "inbox_drop", writes.inbox_drop)
+    _put(connection, "wait_put", map(rows.write_wait, writes.new_waits.values()))
+    _put(connection, "wait_answer", map(rows.write_answered, writes.waits.values()))
+    _put(connection, "card_put", map(rows.write_card, writes.cards))
+    _put(connection, "step_put", ((s.project, s.turn_id, s.name, s.outcome, s.created_at_ms) for s in writes.steps))
+    _put(connection, "lease_put", writes.leases.items())
+    _put(connection, "lease_drop", ((worker_id,) for worker_id in writes.leases_ended))
+    _put(connection, "outbox_put", [rows.write_outbox(writes.outbox)] if writes.outbox else ())
+    _put(connection, "outbox_drop", ((outbox_id,) for outbox_id in writes.outbox_drop))
+
+
+def _put(connection: sqlite3.Connection, name: str, values: Iterable[Sequence[object]]) -> None:
+    batch = list(values)
+    if batch:
+        connection.executemany(SQL[name], batch)

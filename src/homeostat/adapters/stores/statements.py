@@ -1,0 +1,28 @@
+"""SQL lives in files, one statement each; this reads them once."""
+
+from functools import cache
+from importlib.resources import files
+
+
+@cache
+def statements(dialect: str) -> dict[str, str]:
+    """Every statement of a dialect by its file's name, without the comment that explains it."""
+    folder = files("homeostat.adapters.stores") / dialect / "sql"
+    return {
+        entry.name.removesuffix(".sql"): _body(entry.read_text("utf-8"))
+        for entry in folder.iterdir()
+        if entry.name.endswith(".sql")
+    }
+
+
+@cache
+def migrations(dialect: str) -> tuple[tuple[int, str, str], ...]:
+    """Every migration of a dialect in order: number, name, text."""
+    folder = files("homeostat.adapters.stores") / dialect / "migrations"
+    found = [(entry.name, entry.read_text("utf-8")) for entry in folder.iterdir() if entry.name.endswith(".sql")]
+    return tuple((int(name[:4]), name[5:-4], text) for name, text in sorted(found))
+
+
+def _body(text: str) -> str:
+    lines = [line for line in text.splitlines() if not line.startswith("--")]
+    return "\n".join(lines).strip().rstrip(";")

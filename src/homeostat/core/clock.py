@@ -1,0 +1,36 @@
+"""The one door through which time enters: wall time for records, monotonic time for waiting."""
+
+import time
+from datetime import UTC, datetime
+from typing import NewType, Protocol
+
+Millis = NewType("Millis", int)
+"""Unix time in milliseconds, the only form in which an instant is stored or compared."""
+
+
+class Clock(Protocol):
+    """What a room may ask of time. Tests and the simulator hand in one they can turn."""
+
+    def now_ms(self) -> Millis:
+        """Wall time; may jump in either direction."""
+        ...
+
+    def monotonic(self) -> float:
+        """Seconds that never go back, for measuring how long something took."""
+        ...
+
+
+class SystemClock:
+    """The machine's own clocks."""
+
+    def now_ms(self) -> Millis:
+        return Millis(time.time_ns() // 1_000_000)
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+
+def rfc3339(instant: Millis) -> str:
+    """Write an instant the way every surface shows it: UTC, milliseconds, a trailing Z."""
+    moment = datetime.fromtimestamp(instant / 1000, tz=UTC)
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{instant % 1000:03d}Z"

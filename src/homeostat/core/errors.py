@@ -1,0 +1,254 @@
+"""The error tree: four families a caller can act on.
+
+HomeostatError
+├── ProtocolViolation   the caller has a bug: do not repeat the call as it is
+│   ├── IllegalTransition · MalformedPayload · UnknownMessageType · PayloadTooLarge · InvalidRequest
+│   ├── AgentUnknown · TurnUnknown · CardUnknown · BoxUnknown · WorkerUnknown
+│   ├── ResultFieldsMissing · IdempotencyKeyReused
+│   └── SettingInvalid
+├── Conflict            the world moved on: read again, then decide
+│   ├── StaleEpoch · AgentBusy · TurnUnfinished · AgentExists
+├── Refused             a rule or a budget says no
+│   ├── DepthExceeded · GateClosed · QueueFull · BoxNotYours · Unauthenticated · Forbidden
+└── Unavailable         try again later; nothing is known to have changed
+    ├── StoreUnavailable · BusUnavailable · Overloaded
+
+The docstring of a class is its message; `{names}` in it are filled from keyword arguments.
+"""
+
+import inspect
+from typing import ClassVar
+
+
+class HomeostatError(Exception):
+    """Something went wrong."""
+
+    code: ClassVar[str] = "error"
+    http_status: ClassVar[int] = 500
+    hint: ClassVar[str] = ""
+
+    def __init__(self, **facts: object) -> None:
+        self.facts = facts
+        template = inspect.cleandoc(type(self).__doc__ or "")
+        super().__init__(template.format_map(_Facts(facts)))
+
+    @property
+    def message(self) -> str:
+        return str(self)
+
+
+class _Facts(dict[str, object]):
+    """Lets a message be formatted although a fact is missing: an error must never raise another."""
+
+    def __missing__(self, key: str) -> str:
+        return f"<{key}>"
+
+
+class ProtocolViolation(HomeostatError):
+    """The request breaks the protocol."""
+
+    code = "protocol_violation"
+    http_status = 422
+
+
+class Conflict(HomeostatError):
+    """Somebody else was first."""
+
+    code = "conflict"
+    http_status = 409
+
+
+class Refused(HomeostatError):
+    """A rule forbids this."""
+
+    code = "refused"
+    http_status = 403
+
+
+class Unavailable(HomeostatError):
+    """Not available right now."""
+
+    code = "unavailable"
+    http_status = 503
+    hint = "Try again; use the same Idempotency-Key so that nothing happens twice."
+
+
+class IllegalTransition(ProtocolViolation):
+    """{machine}: there is no way from {state} by {event}."""
+
+    code = "illegal_transition"
+    http_status = 409
+
+
+class MalformedPayload(ProtocolViolation):
+    """{field} is not valid: {problem}."""
+
+    code = "malformed_payload"
+    hint = "Send JSON as the API description at /openapi.json shows it."
+
+
+class InvalidRequest(ProtocolViolation):
+    """{problem}."""
+
+    code = "invalid_request"
+
+
+class UnknownMessageType(ProtocolViolation):
+    """{type!r} cannot be enqueued; a caller may send {allowed}."""
+
+    code = "unknown_message_type"
+
+
+class PayloadTooLarge(ProtocolViolation):
+    """{what} has {size} bytes; the limit is {limit}."""
+
+    code = "payload_too_large"
+    http_status = 413
+    hint = "Store large content elsewhere and send a pointer to it."
+
+
+class AgentUnknown(ProtocolViolation):
+    """There is no agent {agent_id!r} in project {project!r}."""
+
+    code = "agent_unknown"
+    http_status = 404
+    hint = "Register it first: POST /v1/agents/register."
+
+
+class TurnUnknown(ProtocolViolation):
+    """There is no turn {turn_id!r}."""
+
+    code = "turn_unknown"
+    http_status = 404
+    hint = "Turn ids are given by POST /v1/agents/{id}/inbox; finished turns are kept for the retention time."
+
+
+class CardUnknown(ProtocolViolation):
+    """There is no card {card_id!r}."""
+
+    code = "card_unknown"
+    http_status = 404
+
+
+class BoxUnknown(ProtocolViolation):
+    """There is no box {box_id!r}."""
+
+    code = "box_unknown"
+    http_status = 404
+
+
+class WorkerUnknown(ProtocolViolation):
+    """There is no worker {worker_id!r} here."""
+
+    code = "worker_unknown"
+    http_status = 404
+    hint = "Open a worker session first; a session ends when its lease runs out."
+
+
+class ResultFieldsMissing(ProtocolViolation):
+    """The deliverable misses required fields: {missing}."""
+
+    code = "result_fields_missing"
+
+
+class IdempotencyKeyReused(ProtocolViolation):
+    """Idempotency-Key {key!r} was used before with another request."""
+
+    code = "idempotency_key_reused"
+    hint = "Use a fresh key for a different request."
+
+
+class SettingInvalid(ProtocolViolation):
+    """{setting} is not valid: {problem}."""
+
+    code = "setting_invalid"
+
+
+class StaleEpoch(Conflict):
+    """Turn {turn_id} is no longer held by {worker_id} under epoch {epoch}."""
+
+    code = "stale_epoch"
+    hint = "Stop working on it: the turn was recovered, stopped or finished. Nothing was changed."
+
+
+class AgentBusy(Conflict):
+    """Agent {agent_id!r} is busy with turn {turn_id}."""
+
+    code = "agent_busy"
+    hint = "Wait until it is idle, or send a message of type 'turn', which queues."
+
+
+class AgentExists(Conflict):
+    """Agent {agent_id!r} is registered already, and the key that came along is not its key."""
+
+    code = "agent_exists"
+
+
+class TurnUnfinished(Conflict):
+    """Turn {turn_id} has no deliverable yet."""
+
+    code = "turn_unfinished"
+    http_status = 404
+    hint = "Ask again with ?wait=SECONDS."
+
+
+class DepthExceeded(Refused):
+    """This call would be {depth} levels deep; the limit is {limit}."""
+
+    code = "depth_exceeded"
+    http_status = 422
+    hint = "Agents are calling each other in circles, or the task should be split differently."
+
+
+class GateClosed(Refused):
+    """Agent {agent_id!r} takes no direct work: its gate is {gate}."""
+
+    code = "gate_closed"
+    http_status = 409
+    hint = "Send a message of type 'turn': it waits in the inbox until the gate opens."
+
+
+class QueueFull(Refused):
+    """Agent {agent_id!r} has {queued} messages waiting, which is the limit."""
+
+    code = "queue_full"
+    http_status = 429
+
+
+class BoxNotYours(Refused):
+    """Box {box_id} is written by agent {owner!r}; fork it to write to a copy."""
+
+    code = "box_not_yours"
+    http_status = 409
+
+
+class Unauthenticated(Refused):
+    """This needs a valid key."""
+
+    code = "unauthenticated"
+    http_status = 401
+    hint = "Send 'Authorization: Bearer KEY'."
+
+
+class Forbidden(Refused):
+    """This key may not {verb} {object}."""
+
+    code = "forbidden"
+
+
+class StoreUnavailable(Unavailable):
+    """The store did not answer: {problem}."""
+
+    code = "store_unavailable"
+
+
+class BusUnavailable(Unavailable):
+    """The bus did not answer: {problem}."""
+
+    code = "bus_unavailable"
+
+
+class Overloaded(Unavailable):
+    """Too much work is waiting ({problem})."""
+
+    code = "overloaded"

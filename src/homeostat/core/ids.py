@@ -1,0 +1,123 @@
+"""The one door through which identity and randomness enter.
+
+Ids are time-ordered, so an index on them grows at its right edge: a prefix that names the kind, 48 bits of
+milliseconds, 48 bits that are random at the start of each millisecond and counted up within it.
+"""
+
+import hashlib
+import hmac
+import os
+import random
+from typing import NewType, Protocol
+
+from homeostat.core.clock import Clock, SystemClock
+
+ProjectId = NewType("ProjectId", str)
+AgentId = NewType("AgentId", str)
+TurnId = NewType("TurnId", str)
+InboxId = NewType("InboxId", str)
+WorkerId = NewType("WorkerId", str)
+BoxId = NewType("BoxId", str)
+CardId = NewType("CardId", str)
+ToolCallId = NewType("ToolCallId", str)
+TraceId = NewType("TraceId", str)
+RunId = NewType("RunId", str)
+Scope = NewType("Scope", str)
+"""The part of an id behind its prefix: a turn, its inbox item and its own output box share one."""
+
+DEFAULT_PROJECT = ProjectId("default")
+
+_RANDOM_BITS = 48
+_RANDOM_MAX = (1 << _RANDOM_BITS) - 1
+
+
+class Entropy(Protocol):
+    """Where random bits come from: the operating system, or a seed."""
+
+    def getrandbits(self, k: int, /) -> int: ...
+
+
+class Ids:
+    """Mints ids that are unique across processes and strictly increasing within this one."""
+
+    __slots__ = ("_clock", "_entropy", "_last")
+
+    def __init__(self, *, clock: Clock | None = None, entropy: Entropy | None = None) -> None:
+        self._clock = clock or SystemClock()
+        self._entropy = entropy or random.SystemRandom()
+        self._last = 0
+
+    def scope(self) -> Scope:
+        """Twenty-four hex digits, larger than any this instance gave before."""
+        fresh = (self._clock.now_ms() << _RANDOM_BITS) | self._entropy.getrandbits(_RANDOM_BITS - 1)
+        self._last = fresh if fresh > self._last else self._last + 1
+        return Scope(f"{self._last:024x}")
+
+    def worker(self) -> WorkerId:
+        return WorkerId("wrk_" + self.scope())
+
+    def agent(self, agent_type: str) -> AgentId:
+        return AgentId(f"{agent_type[:16]}-{self.scope()}")
+
+    def run(self) -> RunId:
+        return RunId("run_" + self.scope())
+
+    def trace(self) -> TraceId:
+        """A W3C trace id."""
+        return TraceId(f"{self._entropy.getrandbits(128):032x}")
+
+    def secret(self) -> str:
+        """An API key: shown once, kept only as its digest."""
+        return f"hs_{self._entropy.getrandbits(192):048x}"
+
+    def uniform(self, low: float, high: float) -> float:
+        """A number between two bounds, for jitter."""
+        return low + (high - low) * (self._entropy.getrandbits(32) / 0xFFFFFFFF)
+
+
+def turn_of(scope: Scope) -> TurnId:
+    return TurnId("turn_" + scope)
+
+
+def inbox_of(turn_id: TurnId) -> InboxId:
+    return InboxId("msg_" + turn_id[5:])
+
+
+def box_of(turn_id: TurnId) -> BoxId:
+    """A turn's own output box."""
+    return BoxId("box_" + turn_id[5:])
+
+
+def scope_of(identifier: str) -> Scope:
+    """Read back the part that a turn, its inbox item and its box have in common."""
+    return Scope(identifier.split("_", 2)[1])
+
+
+def scope_floor(instant_ms: int) -> Scope:
+    """The smallest scope that could have been minted at an instant: retention walks up to it."""
+    return Scope(f"{max(0, instant_ms) << _RANDOM_BITS:024x}")
+
+
+def card_of(scope: Scope, position: int, digest: str) -> CardId:
+    """A card's address is its birthplace and the digest of what it holds."""
+    return CardId(f"card_{scope}_{position}_{digest}")
+
+
+def digest_of(text: str) -> str:
+    """The first 128 bits of SHA-256, in hex."""
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def key_digest(secret: str) -> str:
+    """What is stored of an API key."""
+    return hashlib.sha256(secret.encode()).hexdigest()
+
+
+def same_digest(one: str, other: str) -> bool:
+    """Compare two digests in constant time."""
+    return hmac.compare_digest(one, other)
+
+
+def process_seed() -> int:
+    """A seed for one process, printed where a run must be repeatable."""
+    return int.from_bytes(os.urandom(6), "big")

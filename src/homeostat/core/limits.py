@@ -1,0 +1,43 @@
+"""Every bound in one place: nothing in Homeostat is unlimited."""
+
+from typing import Final
+
+# --- what a caller may send -------------------------------------------------------------------------------
+PAYLOAD_BYTES_MAX: Final = 1 << 20  # one message, one result or one card; larger things belong behind a pointer
+BODY_BYTES_MAX: Final = PAYLOAD_BYTES_MAX + (64 << 10)  # a request that carries one payload and its envelope
+NAME_CHARS_MAX: Final = 200  # agent ids, tool names, correlation ids, step names
+IDEMPOTENCY_KEY_CHARS_MAX: Final = 200
+RESULT_FIELDS_MAX: Final = 64
+WAITS_PER_TURN_MAX: Final = 256  # tool calls one turn may be suspended on
+STEPS_PER_TURN_MAX: Final = 10_000
+DEPTH_MAX: Final = 20  # calls between agents, counted from the first
+QUEUE_PER_AGENT_MAX: Final = 1_000_000
+
+# --- one transaction ---------------------------------------------------------------------------------------
+FLUSH_COMMANDS_MAX: Final = 256  # commands that share one commit
+FLUSH_CONFLICTS_MAX: Final = 16  # lost races in a row before a command is answered with "try again"
+CLAIM_BATCH_MAX: Final = 64  # turns granted by one claim
+QUEUE_FRONT: Final = 16  # queued turns kept at hand per agent
+MAILBOXES_CACHED_MAX: Final = 8_192
+MAILBOX_CACHED_PAYLOAD_BYTES_MAX: Final = 16 << 10  # larger payloads are read again instead of held
+DELIVERABLES_CACHED_MAX: Final = 4_096
+
+# --- time --------------------------------------------------------------------------------------------------
+LEASE_SECONDS: Final = 10.0  # how long a silent worker keeps its turns
+LEASE_BEATS: Final = 3  # renewals per lease
+ATTEMPTS_MAX: Final = 5  # times a turn is started before it fails for good
+WAIT_SECONDS_DEFAULT: Final = 300.0  # a tool call without a deadline of its own
+WAIT_SECONDS_MAX: Final = 7 * 24 * 3600.0
+RERING_SECONDS: Final = 5.0  # a dispatched turn nobody claimed is announced again
+WATCHDOG_IDLE_SECONDS: Final = 5.0  # how long the watchdog sleeps when nothing is due
+SAFETY_POLL_SECONDS: Final = 15.0  # a parked worker looks for itself, should every doorbell be lost
+DELIVERABLE_WAIT_SECONDS_MAX: Final = 60.0
+
+# --- sweeps ------------------------------------------------------------------------------------------------
+SWEEP_ROWS_MAX: Final = 256  # rows one sweep touches before it yields
+RETENTION_SECONDS: Final = 7 * 24 * 3600.0  # finished turns stay readable this long
+OUTBOX_GRACE_SECONDS: Final = 2.0  # after this an unpublished row is anybody's
+OUTBOX_BUFFER_MAX: Final = 4_096  # events held in memory for the relay; beyond it they wait in the store
+
+PAGE_DEFAULT: Final = 50
+PAGE_MAX: Final = 500

@@ -1,0 +1,45 @@
+"""Whether an agent is heard from, judged by the time the server received its heartbeats."""
+
+from enum import StrEnum
+
+from homeostat.core.machines.table import Machine, Row
+
+
+class Liveness(StrEnum):
+    """How recently an agent was heard."""
+
+    ALIVE = "alive"
+    STALE = "stale"
+    DEAD = "dead"
+    GONE = "gone"
+
+
+class LivenessEvent(StrEnum):
+    """What can happen to an agent's liveness."""
+
+    BEAT = "beat"
+    MISSED_STALE = "missed_stale"
+    MISSED_DEAD = "missed_dead"
+    DEREGISTER = "deregister"
+    EXPIRE = "expire"
+
+
+S, E = Liveness, LivenessEvent
+
+LIVENESS = Machine(
+    "liveness",
+    initial=S.ALIVE,
+    final=[S.GONE],
+    rows=[
+        Row(S.ALIVE, E.BEAT, S.ALIVE, "a heartbeat came in time"),
+        Row(S.ALIVE, E.MISSED_STALE, S.STALE, "three intervals without one"),
+        Row(S.ALIVE, E.MISSED_DEAD, S.DEAD, "five intervals without one, seen late"),
+        Row(S.ALIVE, E.DEREGISTER, S.GONE, "it said goodbye"),
+        Row(S.STALE, E.BEAT, S.ALIVE, "heard again"),
+        Row(S.STALE, E.MISSED_DEAD, S.DEAD, "five intervals without one"),
+        Row(S.STALE, E.DEREGISTER, S.GONE, "it said goodbye late"),
+        Row(S.DEAD, E.BEAT, S.ALIVE, "it was only silent"),
+        Row(S.DEAD, E.DEREGISTER, S.GONE, "an operator removed it"),
+        Row(S.DEAD, E.EXPIRE, S.GONE, "dead for longer than the fleet remembers"),
+    ],
+)

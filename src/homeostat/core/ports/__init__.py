@@ -1,0 +1,1 @@
+"""What the rooms ask of the world; adapters keep one port each."""

@@ -1,0 +1,95 @@
+"""What the kernel asks of a store: load mailboxes, save one flush atomically, and answer readers."""
+
+from collections.abc import Collection
+from typing import Protocol
+
+from homeostat.core.clock import Millis
+from homeostat.core.ids import AgentId, BoxId, CardId, ProjectId, Scope, TraceId, TurnId, WorkerId
+from homeostat.core.records.card import Card
+from homeostat.core.records.head import Mailbox
+from homeostat.core.records.turn import AgentKey, OpenTurn, Turn
+from homeostat.core.records.view import Deliverable, Due, Edge, HeadView, Hydration, TurnView
+from homeostat.core.records.writes import Answer, OutboxRow, Saved, Writes
+
+
+class TurnStore(Protocol):
+    """Keeps turns durable. `save` is the only way to change anything, and is all or nothing.
+
+    Every method may raise `StoreUnavailable`. From a `save` that means the outcome is unknown.
+    """
+
+    async def load(self, agents: Collection[AgentKey]) -> dict[AgentKey, Mailbox]:
+        """Read mailboxes; an agent that is not registered is missing from the answer."""
+        ...
+
+    async def save(self, writes: Writes) -> Saved:
+        """Make a flush durable, unless a head moved or a key was answered meanwhile: then change nothing."""
+        ...
+
+    async def recall(self, keys: Collection[tuple[ProjectId, str]]) -> dict[tuple[ProjectId, str], Answer]:
+        """Look up the first answers to idempotency keys."""
+        ...
+
+    async def box_owner(self, project: ProjectId, box_id: BoxId) -> AgentKey | None:
+        """Who may write to a box, or nobody yet."""
+        ...
+
+    async def box_length(self, project: ProjectId, box_id: BoxId) -> int | None:
+        """The last position taken in a box, or None where there is no such box."""
+        ...
+
+    async def due(self, now: Millis, *, unclaimed_before: Millis, lease_ms: int, limit: int) -> Due:
+        """Everything that is late, at most `limit` of each kind."""
+        ...
+
+    async def dispatched(self, agents: Collection[AgentKey], limit: int) -> list[AgentKey]:
+        """Which of these agents have a turn that waits for a worker."""
+        ...
+
+    async def turn(self, project: ProjectId, turn_id: TurnId) -> TurnView | None: ...
+
+    async def deliverable(self, project: ProjectId, turn_id: TurnId) -> Deliverable | None: ...
+
+    async def head(self, project: ProjectId, agent_id: AgentId) -> HeadView | None: ...
+
+    async def heads(self, project: ProjectId, *, after: AgentId | None, limit: int) -> list[HeadView]: ...
+
+    async def inbox(self, project: ProjectId, agent_id: AgentId, *, after_seq: int, limit: int) -> list[OpenTurn]:
+        """What waits for an agent, in order."""
+        ...
+
+    async def history(
+        self, project: ProjectId, agent_id: AgentId, *, before: TurnId | None, limit: int
+    ) -> list[TurnView]:
+        """An agent's turns, newest first."""
+        ...
+
+    async def hydrate(self, turn: Turn, *, fresh: bool) -> Hydration: ...
+
+    async def card(self, project: ProjectId, card_id: CardId) -> Card | None: ...
+
+    async def box(self, project: ProjectId, box_id: BoxId, *, after: int, limit: int) -> list[Card] | None: ...
+
+    async def edges(
+        self,
+        project: ProjectId,
+        *,
+        trace_id: TraceId | None,
+        turn_id: TurnId | None,
+        after: str | None,
+        limit: int,
+    ) -> list[Edge]: ...
+
+    async def outbox(self, before: Scope, limit: int) -> list[OutboxRow]:
+        """Rows nobody has published yet, oldest first."""
+        ...
+
+    async def expire(self, before: Scope, limit: int) -> int:
+        """Forget finished turns older than a scope, with all that belongs to them; returns how many."""
+        ...
+
+    async def lease(self, worker_id: WorkerId) -> Millis | None:
+        """When a worker's lease ends, if it holds one."""
+        ...
+
+    async def close(self) -> None: ...

@@ -1,0 +1,1 @@
+"""Frozen records: the one shape of each thing the rooms pass to each other."""

@@ -1,0 +1,43 @@
+"""Cards hold what turns produce; a box is an append-only list of them."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from homeostat.core.clock import Millis
+from homeostat.core.codec import Json
+from homeostat.core.ids import AgentId, CardId, ProjectId, Scope, card_of
+
+DELIVERABLE: Final = "task.deliverable"
+TOOL_CALL: Final = "tool.call"
+TOOL_RESULT: Final = "tool.result"
+RESULT_FIELDS: Final = "task.result_fields"
+
+DELIVERABLE_POSITION: Final = 0
+"""A turn's deliverable lies at a fixed place, so that whether a turn is finished is one look-up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """One immutable piece of content, or a reference to one that was born in another box."""
+
+    project: ProjectId
+    scope: Scope
+    position: int
+    type: str
+    content: Json
+    digest: str
+    author: AgentId | None
+    created_at_ms: Millis
+    reference: CardId | None = None
+
+    @property
+    def card_id(self) -> CardId:
+        return self.reference or card_of(self.scope, self.position, self.digest)
+
+
+@dataclass(frozen=True, slots=True)
+class CardDraft:
+    """A card a worker wants written; the kernel gives it its place and its id."""
+
+    type: str
+    content: Json

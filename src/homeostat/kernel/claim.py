@@ -1,0 +1,22 @@
+"""Entering a turn: a lost race is a value."""
+
+from dataclasses import replace
+
+from homeostat.core.machines.turn import HeadStatus, TurnEvent
+from homeostat.core.records.head import Gate
+from homeostat.core.records.turn import Grant
+from homeostat.kernel.commands import Claim
+from homeostat.kernel.plan import Plan
+
+
+def claim(plan: Plan, command: Claim) -> Grant | None:
+    """Let a worker enter a dispatched turn; a draining agent may still finish what it began."""
+    mailbox = plan.mailbox(command.key)
+    head, entry = mailbox.head, mailbox.active
+    if head.status is not HeadStatus.DISPATCHED or head.gate is Gate.CLOSED or entry is None:
+        return None
+    started = replace(entry, starts=entry.starts + 1)
+    moved = plan.move(mailbox, TurnEvent.CLAIM, worker_id=command.worker_id, starts=started.starts)
+    plan.lease(command.worker_id)
+    plan.put(replace(mailbox, head=moved, active=started))
+    return Grant(entry.turn, head.epoch, command.worker_id, entry.fresh, entry.waits)

@@ -1,0 +1,193 @@
+"""Ending turns: every way out writes a deliverable, and there is one terminal event."""
+
+from dataclasses import replace
+from typing import cast
+
+from homeostat.core.codec import NULL, Json, from_json, to_json
+from homeostat.core.errors import ResultFieldsMissing
+from homeostat.core.ids import CardId
+from homeostat.core.limits import ATTEMPTS_MAX
+from homeostat.core.machines.turn import HeadStatus, TurnEvent
+from homeostat.core.records.card import DELIVERABLE, DELIVERABLE_POSITION
+from homeostat.core.records.event import Channel, Event
+from homeostat.core.records.head import Mailbox
+from homeostat.core.records.turn import MessageType, OpenTurn, Turn, WaitStatus
+from homeostat.core.records.view import Outcome
+from homeostat.kernel.claim import claim
+from homeostat.kernel.commands import Claim, Deliver, Delivered, Recover, Report, Stop, Stopped
+from homeostat.kernel.dispatch import dispatch, revoke
+from homeostat.kernel.plan import Need, Plan
+
+Followups = list[Report]
+
+
+def deliver(plan: Plan, command: Deliver, followups: Followups) -> Delivered:
+    """A worker ends its turn; the agent's next message may go to the same worker in the same breath."""
+    mailbox = plan.held(command.fence)
+    entry = cast(OpenTurn, mailbox.active)
+    if command.status is Outcome.SUCCESS and entry.turn.result_fields is not None:
+        check_result_fields(entry.turn.result_fields, command.result)
+    plan.rolling(entry)
+    entry, _ = plan.append(entry, command.cards)
+    card_id = finish(
+        plan,
+        replace(mailbox, active=entry),
+        TurnEvent.DELIVER,
+        status=command.status,
+        result=command.result,
+        error=command.error,
+        followups=followups,
+    )
+    following = None
+    if command.claim_next:
+        following = claim(plan, Claim(key=command.fence.key, worker_id=command.fence.worker_id))
+    return Delivered(card_id, following)
+
+
+def stop(plan: Plan, command: Stop, followups: Followups) -> Stopped:
+    """End a turn from outside, wherever it is: on the head, in line, or not at all because it ended before."""
+    mailbox = plan.mailbox(command.key)
+    turn = command.turn
+    error = to_json({"code": "stopped", "message": command.reason, "actor": command.actor})
+    if mailbox.head.turn_id == turn.turn_id and mailbox.active is not None:
+        plan.rolling(mailbox.active)
+        revoke(plan, mailbox)
+        card_id = finish(
+            plan, mailbox, TurnEvent.STOP, status=Outcome.STOP, result=NULL, error=error, followups=followups
+        )
+        return Stopped(stopped=True, card_id=card_id)
+    entry = _in_line(plan, mailbox, turn)
+    if entry is None:
+        return Stopped(stopped=False, card_id=None)
+    plan.rolling(entry)
+    plan.dequeue_row(entry)
+    queue = tuple(other for other in mailbox.queue if other.turn.turn_id != turn.turn_id)
+    moved = plan.move(mailbox, None, queued=mailbox.head.queued - 1)
+    plan.put(replace(mailbox, head=moved, queue=queue))
+    card_id = conclude(plan, entry, moved.epoch, status=Outcome.STOP, result=NULL, error=error, followups=followups)
+    return Stopped(stopped=True, card_id=card_id)
+
+
+def recover(plan: Plan, command: Recover, followups: Followups) -> bool:
+    """Take a turn from a dead worker: dispatched again under a new epoch, or failed once attempts are used up."""
+    fence = command.fence
+    mailbox = plan.mailbox(fence.key)
+    head, entry = mailbox.head, mailbox.active
+    if (
+        entry is None
+        or head.turn_id != fence.turn_id
+        or head.epoch != fence.epoch
+        or head.worker_id != fence.worker_id
+        or head.status is not HeadStatus.RUNNING
+    ):
+        return False
+    losses = entry.losses + 1
+    if losses >= ATTEMPTS_MAX:
+        plan.rolling(entry)
+        revoke(plan, mailbox)
+        error = to_json({"code": "attempts_exhausted", "message": f"{command.cause}; {losses} attempts were lost"})
+        finish(plan, mailbox, TurnEvent.REAP, status=Outcome.FAILED, result=NULL, error=error, followups=followups)
+        return True
+    revoke(plan, mailbox)
+    moved = plan.move(mailbox, TurnEvent.RECOVER, epoch=head.epoch + 1, worker_id=None, losses=losses)
+    plan.put(replace(mailbox, head=moved, active=replace(entry, losses=losses)))
+    return True
+
+
+def finish(
+    plan: Plan,
+    mailbox: Mailbox,
+    event: TurnEvent,
+    *,
+    status: Outcome,
+    result: Json,
+    error: Json | None,
+    followups: Followups,
+) -> CardId:
+    """End the active turn and dispatch the next one."""
+    entry = cast(OpenTurn, mailbox.active)
+    moved = plan.move(
+        mailbox,
+        event,
+        turn_id=None,
+        worker_id=None,
+        starts=0,
+        losses=0,
+        cards=0,
+        waiting=0,
+        deadline_ms=None,
+    )
+    card_id = conclude(plan, entry, mailbox.head.epoch, status=status, result=result, error=error, followups=followups)
+    plan.put(Mailbox(moved, None, mailbox.queue))
+    dispatch(plan, moved.key)
+    return card_id
+
+
+def conclude(
+    plan: Plan,
+    entry: OpenTurn,
+    epoch: int,
+    *,
+    status: Outcome,
+    result: Json,
+    error: Json | None,
+    followups: Followups,
+) -> CardId:
+    """Write what the end of any turn consists of: deliverable, cancelled waits, terminal event, reply to a parent."""
+    turn = entry.turn
+    content = Json(f'{{"status":"{status.value}","epoch":{epoch},"result":{result},"error":{error or NULL}}}')
+    card_id = plan.card(entry, DELIVERABLE_POSITION, DELIVERABLE, content)
+    for wait in entry.waits:
+        if wait.status is WaitStatus.PENDING:
+            plan.writes.waits[wait.turn_id, wait.call_id] = replace(
+                wait, status=WaitStatus.CANCELLED, answered_at_ms=plan.now
+            )
+    body = Json(
+        f'{{"agent_turn_id":"{turn.turn_id}","status":"{status.value}",'
+        f'"output_box_id":"{turn.output_box}","deliverable_card_id":"{card_id}","trace_id":"{turn.trace_id}"}}'
+    )
+    plan.announce(Event(turn.turn_id, turn.project, Channel.EVT, "agent", turn.agent_id, "task", body))
+    if turn.reply_call_id is not None and turn.parent_turn_id is not None and turn.source is not None:
+        # A joined turn answers the turn that asked; a parent that moved on acknowledges it without effect.
+        answer = Json(
+            f'{{"status":"{status.value}","deliverable_card_id":"{card_id}","result":{result},"error":{error or NULL}}}'
+        )
+        reply = Report(
+            key=(turn.project, turn.source),
+            turn_id=turn.parent_turn_id,
+            call_id=turn.reply_call_id,
+            type=MessageType.JOIN_RESPONSE,
+            status=WaitStatus.SUCCESS if status is Outcome.SUCCESS else WaitStatus.ERROR,
+            result=answer,
+        )
+        followups.append(reply)
+    return card_id
+
+
+def _in_line(plan: Plan, mailbox: Mailbox, turn: Turn) -> OpenTurn | None:
+    """Find a queued turn, whether or not it is near the front."""
+    for entry in mailbox.queue:
+        if entry.turn.turn_id == turn.turn_id:
+            return entry
+    if mailbox.queue_complete or (mailbox.queue and turn.seq < mailbox.queue[0].turn.seq):
+        return None
+    item = (turn.project, turn.agent_id, turn.seq)
+    if item in plan.writes.inbox_drop:
+        return None
+    if item in plan.writes.inbox_put:
+        return plan.writes.inbox_put[item]
+    if item not in plan.items:
+        raise Need(item=item)
+    return plan.items[item]
+
+
+def check_result_fields(schema: Json, result: Json) -> None:
+    """See that a deliverable covers what was asked for."""
+    fields = cast("list[dict[str, object]]", from_json(schema))
+    required = [str(field["name"]) for field in fields if field.get("required", True)]
+    value = from_json(result)
+    present = set(cast("dict[str, object]", value)) if isinstance(value, dict) else set[str]()
+    if isinstance(value, list):
+        present = {str(item.get("name")) for item in cast("list[object]", value) if isinstance(item, dict)}  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
+    if missing := [name for name in required if name not in present]:
+        raise ResultFieldsMissing(missing=", ".join(missing))

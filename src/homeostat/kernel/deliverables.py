@@ -1,0 +1,79 @@
+"""Waiting for the end of a turn: woken by this process' commits, by the bus, or by a slow look of one's own."""
+
+import asyncio
+
+from homeostat.core.ids import ProjectId, TurnId, turn_of
+from homeostat.core.limits import DELIVERABLES_CACHED_MAX, SAFETY_POLL_SECONDS
+from homeostat.core.ports.store import TurnStore
+from homeostat.core.records.card import DELIVERABLE_POSITION, Card
+from homeostat.core.records.view import Deliverable, read_deliverable
+
+
+class Deliverables:
+    """Who waits for which turn, and the last few ends, kept at hand."""
+
+    def __init__(self, *, store: TurnStore) -> None:
+        self._store = store
+        self._waiters: dict[TurnId, list[asyncio.Future[None]]] = {}
+        self._recent: dict[TurnId, Card] = {}
+
+    def watch(self, turn_id: TurnId) -> asyncio.Future[None]:
+        """A future that is done once the turn may have ended."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiters.setdefault(turn_id, []).append(future)
+        return future
+
+    def unwatch(self, turn_id: TurnId, future: asyncio.Future[None]) -> None:
+        waiters = self._waiters.get(turn_id)
+        if waiters is not None and future in waiters:
+            waiters.remove(future)
+            if not waiters:
+                del self._waiters[turn_id]
+
+    def committed(self, cards: list[Card]) -> None:
+        """Cards became durable here; ends among them wake their waiters."""
+        for card in cards:
+            if card.position == DELIVERABLE_POSITION and card.reference is None:
+                turn_id = turn_of(card.scope)
+                self._recent[turn_id] = card
+                self.ended(turn_id)
+        if len(self._recent) > DELIVERABLES_CACHED_MAX:
+            for turn_id in list(self._recent)[: DELIVERABLES_CACHED_MAX // 4]:
+                del self._recent[turn_id]
+
+    def ended(self, turn_id: TurnId) -> None:
+        """A turn is said to have ended; whoever waits should look."""
+        for future in self._waiters.pop(turn_id, ()):
+            if not future.done():
+                future.set_result(None)
+
+    async def get(self, project: ProjectId, turn_id: TurnId) -> Deliverable | None:
+        """A turn's end, if it has one."""
+        card = self._recent.get(turn_id)
+        if card is not None and card.project == project:
+            return read_deliverable(card)
+        return await self._store.deliverable(project, turn_id)
+
+    async def wait(
+        self, project: ProjectId, turn_id: TurnId, seconds: float, *, watching: asyncio.Future[None] | None = None
+    ) -> Deliverable | None:
+        """A turn's end, waiting for it; None when the time is over. A lost wake-up costs time, not the answer."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + seconds
+        future = watching or self.watch(turn_id)
+        try:
+            known = turn_id in self._recent or watching is None
+            if known and (found := await self.get(project, turn_id)) is not None:
+                return found
+            while True:
+                left = until - loop.time()
+                if left > 0:
+                    await asyncio.wait([future], timeout=min(left, SAFETY_POLL_SECONDS))
+                if (found := await self.get(project, turn_id)) is not None:
+                    return found
+                if loop.time() >= until:
+                    return None
+                if future.done():
+                    future = self.watch(turn_id)
+        finally:
+            self.unwatch(turn_id, future)

@@ -1,0 +1,96 @@
+"""Giving an idle agent its next message, and taking an active one away again."""
+
+from dataclasses import replace
+
+from homeostat.core.ids import TurnId
+from homeostat.core.machines.turn import HeadStatus, TurnEvent
+from homeostat.core.records.head import Gate, Mailbox
+from homeostat.core.records.turn import AgentKey, OpenTurn
+from homeostat.kernel.commands import Dispatch, Fence, Preempt, Release, SetGate
+from homeostat.kernel.plan import Plan
+
+
+def lease(
+    plan: Plan, mailbox: Mailbox, entry: OpenTurn, *, tail_seq: int | None = None, last_turn_id: TurnId | None = None
+) -> Mailbox:
+    """Make a turn the active one, under the next epoch."""
+    head = mailbox.head
+    moved = plan.move(
+        mailbox,
+        TurnEvent.LEASE,
+        epoch=head.epoch + 1,
+        turn_id=entry.turn.turn_id,
+        worker_id=None,
+        starts=entry.starts,
+        losses=entry.losses,
+        cards=entry.cards,
+        tail_seq=head.tail_seq if tail_seq is None else tail_seq,
+        last_turn_id=last_turn_id or head.last_turn_id,
+    )
+    return replace(mailbox, head=moved, active=entry)
+
+
+def dispatch(plan: Plan, key: AgentKey) -> bool:
+    """Lease the front of the queue if the agent is idle and its gate open."""
+    mailbox = plan.mailbox(key)
+    head = mailbox.head
+    if head.status is not HeadStatus.IDLE or head.gate is not Gate.OPEN or not mailbox.queue:
+        return False
+    entry = mailbox.queue[0]
+    plan.dequeue_row(entry)
+    leased = lease(plan, replace(mailbox, queue=mailbox.queue[1:]), entry)
+    plan.put(replace(leased, head=replace(leased.head, queued=head.queued - 1)))
+    return True
+
+
+def redispatch(plan: Plan, command: Dispatch) -> bool:
+    """The watchdog's version: an idle agent with mail should not exist, and is helped if it does."""
+    return dispatch(plan, command.key)
+
+
+def set_gate(plan: Plan, command: SetGate) -> Gate:
+    """Turn the gate; opening it dispatches what waited. Returns where it stood before."""
+    mailbox = plan.mailbox(command.key)
+    before = mailbox.head.gate
+    if before is not command.gate or mailbox.head.gate_reason != command.reason:
+        plan.put(replace(mailbox, head=plan.move(mailbox, None, gate=command.gate, gate_reason=command.reason)))
+        dispatch(plan, command.key)
+    return before
+
+
+def preempt(plan: Plan, command: Preempt) -> TurnId | None:
+    """Fence the active turn off and put it back to the front: its sequence number is its place in line."""
+    mailbox = plan.mailbox(command.key)
+    head, entry = mailbox.head, mailbox.active
+    if entry is None:
+        return None
+    revoke(plan, mailbox)
+    moved = plan.move(
+        mailbox,
+        TurnEvent.PREEMPT,
+        epoch=head.epoch + 1,
+        turn_id=None,
+        worker_id=None,
+        queued=head.queued + 1,
+        waiting=0,
+        deadline_ms=None,
+    )
+    plan.enqueue_row(entry)
+    plan.put(Mailbox(moved, None, (entry, *mailbox.queue)))
+    dispatch(plan, command.key)
+    return entry.turn.turn_id
+
+
+def release(plan: Plan, command: Release) -> bool:
+    """A leaving worker gives its turn back; nothing was lost, so it costs no attempt."""
+    mailbox = plan.held(command.fence)
+    moved = plan.move(mailbox, TurnEvent.RELEASE, epoch=mailbox.head.epoch + 1, worker_id=None)
+    plan.put(replace(mailbox, head=moved))
+    return True
+
+
+def revoke(plan: Plan, mailbox: Mailbox) -> None:
+    """Note that a worker must stop at once; it is told after the commit."""
+    head = mailbox.head
+    if head.worker_id is not None and head.turn_id is not None:
+        plan.revoked.append(Fence(head.key, head.turn_id, head.epoch, head.worker_id))

@@ -1,0 +1,115 @@
+"""Where workers wait: a turn that becomes ready is handed to a parked worker in the commit that made it so."""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from homeostat.core.errors import WorkerUnknown
+from homeostat.core.ids import WorkerId
+from homeostat.core.records.turn import AgentKey, Grant
+from homeostat.kernel.commands import Fence
+
+Revoke = Callable[[Fence], None]
+
+
+@dataclass(slots=True)
+class Berth:
+    """One worker's place: which agents it hosts, how many turns it would take, and what became ready for it."""
+
+    worker_id: WorkerId
+    hosted: set[AgentKey]
+    revoke: Revoke
+    parked: int = 0
+    arrival: asyncio.Future[None] | None = None
+    granted: list[Grant] = field(default_factory=list[Grant])
+    ready: dict[AgentKey, None] = field(default_factory=dict[AgentKey, None])
+
+    def notify(self) -> None:
+        if self.arrival is not None and not self.arrival.done():
+            self.arrival.set_result(None)
+
+
+class Dock:
+    """Matches ready turns with parked workers of this process."""
+
+    def __init__(self) -> None:
+        self._berths: dict[WorkerId, Berth] = {}
+        self._hosts: dict[AgentKey, deque[Berth]] = {}
+
+    def __len__(self) -> int:
+        return len(self._berths)
+
+    @property
+    def hosted(self) -> Iterable[AgentKey]:
+        return self._hosts.keys()
+
+    def open(self, worker_id: WorkerId, hosted: Iterable[AgentKey], revoke: Revoke) -> Berth:
+        berth = Berth(worker_id, set(), revoke)
+        self._berths[worker_id] = berth
+        self.host(worker_id, hosted)
+        return berth
+
+    def host(self, worker_id: WorkerId, agents: Iterable[AgentKey]) -> None:
+        """Let a worker take turns of more agents."""
+        berth = self.berth(worker_id)
+        for key in agents:
+            if key not in berth.hosted:
+                berth.hosted.add(key)
+                self._hosts.setdefault(key, deque()).append(berth)
+
+    def berth(self, worker_id: WorkerId) -> Berth:
+        try:
+            return self._berths[worker_id]
+        except KeyError:
+            raise WorkerUnknown(worker_id=worker_id) from None
+
+    def close(self, worker_id: WorkerId) -> Berth | None:
+        berth = self._berths.pop(worker_id, None)
+        if berth is not None:
+            for key in berth.hosted:
+                hosts = self._hosts[key]
+                hosts.remove(berth)
+                if not hosts:
+                    del self._hosts[key]
+            berth.notify()
+        return berth
+
+    def hosts(self, key: AgentKey) -> bool:
+        return key in self._hosts
+
+    def take(self, key: AgentKey) -> Berth | None:
+        """Reserve one parked place for a turn of this agent; give it back with `untake` if the save fails."""
+        hosts = self._hosts.get(key)
+        if hosts is None:
+            return None
+        for _ in range(len(hosts)):
+            berth = hosts[0]
+            hosts.rotate(-1)
+            if berth.parked > 0:
+                berth.parked -= 1
+                return berth
+        return None
+
+    def untake(self, berth: Berth) -> None:
+        berth.parked += 1
+
+    def grant(self, berth: Berth, grant: Grant) -> None:
+        """A turn was claimed for a parked worker, durably."""
+        berth.granted.append(grant)
+        berth.notify()
+
+    def ready(self, key: AgentKey) -> None:
+        """A turn waits and nobody here was parked: the next claim finds it."""
+        for berth in self._hosts.get(key, ()):
+            berth.ready[key] = None
+            berth.notify()
+
+    def revoke(self, fence: Fence) -> bool:
+        """Tell the worker that holds a turn to stop at once, if it is one of ours."""
+        berth = self._berths.get(fence.worker_id)
+        if berth is None:
+            return False
+        berth.granted = [grant for grant in berth.granted if grant.turn.turn_id != fence.turn_id]
+        berth.revoke(fence)
+        return True

@@ -1,0 +1,101 @@
+"""Accepting messages: one enqueue is one turn."""
+
+from dataclasses import replace
+
+from homeostat.core.errors import AgentBusy, DepthExceeded, GateClosed, QueueFull, UnknownMessageType
+from homeostat.core.ids import TraceId, inbox_of, scope_of, turn_of
+from homeostat.core.limits import DEPTH_MAX, QUEUE_FRONT, QUEUE_PER_AGENT_MAX
+from homeostat.core.machines.turn import HeadStatus
+from homeostat.core.records.head import Gate, Head, Mailbox
+from homeostat.core.records.turn import OPENS_A_TURN, MessageType, OpenTurn, Turn
+from homeostat.kernel.commands import Enqueue, Enqueued, Register
+from homeostat.kernel.dispatch import dispatch, lease
+from homeostat.kernel.plan import Plan
+
+
+def register(plan: Plan, command: Register) -> bool:
+    """Create an agent's head; False if it has one."""
+    if plan.mailboxes[command.key] is not None:
+        return False
+    head = Head.new(*command.key, plan.now)
+    plan.base[command.key] = 0
+    plan.writes.new_heads[command.key] = head
+    plan.put(Mailbox(head))
+    return True
+
+
+def enqueue(plan: Plan, command: Enqueue) -> Enqueued:
+    """Write the turn, and lease it at once if the agent is free; otherwise it waits in line.
+
+    The head is swapped in every case: an enqueue that saw a busy agent and a delivery that saw an empty queue
+    cannot both succeed.
+    """
+    mailbox = admit(plan, command)
+    head = mailbox.head
+    if command.output_box_id is not None:
+        plan.own_box(command.key, command.output_box_id)
+
+    scope = plan.ids.scope()
+    turn = Turn(
+        turn_of(scope),
+        head.project,
+        head.agent_id,
+        head.tail_seq + 1,
+        command.type,
+        command.payload,
+        command.correlation_id,
+        command.source,
+        command.parent_turn_id,
+        command.parent_step_id,
+        command.reply_call_id,
+        command.trace_id or root_trace(scope),
+        command.depth,
+        command.run_id,
+        command.context_box_id,
+        command.output_box_id,
+        command.result_fields,
+        head.last_turn_id,
+        plan.now,
+    )
+    plan.writes.turns[turn.turn_id] = turn
+    entry = OpenTurn(turn)
+    if head.status is HeadStatus.IDLE and head.gate is Gate.OPEN and not head.queued:
+        plan.put(lease(plan, mailbox, entry, tail_seq=turn.seq, last_turn_id=turn.turn_id))
+    else:
+        whole = mailbox.queue_complete and len(mailbox.queue) < QUEUE_FRONT
+        moved = plan.move(mailbox, None, queued=head.queued + 1, tail_seq=turn.seq, last_turn_id=turn.turn_id)
+        plan.enqueue_row(entry)
+        queue = (*mailbox.queue, entry) if whole else mailbox.queue
+        plan.put(replace(mailbox, head=moved, queue=queue))
+        dispatch(plan, command.key)
+    return Enqueued(inbox_of(turn.turn_id), turn.turn_id, turn.trace_id)
+
+
+def admit(plan: Plan, command: Enqueue) -> Mailbox:
+    """See whether a message can be accepted; nothing is written yet."""
+    mailbox = plan.mailbox(command.key)
+    head = mailbox.head
+    if command.type not in OPENS_A_TURN:
+        allowed = ", ".join(sorted(OPENS_A_TURN))
+        raise UnknownMessageType(type=command.type.value, allowed=allowed)
+    if command.depth > DEPTH_MAX:
+        raise DepthExceeded(depth=command.depth, limit=DEPTH_MAX)
+    if head.queued >= QUEUE_PER_AGENT_MAX:
+        raise QueueFull(agent_id=head.agent_id, queued=head.queued)
+    if command.type is MessageType.UI_ACTION:
+        if head.gate is not Gate.OPEN:
+            raise GateClosed(agent_id=head.agent_id, gate=head.gate.value)
+        if head.status is not HeadStatus.IDLE or head.queued:
+            raise AgentBusy(agent_id=head.agent_id, turn_id=head.turn_id)
+    if command.output_box_id is not None:
+        plan.may_own(command.key, command.output_box_id)
+    return mailbox
+
+
+def root_trace(scope: str) -> TraceId:
+    """The trace of a turn nobody caused: its own scope, so that no index is needed to find it."""
+    return TraceId("00000000" + scope)
+
+
+def is_root_trace(turn: Turn) -> bool:
+    return turn.trace_id == root_trace(scope_of(turn.turn_id))

@@ -1,0 +1,375 @@
+"""The kernel as one object: what the server, the worker and the other rooms call."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection
+from dataclasses import replace
+from typing import Any, cast
+
+from homeostat.core.clock import Clock, Millis, SystemClock
+from homeostat.core.codec import Json
+from homeostat.core.errors import BoxUnknown, TurnUnknown
+from homeostat.core.ids import (
+    AgentId,
+    BoxId,
+    CardId,
+    Ids,
+    ProjectId,
+    ToolCallId,
+    TurnId,
+    WorkerId,
+    digest_of,
+    scope_of,
+)
+from homeostat.core.limits import (
+    CLAIM_BATCH_MAX,
+    LEASE_SECONDS,
+    PAGE_MAX,
+    RETENTION_SECONDS,
+    SAFETY_POLL_SECONDS,
+)
+from homeostat.core.machines.turn import HeadStatus
+from homeostat.core.ports.bus import Bus
+from homeostat.core.ports.store import TurnStore
+from homeostat.core.records.card import Card, CardDraft
+from homeostat.core.records.event import Channel, Event, subject
+from homeostat.core.records.head import Gate
+from homeostat.core.records.turn import AfterExecution, AgentKey, Grant, MessageType, WaitStatus
+from homeostat.core.records.view import Deliverable, Hydration, TurnView
+from homeostat.kernel.commands import (
+    Claim,
+    Command,
+    Deliver,
+    Delivered,
+    EndLease,
+    Enqueue,
+    Enqueued,
+    Fence,
+    Idempotency,
+    Preempt,
+    PutCards,
+    Register,
+    Release,
+    Renew,
+    Report,
+    Reported,
+    SetGate,
+    Stop,
+    Stopped,
+    StoreStep,
+    Suspend,
+    Suspended,
+    SwapBoxes,
+    WriteCards,
+)
+from homeostat.kernel.deliverables import Deliverables
+from homeostat.kernel.dock import Berth, Dock, Revoke
+from homeostat.kernel.flush import Flusher
+from homeostat.kernel.outbox import Relay
+from homeostat.kernel.plan import Plan
+from homeostat.kernel.signals import is_from, read_revocation, revocation, state_signal, wakeup
+from homeostat.kernel.watchdog import Watchdog
+
+Loop = tuple[str, Callable[[], Awaitable[None]]]
+
+
+class Kernel:
+    """Durable turns on one store. `loops` are its background work; whoever assembles it owns their tasks."""
+
+    def __init__(
+        self,
+        *,
+        store: TurnStore,
+        bus: Bus,
+        clock: Clock | None = None,
+        ids: Ids | None = None,
+        lease_seconds: float = LEASE_SECONDS,
+        retention_seconds: float = RETENTION_SECONDS,
+    ) -> None:
+        self.store = store
+        self.bus = bus
+        self.clock = clock or SystemClock()
+        self.ids = ids or Ids(clock=self.clock)
+        self.lease_seconds = lease_seconds
+        self._name = self.ids.scope()
+        self.dock = Dock()
+        self.deliverables = Deliverables(store=store)
+        self.flusher = Flusher(
+            store=store,
+            clock=self.clock,
+            ids=self.ids,
+            dock=self.dock,
+            lease_seconds=lease_seconds,
+            committed=self._committed,
+        )
+        self.relay = Relay(bus=bus, store=store, flusher=self.flusher, clock=self.clock)
+        self.watchdog = Watchdog(
+            store=store,
+            flusher=self.flusher,
+            relay=self.relay,
+            dock=self.dock,
+            clock=self.clock,
+            lease_seconds=lease_seconds,
+            retention_seconds=retention_seconds,
+        )
+        self.loops: tuple[Loop, ...] = (
+            ("flusher", self.flusher.run),
+            ("relay", self.relay.run),
+            ("watchdog", self.watchdog.run),
+        )
+
+    async def listen(self) -> None:
+        """Hear of turns that other processes made ready, ended or took away."""
+        await self.bus.subscribe(subject("*", Channel.CMD, "agent", "*", "wakeup"), self._on_wakeup)
+        await self.bus.subscribe(subject("*", Channel.CMD, "agent", "*", "revoke"), self._on_revoke)
+        await self.bus.subscribe(subject("*", Channel.EVT, "agent", "*", "task"), self._on_task)
+
+    # --- callers -------------------------------------------------------------------------------------------
+
+    async def register(self, key: AgentKey) -> bool:
+        return await self._do(Register(key=key))
+
+    async def enqueue(self, command: Enqueue) -> Enqueued:
+        """Accept a message, durably."""
+        if command.context_box_id is not None:
+            await self._require_box(command.key[0], command.context_box_id)
+        return await self._do(command)
+
+    async def ask(self, command: Enqueue, seconds: float) -> tuple[Enqueued, Deliverable | None]:
+        """Enqueue and wait for the end, in one go."""
+        accepted = await self.enqueue(command)
+        watching = self.deliverables.watch(accepted.turn_id)
+        return accepted, await self.deliverables.wait(command.key[0], accepted.turn_id, seconds, watching=watching)
+
+    async def report(
+        self,
+        project: ProjectId,
+        turn_id: TurnId,
+        call_id: ToolCallId,
+        *,
+        status: WaitStatus,
+        result: Json,
+        after_execution: AfterExecution | None = None,
+        message_type: MessageType = MessageType.TOOL_RESULT,
+        idempotency: Idempotency | None = None,
+    ) -> Reported:
+        """Bring a tool's result; acknowledged even when it changes nothing."""
+        view = await self._turn(project, turn_id)
+        return await self._do(
+            Report(
+                key=view.turn.key,
+                turn_id=turn_id,
+                call_id=call_id,
+                type=message_type,
+                status=status,
+                result=result,
+                after_execution=after_execution,
+                idempotency=idempotency,
+            )
+        )
+
+    async def stop(
+        self, project: ProjectId, turn_id: TurnId, *, reason: str, actor: str, idempotency: Idempotency | None = None
+    ) -> Stopped:
+        """End a turn at once; one that has ended keeps its end."""
+        view = await self._turn(project, turn_id)
+        stopped: Stopped = await self._do(Stop(turn=view.turn, reason=reason, actor=actor, idempotency=idempotency))
+        if stopped.card_id is None and (ended := await self.deliverables.get(project, turn_id)) is not None:
+            return replace(stopped, card_id=ended.card_id)
+        return stopped
+
+    async def set_gate(self, key: AgentKey, gate: Gate, reason: str | None = None) -> Gate:
+        return await self._do(SetGate(key=key, gate=gate, reason=reason))
+
+    async def preempt(self, key: AgentKey) -> TurnId | None:
+        return await self._do(Preempt(key=key))
+
+    # --- boxes ---------------------------------------------------------------------------------------------
+
+    async def create_box(self, project: ProjectId, drafts: Collection[CardDraft], author: AgentId | None) -> BoxId:
+        """Make a box from outside any turn, for use as context or as rolling memory."""
+        scope = self.ids.scope()
+        now = self.clock.now_ms()
+        cards = tuple(
+            Card(project, scope, position, draft.type, draft.content, digest_of(draft.content), author, now)
+            for position, draft in enumerate(drafts, start=1)
+        )
+        return await self._put_box(BoxId("box_" + scope), cards, project)
+
+    async def fork_box(self, project: ProjectId, box_id: BoxId) -> BoxId:
+        """Copy a box: the new one refers to the same cards, and has no writer yet."""
+        scope = self.ids.scope()
+        now = self.clock.now_ms()
+        cards: list[Card] = []
+        after = -1
+        while page := await self.store.box(project, box_id, after=after, limit=PAGE_MAX):
+            cards += page
+            after = page[-1].position
+        if not cards:
+            await self._require_box(project, box_id)
+        copies = tuple(
+            Card(project, scope, position, card.type, Json(""), card.digest, card.author, now, card.card_id)
+            for position, card in enumerate(cards, start=1)
+        )
+        return await self._put_box(BoxId("box_" + scope), copies, project)
+
+    async def _put_box(self, box_id: BoxId, cards: tuple[Card, ...], project: ProjectId) -> BoxId:
+        if not cards:
+            empty = Json("null")
+            marker = Card(project, scope_of(box_id), 0, "box.empty", empty, digest_of(empty), None, self.clock.now_ms())
+            cards = (marker,)
+        await self._do(PutCards(cards=cards))
+        return box_id
+
+    # --- workers -------------------------------------------------------------------------------------------
+
+    async def open_worker(self, hosted: Collection[AgentKey], revoke: Revoke) -> WorkerId:
+        """Let a worker take turns of these agents. It is told through `revoke` when a turn is no longer its own."""
+        worker_id = self.ids.worker()
+        self.dock.open(worker_id, hosted, revoke)
+        await self._look(self.dock.berth(worker_id))
+        return worker_id
+
+    async def host(self, worker_id: WorkerId, agents: Collection[AgentKey]) -> None:
+        self.dock.host(worker_id, agents)
+        await self._look(self.dock.berth(worker_id))
+
+    async def close_worker(self, worker_id: WorkerId) -> None:
+        """A worker leaves; what was granted and not yet collected goes back."""
+        berth = self.dock.close(worker_id)
+        for grant in berth.granted if berth else ():
+            await self.release(fence_of(grant))
+        await self._do(EndLease(worker_id=worker_id))
+
+    async def claim(self, worker_id: WorkerId, limit: int, seconds: float) -> list[Grant]:
+        """Up to `limit` turns, waiting for the first one; empty when the time is over."""
+        berth = self.dock.berth(worker_id)
+        loop = asyncio.get_running_loop()
+        until = loop.time() + seconds
+        limit = min(limit, CLAIM_BATCH_MAX)
+        try:
+            while True:
+                await self._claim_ready(berth, limit)
+                if berth.granted:
+                    return self._collect(berth, limit)
+                left = until - loop.time()
+                if left <= 0:
+                    return []
+                berth.parked = limit
+                berth.arrival = loop.create_future()
+                if not berth.ready:
+                    await asyncio.wait([berth.arrival], timeout=min(left, SAFETY_POLL_SECONDS))
+                berth.parked = 0
+                if not berth.granted and not berth.ready:
+                    self.dock.berth(worker_id)
+                    await self._look(berth)
+        finally:
+            berth.parked = 0
+
+    def _collect(self, berth: Berth, limit: int) -> list[Grant]:
+        granted, berth.granted = berth.granted[:limit], berth.granted[limit:]
+        return granted
+
+    async def _claim_ready(self, berth: Berth, limit: int) -> None:
+        while berth.ready and len(berth.granted) < limit:
+            keys = [key for key, _ in zip(list(berth.ready), range(limit - len(berth.granted)), strict=False)]
+            for key in keys:
+                del berth.ready[key]
+            claims = [self.flusher.submit(Claim(key=key, worker_id=berth.worker_id)) for key in keys]
+            answers = await asyncio.gather(*claims, return_exceptions=True)
+            berth.granted += [answer for answer in answers if isinstance(answer, Grant)]
+
+    async def _look(self, berth: Berth) -> None:
+        """Look for oneself: a turn may wait although no doorbell rang."""
+        keys = await self.store.dispatched(berth.hosted, CLAIM_BATCH_MAX)
+        self.flusher.forget(keys)
+        for key in keys:
+            berth.ready[key] = None
+        if keys:
+            berth.notify()
+
+    async def renew(self, worker_id: WorkerId) -> None:
+        """A worker that holds turns is alive."""
+        self.dock.berth(worker_id)
+        await self._do(Renew(worker_id=worker_id))
+
+    async def hydrate(self, grant: Grant) -> Hydration:
+        """What a worker needs to continue: stored steps, context, and what the turn wrote before."""
+        return await self.store.hydrate(grant.turn, fresh=grant.fresh)
+
+    async def step(self, fence: Fence, name: str, outcome: Json) -> None:
+        await self._do(StoreStep(fence=fence, name=name, outcome=outcome))
+
+    async def write(self, fence: Fence, cards: tuple[CardDraft, ...]) -> tuple[CardId, ...]:
+        return await self._do(WriteCards(fence=fence, cards=cards))
+
+    async def swap_boxes(self, fence: Fence, context_box_id: BoxId | None, output_box_id: BoxId | None) -> None:
+        if context_box_id is not None:
+            await self._require_box(fence.key[0], context_box_id)
+        await self._do(SwapBoxes(fence=fence, context_box_id=context_box_id, output_box_id=output_box_id))
+
+    async def suspend(self, command: Suspend) -> Suspended:
+        return await self._do(command)
+
+    async def deliver(self, command: Deliver) -> Delivered:
+        return await self._do(command)
+
+    async def release(self, fence: Fence) -> None:
+        await self._do(Release(fence=fence))
+
+    async def emit(self, turn_key: AgentKey, turn_id: TurnId, chunk: Json) -> None:
+        """Stream a chunk of output; whoever is not listening misses it."""
+        event = Event(turn_id, turn_key[0], Channel.STR, "agent", turn_key[1], "chunk", chunk)
+        await self.bus.publish((event,))
+
+    # --- inside --------------------------------------------------------------------------------------------
+
+    async def _do(self, command: Command) -> Any:
+        return await self.flusher.submit(command)
+
+    async def _turn(self, project: ProjectId, turn_id: TurnId) -> TurnView:
+        view = await self.store.turn(project, turn_id)
+        if view is None:
+            raise TurnUnknown(turn_id=turn_id)
+        return view
+
+    async def _require_box(self, project: ProjectId, box_id: BoxId) -> None:
+        if await self.store.box_length(project, box_id) is None:
+            raise BoxUnknown(box_id=box_id)
+
+    def _committed(self, plan: Plan) -> None:
+        """What a commit sets in motion: waiters, workers, the watchdog's calendar, announcements."""
+        self.deliverables.committed(plan.writes.cards)
+        signals = [revocation(fence) for fence in plan.revoked if not self.dock.revoke(fence)]
+        watched = self.bus.wanted("state")
+        for key in plan.touched:
+            mailbox = plan.mailboxes[key]
+            assert mailbox is not None
+            head = mailbox.head
+            if watched:
+                signals.append(state_signal(head, mailbox.active))
+            if head.deadline_ms is not None:
+                self.watchdog.expect(head.deadline_ms)
+            if head.status is HeadStatus.DISPATCHED and head.gate is not Gate.CLOSED:
+                self.dock.ready(key)
+                signals.append(wakeup(key, self._name))
+        for end in plan.writes.leases.values():
+            self.watchdog.expect(Millis(end + 1))
+        self.relay.hand_over(plan.writes.outbox, signals)
+
+    async def _on_wakeup(self, event: Event) -> None:
+        key = (event.project, AgentId(event.target))
+        if self.dock.hosts(key) and not is_from(event, self._name):
+            self.flusher.forget([key])
+            self.dock.ready(key)
+
+    async def _on_revoke(self, event: Event) -> None:
+        if (fence := read_revocation(event)) is not None:
+            self.flusher.forget([fence.key])
+            self.dock.revoke(fence)
+
+    async def _on_task(self, event: Event) -> None:
+        self.deliverables.ended(cast(TurnId, event.event_id))
+
+
+def fence_of(grant: Grant) -> Fence:
+    return Fence(grant.turn.key, grant.turn.turn_id, grant.epoch, grant.worker_id)

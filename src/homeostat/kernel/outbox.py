@@ -1,0 +1,89 @@
+"""The relay: what was committed is announced at least once, whoever lives to do it."""
+
+import asyncio
+import logging
+from collections import deque
+
+from homeostat.core.clock import Clock
+from homeostat.core.errors import BusUnavailable, HomeostatError
+from homeostat.core.ids import Scope, scope_floor
+from homeostat.core.limits import OUTBOX_BUFFER_MAX, OUTBOX_GRACE_SECONDS, SWEEP_ROWS_MAX
+from homeostat.core.ports.bus import Bus
+from homeostat.core.ports.store import TurnStore
+from homeostat.core.records.event import Event
+from homeostat.core.records.writes import OutboxRow
+from homeostat.kernel.commands import Published
+from homeostat.kernel.flush import Flusher
+
+log = logging.getLogger(__name__)
+
+
+class Relay:
+    """Publishes outbox rows straight from the commit, and sweeps up rows that others left behind."""
+
+    def __init__(self, *, bus: Bus, store: TurnStore, flusher: Flusher, clock: Clock) -> None:
+        self._bus = bus
+        self._store = store
+        self._flusher = flusher
+        self._clock = clock
+        self._rows: deque[OutboxRow] = deque()
+        self._signals: deque[Event] = deque(maxlen=OUTBOX_BUFFER_MAX)
+        self._wanted = asyncio.Event()
+        self._busy = False
+        self.published = 0
+
+    def hand_over(self, row: OutboxRow | None, signals: list[Event]) -> None:
+        """Take what a commit announced. Beyond the buffer's size rows wait in the store, where the sweep finds them."""
+        if row is not None and len(self._rows) < OUTBOX_BUFFER_MAX:
+            self._rows.append(row)
+        self._signals.extend(signals)
+        self._wanted.set()
+
+    async def run(self) -> None:
+        backoff = 0.05
+        while True:
+            await self._wanted.wait()
+            self._wanted.clear()
+            try:
+                await self.tick()
+                backoff = 0.05
+            except BusUnavailable as error:
+                log.warning("announcements wait in the outbox: %s", error)
+                await asyncio.sleep(backoff)
+                backoff = min(backoff * 2, 5.0)
+                self._wanted.set()
+
+    async def tick(self) -> int:
+        """Publish everything at hand; the rows leave the store with a later flush."""
+        rows = list(self._rows)
+        signals = list(self._signals)
+        self._signals.clear()
+        events = tuple(event for row in rows for event in row.events)
+        if events or signals:
+            await self._bus.publish((*events, *signals))
+        if rows:
+            for _ in rows:
+                self._rows.popleft()
+            self._forget([row.outbox_id for row in rows])
+        self.published += len(events)
+        return len(events)
+
+    async def sweep(self) -> int:
+        """Publish rows whose process did not live to do it."""
+        before = scope_floor(int(self._clock.now_ms() - OUTBOX_GRACE_SECONDS * 1000))
+        held = {row.outbox_id for row in self._rows}
+        rows = [row for row in await self._store.outbox(before, SWEEP_ROWS_MAX) if row.outbox_id not in held]
+        if rows:
+            await self._bus.publish(tuple(event for row in rows for event in row.events))
+            self._forget([row.outbox_id for row in rows])
+        return len(rows)
+
+    def _forget(self, outbox_ids: list[Scope]) -> None:
+        """Drop published rows with the next flush. Should that fail they are announced again, which is allowed."""
+        future = self._flusher.submit(Published(outbox_ids=tuple(outbox_ids)))
+        future.add_done_callback(_ignore_unavailable)
+
+
+def _ignore_unavailable(future: asyncio.Future[bool]) -> None:
+    if not future.cancelled() and isinstance(error := future.exception(), HomeostatError):
+        log.info("published rows stay for the sweep: %s", error)

@@ -1,0 +1,202 @@
+"""The plan of one flush: mailboxes as the rules leave them, and the writes that make them so."""
+
+from dataclasses import replace
+from typing import Any
+
+from homeostat.core.clock import Millis
+from homeostat.core.codec import Json
+from homeostat.core.errors import AgentUnknown, BoxNotYours, StaleEpoch
+from homeostat.core.ids import BoxId, CardId, Ids, ProjectId, Scope, WorkerId, digest_of, scope_of
+from homeostat.core.limits import LEASE_BEATS
+from homeostat.core.machines.turn import HEAD, HeadStatus, TurnEvent
+from homeostat.core.records.card import Card, CardDraft
+from homeostat.core.records.event import Event
+from homeostat.core.records.head import Head, Mailbox
+from homeostat.core.records.turn import AgentKey, OpenTurn
+from homeostat.core.records.writes import InboxKey, Writes
+from homeostat.kernel.commands import Fence
+
+
+class Need(Exception):
+    """A rule lacks something it must know; the flusher fetches it and asks the rule again.
+
+    Rules raise it before they write, so that asking twice is harmless.
+    """
+
+    def __init__(
+        self,
+        *,
+        mailbox: AgentKey | None = None,
+        box: tuple[ProjectId, BoxId] | None = None,
+        item: InboxKey | None = None,
+    ) -> None:
+        self.mailbox = mailbox
+        self.box = box
+        self.item = item
+
+
+class Plan:
+    """What a flush is about to do. Rules read from it and write to it; nothing else happens until it is saved."""
+
+    __slots__ = (
+        "base",
+        "boxes",
+        "events",
+        "ids",
+        "items",
+        "lease_ms",
+        "leases",
+        "mailboxes",
+        "now",
+        "revoked",
+        "touched",
+        "writes",
+    )
+
+    def __init__(self, *, now: Millis, ids: Ids, lease_ms: int, leases: dict[WorkerId, Millis]) -> None:
+        self.now = now
+        self.ids = ids
+        self.lease_ms = lease_ms
+        self.leases = leases
+        self.mailboxes: dict[AgentKey, Mailbox | None] = {}
+        self.base: dict[AgentKey, int] = {}
+        self.boxes: dict[tuple[ProjectId, BoxId], tuple[int, AgentKey | None]] = {}
+        self.items: dict[InboxKey, OpenTurn | None] = {}
+        self.touched: dict[AgentKey, None] = {}
+        self.events: list[Event] = []
+        self.revoked: list[Fence] = []
+        self.writes = Writes()
+
+    # --- mailboxes -----------------------------------------------------------------------------------------
+
+    def mailbox(self, key: AgentKey) -> Mailbox:
+        try:
+            mailbox = self.mailboxes[key]
+        except KeyError:
+            raise Need(mailbox=key) from None
+        if mailbox is None:
+            raise AgentUnknown(project=key[0], agent_id=key[1])
+        return mailbox
+
+    def held(self, fence: Fence) -> Mailbox:
+        """The mailbox a worker may write to, if the turn is still its own."""
+        mailbox = self.mailbox(fence.key)
+        head = mailbox.head
+        if (
+            head.turn_id != fence.turn_id
+            or head.epoch != fence.epoch
+            or head.worker_id != fence.worker_id
+            or head.status is not HeadStatus.RUNNING
+        ):
+            raise StaleEpoch(turn_id=fence.turn_id, worker_id=fence.worker_id, epoch=fence.epoch)
+        return mailbox
+
+    def move(self, mailbox: Mailbox, event: TurnEvent | None, **changes: Any) -> Head:
+        """The head after an event, through the table, with the version this flush will give it."""
+        head = mailbox.head
+        version = self.base[head.project, head.agent_id] + 1
+        if event is None:
+            return replace(head, version=version, **changes)
+        status = HEAD.next(head.status, event)
+        return replace(head, version=version, status=status, since_ms=self.now, **changes)
+
+    def put(self, mailbox: Mailbox) -> None:
+        key = mailbox.head.key
+        self.mailboxes[key] = mailbox
+        self.touched[key] = None
+        if key in self.writes.new_heads:
+            self.writes.new_heads[key] = mailbox.head
+        else:
+            self.writes.heads[key] = (self.base[key], mailbox.head)
+
+    # --- the queue -----------------------------------------------------------------------------------------
+
+    def enqueue_row(self, entry: OpenTurn) -> None:
+        turn = entry.turn
+        key = (turn.project, turn.agent_id, turn.seq)
+        self.writes.inbox_drop.discard(key)
+        self.writes.inbox_put[key] = entry
+
+    def dequeue_row(self, entry: OpenTurn) -> None:
+        turn = entry.turn
+        key = (turn.project, turn.agent_id, turn.seq)
+        if self.writes.inbox_put.pop(key, None) is None or turn.turn_id not in self.writes.turns:
+            self.writes.inbox_drop.add(key)
+
+    # --- cards ---------------------------------------------------------------------------------------------
+
+    def card(self, entry: OpenTurn, position: int, type_: str, content: Json) -> CardId:
+        """Write one card at its birthplace, and a reference to it in the rolling box if the turn has one."""
+        turn = entry.turn
+        card = Card(
+            turn.project,
+            scope_of(turn.turn_id),
+            position,
+            type_,
+            content,
+            digest_of(content),
+            turn.agent_id,
+            self.now,
+        )
+        self.writes.cards.append(card)
+        if turn.output_box_id is not None:
+            self._refer(turn.key, turn.output_box_id, card)
+        return card.card_id
+
+    def append(self, entry: OpenTurn, drafts: tuple[CardDraft, ...]) -> tuple[OpenTurn, tuple[CardId, ...]]:
+        """Write drafts behind the cards the turn has so far."""
+        if not drafts:
+            return entry, ()
+        first = entry.cards + 1
+        ids = tuple(self.card(entry, first + i, draft.type, draft.content) for i, draft in enumerate(drafts))
+        return replace(entry, cards=entry.cards + len(drafts)), ids
+
+    def rolling(self, entry: OpenTurn) -> None:
+        """Make sure the length of the turn's rolling box is known before anything is written to it."""
+        if (box_id := entry.turn.output_box_id) is not None:
+            self.box(entry.turn.project, box_id)
+
+    def box(self, project: ProjectId, box_id: BoxId) -> tuple[int, AgentKey | None]:
+        """How long a box is and who writes to it."""
+        try:
+            return self.boxes[project, box_id]
+        except KeyError:
+            raise Need(box=(project, box_id)) from None
+
+    def may_own(self, key: AgentKey, box_id: BoxId) -> None:
+        """One agent writes to a box, and an agent has one active turn: so a box has one writer."""
+        _, owner = self.box(key[0], box_id)
+        if owner is not None and owner != key:
+            raise BoxNotYours(box_id=box_id, owner=owner[1])
+
+    def own_box(self, key: AgentKey, box_id: BoxId) -> None:
+        """Take a box as output."""
+        self.may_own(key, box_id)
+        length, owner = self.boxes[key[0], box_id]
+        if owner is None:
+            self.writes.box_owners[box_id] = key
+            self.boxes[key[0], box_id] = (length, key)
+
+    def _refer(self, key: AgentKey, box_id: BoxId, card: Card) -> None:
+        length, owner = self.boxes[key[0], box_id]
+        self.boxes[key[0], box_id] = (length + 1, owner)
+        self.writes.cards.append(
+            replace(card, scope=scope_of(box_id), position=length + 1, content=Json(""), reference=card.card_id)
+        )
+
+    # --- leases and announcements --------------------------------------------------------------------------
+
+    def lease(self, worker_id: WorkerId) -> None:
+        """Let a worker's lease run its full length, unless it was renewed just now."""
+        if self.leases.get(worker_id, 0) < self.now + self.lease_ms - self.lease_ms // LEASE_BEATS:
+            self.writes.leases[worker_id] = self.lease_end()
+
+    def lease_end(self) -> Millis:
+        return Millis(self.now + self.lease_ms)
+
+    def announce(self, event: Event) -> None:
+        """Have something said at least once, should this flush commit."""
+        self.events.append(event)
+
+    def outbox_id(self) -> Scope:
+        return self.ids.scope()

@@ -1,0 +1,73 @@
+"""Which rule decides which command."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from homeostat.core.records.turn import AgentKey
+from homeostat.kernel import commands as c
+from homeostat.kernel.claim import claim
+from homeostat.kernel.deliver import Followups, deliver, recover, stop
+from homeostat.kernel.dispatch import preempt, redispatch, release, set_gate
+from homeostat.kernel.enqueue import enqueue, register
+from homeostat.kernel.plan import Plan
+from homeostat.kernel.steps import put_cards, store_step, swap_boxes, write_cards
+from homeostat.kernel.waits import report, suspend
+
+Rule = Callable[[Plan, Any, Followups], object]
+
+
+def _renew(plan: Plan, command: c.Renew) -> bool:
+    plan.writes.leases[command.worker_id] = plan.lease_end()
+    return True
+
+
+def _end_lease(plan: Plan, command: c.EndLease) -> bool:
+    plan.writes.leases.pop(command.worker_id, None)
+    plan.writes.leases_ended.add(command.worker_id)
+    return True
+
+
+def _published(plan: Plan, command: c.Published) -> bool:
+    plan.writes.outbox_drop.update(command.outbox_ids)
+    return True
+
+
+def _plain(rule: Callable[[Plan, Any], object]) -> Rule:
+    return lambda plan, command, _: rule(plan, command)
+
+
+RULES: Mapping[type, Rule] = {
+    c.Register: _plain(register),
+    c.Enqueue: _plain(enqueue),
+    c.Claim: _plain(claim),
+    c.Dispatch: _plain(redispatch),
+    c.Suspend: _plain(suspend),
+    c.Report: report,
+    c.Deliver: deliver,
+    c.Stop: stop,
+    c.Recover: recover,
+    c.Release: _plain(release),
+    c.SetGate: _plain(set_gate),
+    c.Preempt: _plain(preempt),
+    c.StoreStep: _plain(store_step),
+    c.WriteCards: _plain(write_cards),
+    c.SwapBoxes: _plain(swap_boxes),
+    c.PutCards: _plain(put_cards),
+    c.Renew: _plain(_renew),
+    c.EndLease: _plain(_end_lease),
+    c.Published: _plain(_published),
+}
+
+ANSWERS: Mapping[type, Callable[..., object]] = {c.Enqueue: c.Enqueued, c.Report: c.Reported, c.Stop: c.Stopped}
+"""Commands that may carry an idempotency key, and the shape of their first answer."""
+
+
+def key_of(command: c.Command) -> AgentKey | None:
+    """The agent a command is about, if it is about one."""
+    match command:
+        case c.Renew() | c.EndLease() | c.Published() | c.PutCards():
+            return None
+        case c.Suspend() | c.Deliver() | c.Recover() | c.Release() | c.StoreStep() | c.WriteCards() | c.SwapBoxes():
+            return command.fence.key
+        case _:
+            return command.key

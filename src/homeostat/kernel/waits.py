@@ -1,0 +1,199 @@
+"""Waiting for tools without holding anything: suspend, report, resume."""
+
+from dataclasses import replace
+from typing import cast
+
+from homeostat.core.clock import Millis
+from homeostat.core.codec import Json, from_json, to_json
+from homeostat.core.errors import InvalidRequest, MalformedPayload
+from homeostat.core.ids import CardId
+from homeostat.core.limits import WAIT_SECONDS_DEFAULT, WAIT_SECONDS_MAX, WAITS_PER_TURN_MAX
+from homeostat.core.machines.turn import HeadStatus, TurnEvent
+from homeostat.core.records.card import TOOL_CALL, TOOL_RESULT, CardDraft
+from homeostat.core.records.event import Channel, Event
+from homeostat.core.records.head import Mailbox
+from homeostat.core.records.turn import AfterExecution, OpenTurn, ToolCall, Wait, WaitStatus
+from homeostat.core.records.view import Outcome
+from homeostat.kernel.commands import Report, Reported, Suspend, Suspended
+from homeostat.kernel.deliver import Followups, finish
+from homeostat.kernel.dispatch import dispatch
+from homeostat.kernel.enqueue import admit, enqueue
+from homeostat.kernel.plan import Plan
+
+
+def suspend(plan: Plan, command: Suspend) -> Suspended:
+    """Leave a turn waiting for its calls. A call it has waited for before keeps its deadline and its result."""
+    mailbox = plan.held(command.fence)
+    entry = cast(OpenTurn, mailbox.active)
+    if not command.calls:
+        raise InvalidRequest(problem="a turn suspends on at least one tool call")
+    known = {wait.call_id: wait for wait in entry.waits}
+    fresh = [call for call in command.calls if call.call_id not in known]
+    if len({call.call_id for call in command.calls}) != len(command.calls):
+        raise InvalidRequest(problem="tool_call_id must be unique within a turn")
+    if len(known) + len(fresh) > WAITS_PER_TURN_MAX:
+        raise InvalidRequest(problem=f"a turn may wait for {WAITS_PER_TURN_MAX} tool calls")
+    plan.rolling(entry)
+    children = [child for child in command.children if child.reply_call_id not in known]
+    for child in children:
+        if child.key == command.fence.key:
+            raise InvalidRequest(problem="an agent that asks itself would wait for ever")
+        admit(plan, child)
+    for child in children:
+        enqueue(plan, child)
+    entry, _ = plan.append(entry, command.cards)
+    entry, calls = plan.append(entry, tuple(CardDraft(TOOL_CALL, _call_card(call)) for call in fresh))
+    joined = {child.reply_call_id for child in command.children}
+    waits = [_open_wait(plan, entry, call, card) for call, card in zip(fresh, calls, strict=True)]
+    for wait in waits:
+        plan.writes.new_waits[wait.turn_id, wait.call_id] = wait
+        if wait.call_id not in joined:
+            _send(plan, entry, wait, command.fence.epoch)
+    entry = replace(entry, waits=(*entry.waits, *waits))
+    wanted = {call.call_id for call in command.calls}
+    asked = tuple(wait for wait in entry.waits if wait.call_id in wanted)
+    if all(wait.status is not WaitStatus.PENDING for wait in asked):
+        moved = plan.move(mailbox, None, cards=entry.cards)
+        plan.put(replace(mailbox, head=moved, active=entry))
+        return Suspended(asked, ready=True)
+    waiting, deadline = _outstanding(entry)
+    moved = plan.move(
+        mailbox, TurnEvent.SUSPEND, worker_id=None, cards=entry.cards, waiting=waiting, deadline_ms=deadline
+    )
+    plan.put(replace(mailbox, head=moved, active=entry))
+    return Suspended(asked, ready=False)
+
+
+def report(plan: Plan, command: Report, followups: Followups) -> Reported:
+    """Take a result in, once. What is late, repeated or foreign changes nothing."""
+    mailbox = plan.mailbox(command.key)
+    entry = _open_turn(mailbox, command)
+    wait = next((w for w in entry.waits if w.call_id == command.call_id), None) if entry else None
+    if entry is None or wait is None or wait.status is not WaitStatus.PENDING:
+        return Reported(accepted=False)
+    plan.rolling(entry)
+    after = effective_after(command, wait)
+    entry, (card_id,) = plan.append(entry, (CardDraft(TOOL_RESULT, _result_card(command)),))
+    answered = replace(
+        wait, status=command.status, after_execution=after, result_card_id=card_id, answered_at_ms=plan.now
+    )
+    _write_wait(plan, answered)
+    entry = replace(entry, waits=tuple(answered if w is wait else w for w in entry.waits))
+    if mailbox.active is None or mailbox.active.turn.turn_id != command.turn_id:
+        plan.enqueue_row(entry)
+        queue = tuple(entry if other.turn.turn_id == command.turn_id else other for other in mailbox.queue)
+        plan.put(replace(mailbox, head=plan.move(mailbox, None), queue=queue))
+        return Reported(accepted=True, result_card_id=card_id)
+    _settle(plan, replace(mailbox, active=entry), command, card_id, followups)
+    return Reported(accepted=True, result_card_id=card_id)
+
+
+def _settle(plan: Plan, mailbox: Mailbox, command: Report, card_id: CardId, followups: Followups) -> None:
+    """Resume, end or keep waiting, now that one more result is in."""
+    entry = cast(OpenTurn, mailbox.active)
+    waiting, deadline = _outstanding(entry)
+    if mailbox.head.status is not HeadStatus.SUSPENDED or waiting:
+        moved = plan.move(mailbox, None, cards=entry.cards, waiting=waiting, deadline_ms=deadline)
+        plan.put(replace(mailbox, head=moved))
+        return
+    if any(_ends_turn(wait) for wait in entry.waits):
+        failed = command.status is not WaitStatus.SUCCESS
+        finish(
+            plan,
+            replace(mailbox, head=replace(mailbox.head, cards=entry.cards)),
+            TurnEvent.DELIVER,
+            status=Outcome.FAILED if failed else Outcome.SUCCESS,
+            result=command.result,
+            error=to_json({"code": f"tool_{command.status.value}", "card_id": card_id}) if failed else None,
+            followups=followups,
+        )
+        return
+    moved = plan.move(mailbox, TurnEvent.RESUME, cards=entry.cards, waiting=0, deadline_ms=None)
+    plan.put(replace(mailbox, head=moved))
+    dispatch(plan, command.key)
+
+
+def _ends_turn(wait: Wait) -> bool:
+    return wait.after_execution is AfterExecution.TERMINATE and wait.status is not WaitStatus.CANCELLED
+
+
+def effective_after(command: Report, wait: Wait) -> AfterExecution:
+    """What happens next: the result's own control word, else the report's, else what the call said."""
+    value = from_json(command.result)
+    if isinstance(value, dict):
+        control = cast("dict[str, object]", value).get("__cg_control")
+        if isinstance(control, dict):
+            word = cast("dict[str, object]", control).get("after_execution")
+            if isinstance(word, str) and word in AfterExecution:
+                return AfterExecution(word)
+    return command.after_execution or wait.after_execution
+
+
+def _open_turn(mailbox: Mailbox, command: Report) -> OpenTurn | None:
+    """The turn a result is for: the active one, or one that was put back while its tools ran."""
+    if mailbox.active is not None and mailbox.active.turn.turn_id == command.turn_id:
+        return mailbox.active
+    return next((entry for entry in mailbox.queue if entry.turn.turn_id == command.turn_id), None)
+
+
+def _outstanding(entry: OpenTurn) -> tuple[int, Millis | None]:
+    """How many results are missing, and when the first of them is overdue."""
+    pending = [wait.deadline_ms for wait in entry.waits if wait.status is WaitStatus.PENDING]
+    return len(pending), min(pending, default=None)
+
+
+def _open_wait(plan: Plan, entry: OpenTurn, call: ToolCall, card_id: CardId) -> Wait:
+    seconds = WAIT_SECONDS_DEFAULT if call.timeout_seconds is None else call.timeout_seconds
+    if not 0 < seconds <= WAIT_SECONDS_MAX:
+        raise MalformedPayload(field="timeout_seconds", problem=f"must lie between 0 and {WAIT_SECONDS_MAX:.0f}")
+    return Wait(
+        turn_id=entry.turn.turn_id,
+        call_id=call.call_id,
+        project=entry.turn.project,
+        agent_id=entry.turn.agent_id,
+        tool=call.tool,
+        status=WaitStatus.PENDING,
+        after_execution=call.after_execution,
+        step_id=call.step_id,
+        call_card_id=card_id,
+        result_card_id=None,
+        created_at_ms=plan.now,
+        deadline_ms=Millis(plan.now + int(seconds * 1000)),
+        answered_at_ms=None,
+    )
+
+
+def _write_wait(plan: Plan, wait: Wait) -> None:
+    key = (wait.turn_id, wait.call_id)
+    (plan.writes.new_waits if key in plan.writes.new_waits else plan.writes.waits)[key] = wait
+
+
+def _send(plan: Plan, entry: OpenTurn, wait: Wait, epoch: int) -> None:
+    """Tell the tool's service where to find its call; the pointer goes out with the commit."""
+    turn = entry.turn
+    body = to_json(
+        {
+            "agent_id": turn.agent_id,
+            "agent_turn_id": turn.turn_id,
+            "turn_epoch": epoch,
+            "tool_call_id": wait.call_id,
+            "tool": wait.tool,
+            "tool_call_card_id": wait.call_card_id,
+            "after_execution": wait.after_execution.value,
+            "deadline_ms": wait.deadline_ms,
+            "trace_id": turn.trace_id,
+        }
+    )
+    event_id = f"{turn.turn_id}:{wait.call_id}"
+    plan.announce(Event(event_id, turn.project, Channel.CMD, "tool", wait.tool, "call", body))
+
+
+def _call_card(call: ToolCall) -> Json:
+    name = to_json(call.tool)
+    return Json(f'{{"tool_call_id":{to_json(call.call_id)},"tool":{name},"args":{call.args}}}')
+
+
+def _result_card(command: Report) -> Json:
+    return Json(
+        f'{{"tool_call_id":{to_json(command.call_id)},"status":"{command.status.value}","result":{command.result}}}'
+    )

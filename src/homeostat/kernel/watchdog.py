@@ -1,0 +1,140 @@
+"""The safety net: whatever was left undone is found by its date and done, a bounded number at a time."""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+
+from homeostat.core.clock import Clock, Millis
+from homeostat.core.codec import Json, to_json
+from homeostat.core.errors import HomeostatError, Unavailable
+from homeostat.core.ids import scope_floor
+from homeostat.core.limits import (
+    RERING_SECONDS,
+    SWEEP_ROWS_MAX,
+    WATCHDOG_IDLE_SECONDS,
+)
+from homeostat.core.ports.store import TurnStore
+from homeostat.core.records.turn import AgentKey, MessageType, Wait, WaitStatus
+from homeostat.core.records.view import Due
+from homeostat.kernel.commands import Command, Dispatch, EndLease, Fence, Recover, Report
+from homeostat.kernel.dock import Dock
+from homeostat.kernel.flush import Flusher
+from homeostat.kernel.outbox import Relay
+
+log = logging.getLogger(__name__)
+
+RETENTION_EVERY_SECONDS = 60.0
+
+
+class Watchdog:
+    """Recovers lost turns, times out waits, rings again for unclaimed ones, and forgets what is old."""
+
+    def __init__(
+        self,
+        *,
+        store: TurnStore,
+        flusher: Flusher,
+        relay: Relay,
+        dock: Dock,
+        clock: Clock,
+        lease_seconds: float,
+        retention_seconds: float,
+    ) -> None:
+        self._store = store
+        self._flusher = flusher
+        self._relay = relay
+        self._dock = dock
+        self._clock = clock
+        self._lease_ms = int(lease_seconds * 1000)
+        self._retention_ms = int(retention_seconds * 1000)
+        self._sooner = asyncio.Event()
+        self._next_ms: Millis | None = None
+        self._retained_at = clock.monotonic()
+
+    def expect(self, instant: Millis) -> None:
+        """Something new will be due; look then, if that is sooner than planned."""
+        if self._next_ms is None or instant < self._next_ms:
+            self._next_ms = instant
+            self._sooner.set()
+
+    async def run(self) -> None:
+        while True:
+            try:
+                await self.tick()
+            except Unavailable as error:
+                log.warning("the watchdog could not look: %s", error)
+                self._next_ms = None
+            await self._sleep()
+
+    async def _sleep(self) -> None:
+        now = self._clock.now_ms()
+        seconds = WATCHDOG_IDLE_SECONDS
+        if self._next_ms is not None:
+            seconds = min(seconds, max(0.02, (self._next_ms - now) / 1000))
+        self._sooner.clear()
+        try:
+            async with asyncio.timeout(seconds):
+                await self._sooner.wait()
+        except TimeoutError:
+            pass
+
+    async def tick(self) -> int:
+        """One bounded round; returns how many things were set right."""
+        now = self._clock.now_ms()
+        due = await self._store.due(
+            now,
+            unclaimed_before=Millis(now - int(RERING_SECONDS * 1000)),
+            lease_ms=self._lease_ms,
+            limit=SWEEP_ROWS_MAX,
+        )
+        self._next_ms = due.next_ms
+        self._flusher.forget(self._doubtful(due))
+        done = await self._each([*self._recoveries(due), *(self._timeout(wait) for wait in due.timeouts)])
+        done += await self._each([Dispatch(key=key) for key in due.unclaimed])
+        for key in due.unclaimed:
+            self._dock.ready(key)
+        ended = [EndLease(worker_id=worker_id) for worker_id in due.dead_workers]
+        done += await self._each(ended if len(due.lost) < SWEEP_ROWS_MAX else [])
+        done += await self._relay.sweep()
+        return done + await self._retain()
+
+    def _doubtful(self, due: Due) -> set[AgentKey]:
+        return {*due.unclaimed, *(lost[0] for lost in due.lost), *((w.project, w.agent_id) for w in due.timeouts)}
+
+    def _recoveries(self, due: Due) -> list[Command]:
+        return [
+            Recover(fence=Fence(key, turn_id, epoch, worker_id), cause=f"the lease of {worker_id} ended")
+            for key, turn_id, epoch, worker_id in due.lost
+        ]
+
+    @staticmethod
+    def _timeout(wait: Wait) -> Command:
+        body: Json = to_json({"error": "timeout", "tool": wait.tool, "deadline_ms": wait.deadline_ms})
+        return Report(
+            key=(wait.project, wait.agent_id),
+            turn_id=wait.turn_id,
+            call_id=wait.call_id,
+            type=MessageType.TIMEOUT,
+            status=WaitStatus.TIMEOUT,
+            result=body,
+        )
+
+    async def _each(self, commands: Sequence[Command]) -> int:
+        """Run commands side by side; one that fails is reported and stops none of the others."""
+        answers = await asyncio.gather(*(self._flusher.submit(cmd) for cmd in commands), return_exceptions=True)
+        for command, answer in zip(commands, answers, strict=True):
+            if isinstance(answer, HomeostatError):
+                log.warning("%s was not possible: %s", type(command).__name__, answer)
+            elif isinstance(answer, BaseException):
+                log.error("%s failed", type(command).__name__, exc_info=answer)
+        return sum(1 for answer in answers if answer and not isinstance(answer, BaseException))
+
+    async def _retain(self) -> int:
+        """Forget finished turns past their time, a bounded number per round."""
+        if self._clock.monotonic() - self._retained_at < RETENTION_EVERY_SECONDS:
+            return 0
+        before = scope_floor(self._clock.now_ms() - self._retention_ms)
+        removed = await self._store.expire(before, SWEEP_ROWS_MAX)
+        if removed < SWEEP_ROWS_MAX:
+            self._retained_at = self._clock.monotonic()
+        return removed
