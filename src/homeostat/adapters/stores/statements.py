@@ -5,9 +5,9 @@ from importlib.resources import files
 
 
 @cache
-def statements(dialect: str) -> dict[str, str]:
-    """Every statement of a dialect by its file's name, without the comment that explains it."""
-    folder = files("homeostat.adapters.stores") / dialect / "sql"
+def statements(dialect: str, room: str) -> dict[str, str]:
+    """Every statement of a room in a dialect by its file's name, without the comment that explains it."""
+    folder = files("homeostat.adapters.stores") / dialect / "sql" / room
     return {
         entry.name.removesuffix(".sql"): _body(entry.read_text("utf-8"))
         for entry in folder.iterdir()

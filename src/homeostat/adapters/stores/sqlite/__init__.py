@@ -1,5 +1,6 @@
-"""Turns in one SQLite file: write-ahead log, synchronous=FULL, one writer thread."""
+"""Homeostat in one SQLite file: write-ahead log, synchronous=FULL, one writer thread."""
 
-from homeostat.adapters.stores.sqlite.store import SqliteStore
+from homeostat.adapters.stores.sqlite.engine import SqliteEngine
+from homeostat.adapters.stores.sqlite.turns import SqliteTurns
 
-__all__ = ["SqliteStore"]
+__all__ = ["SqliteEngine", "SqliteTurns"]

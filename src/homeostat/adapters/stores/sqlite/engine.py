@@ -25,13 +25,15 @@ class SqliteEngine:
         self._writer: sqlite3.Connection | None = None
         self._reader: sqlite3.Connection | None = None
 
-    async def open(self) -> None:
+    async def open(self) -> list[str]:
+        """Open the file and bring its schema up to date; returns the migrations that were applied."""
         loop = asyncio.get_running_loop()
         self._writer = await loop.run_in_executor(self._writer_thread, self._connect)
         if self._reader_thread is self._writer_thread:
             self._reader = self._writer
         else:
             self._reader = await loop.run_in_executor(self._reader_thread, self._connect)
+        return await self.write(migrate)
 
     def _connect(self) -> sqlite3.Connection:
         try:

@@ -4,11 +4,9 @@ import json
 import sqlite3
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
-from pathlib import Path
 
 from homeostat.adapters.stores import rows
-from homeostat.adapters.stores.sqlite.engine import SqliteEngine, migrate
-from homeostat.adapters.stores.sqlite.reading import SqliteReading
+from homeostat.adapters.stores.sqlite.turns_read import SqliteTurnsReading
 from homeostat.adapters.stores.statements import statements
 from homeostat.core.clock import Millis
 from homeostat.core.ids import AgentId, BoxId, ProjectId, Scope, WorkerId
@@ -18,22 +16,11 @@ from homeostat.core.records.turn import AgentKey, OpenTurn
 from homeostat.core.records.view import Due
 from homeostat.core.records.writes import Answer, OutboxRow, Saved, Writes
 
-SQL = statements("sqlite")
+SQL = statements("sqlite", "turns")
 
 
-class SqliteStore(SqliteReading):
-    """One file, one writer thread. `SqliteStore(None)` keeps everything in memory and forgets it."""
-
-    def __init__(self, path: Path | None) -> None:
-        super().__init__(SqliteEngine(path))
-
-    async def open(self) -> list[str]:
-        """Open the file and bring its schema up to date."""
-        await self._engine.open()
-        return await self._engine.write(migrate)
-
-    async def close(self) -> None:
-        await self._engine.close()
+class SqliteTurns(SqliteTurnsReading):
+    """Turns on an engine that is open and migrated; other rooms keep their tables in the same file."""
 
     # --- loading -------------------------------------------------------------------------------------------
 

@@ -15,10 +15,10 @@ from homeostat.core.records.head import Head
 from homeostat.core.records.turn import OpenTurn, Turn, Wait
 from homeostat.core.records.view import Deliverable, Edge, HeadView, Hydration, TurnView, read_deliverable
 
-SQL = statements("sqlite")
+SQL = statements("sqlite", "turns")
 
 
-class SqliteReading:
+class SqliteTurnsReading:
     """Reads run on their own connection and never wait for the writer."""
 
     def __init__(self, engine: SqliteEngine) -> None:
