@@ -1,10 +1,8 @@
 """Entering a turn: a lost race is a value."""
 
-from dataclasses import replace
-
 from homeostat.core.machines.turn import HeadStatus, TurnEvent
-from homeostat.core.records.head import Gate
-from homeostat.core.records.turn import Grant
+from homeostat.core.records.head import Gate, Mailbox
+from homeostat.core.records.turn import Grant, OpenTurn
 from homeostat.kernel.commands import Claim
 from homeostat.kernel.plan import Plan
 
@@ -15,8 +13,8 @@ def claim(plan: Plan, command: Claim) -> Grant | None:
     head, entry = mailbox.head, mailbox.active
     if head.status is not HeadStatus.DISPATCHED or head.gate is Gate.CLOSED or entry is None:
         return None
-    started = replace(entry, starts=entry.starts + 1)
+    started = OpenTurn(entry.turn, entry.starts + 1, entry.losses, entry.cards, entry.waits)
     moved = plan.move(mailbox, TurnEvent.CLAIM, worker_id=command.worker_id, starts=started.starts)
     plan.lease(command.worker_id)
-    plan.put(replace(mailbox, head=moved, active=started))
+    plan.put(Mailbox(moved, started, mailbox.queue))
     return Grant(entry.turn, head.epoch, command.worker_id, entry.fresh, entry.waits)

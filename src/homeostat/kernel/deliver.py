@@ -1,6 +1,5 @@
 """Ending turns: every way out writes a deliverable, and there is one terminal event."""
 
-from dataclasses import replace
 from typing import cast
 
 from homeostat.core.codec import NULL, Json, from_json, to_json
@@ -9,6 +8,7 @@ from homeostat.core.ids import CardId
 from homeostat.core.limits import ATTEMPTS_MAX
 from homeostat.core.machines.turn import HeadStatus, TurnEvent
 from homeostat.core.records.card import DELIVERABLE, DELIVERABLE_POSITION
+from homeostat.core.records.change import changed
 from homeostat.core.records.event import Channel, Event
 from homeostat.core.records.head import Mailbox
 from homeostat.core.records.turn import MessageType, OpenTurn, Turn, WaitStatus
@@ -31,7 +31,7 @@ def deliver(plan: Plan, command: Deliver, followups: Followups) -> Delivered:
     entry, _ = plan.append(entry, command.cards)
     card_id = finish(
         plan,
-        replace(mailbox, active=entry),
+        Mailbox(mailbox.head, entry, mailbox.queue),
         TurnEvent.DELIVER,
         status=command.status,
         result=command.result,
@@ -63,7 +63,7 @@ def stop(plan: Plan, command: Stop, followups: Followups) -> Stopped:
     plan.dequeue_row(entry)
     queue = tuple(other for other in mailbox.queue if other.turn.turn_id != turn.turn_id)
     moved = plan.move(mailbox, None, queued=mailbox.head.queued - 1)
-    plan.put(replace(mailbox, head=moved, queue=queue))
+    plan.put(changed(mailbox, head=moved, queue=queue))
     card_id = conclude(plan, entry, moved.epoch, status=Outcome.STOP, result=NULL, error=error, followups=followups)
     return Stopped(stopped=True, card_id=card_id)
 
@@ -90,7 +90,7 @@ def recover(plan: Plan, command: Recover, followups: Followups) -> bool:
         return True
     revoke(plan, mailbox)
     moved = plan.move(mailbox, TurnEvent.RECOVER, epoch=head.epoch + 1, worker_id=None, losses=losses)
-    plan.put(replace(mailbox, head=moved, active=replace(entry, losses=losses)))
+    plan.put(changed(mailbox, head=moved, active=changed(entry, losses=losses)))
     return True
 
 
@@ -139,7 +139,7 @@ def conclude(
     card_id = plan.card(entry, DELIVERABLE_POSITION, DELIVERABLE, content)
     for wait in entry.waits:
         if wait.status is WaitStatus.PENDING:
-            plan.writes.waits[wait.turn_id, wait.call_id] = replace(
+            plan.writes.waits[wait.turn_id, wait.call_id] = changed(
                 wait, status=WaitStatus.CANCELLED, answered_at_ms=plan.now
             )
     body = Json(

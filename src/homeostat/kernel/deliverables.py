@@ -68,7 +68,7 @@ class Deliverables:
             while True:
                 left = until - loop.time()
                 if left > 0:
-                    await asyncio.wait([future], timeout=min(left, SAFETY_POLL_SECONDS))
+                    await _arrival(future, min(left, SAFETY_POLL_SECONDS))
                 if (found := await self.get(project, turn_id)) is not None:
                     return found
                 if loop.time() >= until:
@@ -77,3 +77,17 @@ class Deliverables:
                     future = self.watch(turn_id)
         finally:
             self.unwatch(turn_id, future)
+
+
+async def _arrival(future: asyncio.Future[None], seconds: float) -> None:
+    """Wait until a future is done or the time is over, without the price of a task or a set."""
+    alarm = asyncio.get_running_loop().call_later(seconds, _wake, future)
+    try:
+        await future
+    finally:
+        alarm.cancel()
+
+
+def _wake(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)

@@ -1,7 +1,5 @@
 """Accepting messages: one enqueue is one turn."""
 
-from dataclasses import replace
-
 from homeostat.core.errors import AgentBusy, DepthExceeded, GateClosed, QueueFull, UnknownMessageType
 from homeostat.core.ids import TraceId, inbox_of, scope_of, turn_of
 from homeostat.core.limits import DEPTH_MAX, QUEUE_FRONT, QUEUE_PER_AGENT_MAX
@@ -66,7 +64,7 @@ def enqueue(plan: Plan, command: Enqueue) -> Enqueued:
         moved = plan.move(mailbox, None, queued=head.queued + 1, tail_seq=turn.seq, last_turn_id=turn.turn_id)
         plan.enqueue_row(entry)
         queue = (*mailbox.queue, entry) if whole else mailbox.queue
-        plan.put(replace(mailbox, head=moved, queue=queue))
+        plan.put(Mailbox(moved, mailbox.active, queue))
         dispatch(plan, command.key)
     return Enqueued(inbox_of(turn.turn_id), turn.turn_id, turn.trace_id)
 

@@ -1,6 +1,5 @@
 """The plan of one flush: mailboxes as the rules leave them, and the writes that make them so."""
 
-from dataclasses import replace
 from typing import Any
 
 from homeostat.core.clock import Millis
@@ -10,6 +9,7 @@ from homeostat.core.ids import BoxId, CardId, Ids, ProjectId, Scope, WorkerId, d
 from homeostat.core.limits import LEASE_BEATS
 from homeostat.core.machines.turn import HEAD, HeadStatus, TurnEvent
 from homeostat.core.records.card import Card, CardDraft
+from homeostat.core.records.change import changed
 from homeostat.core.records.event import Event
 from homeostat.core.records.head import Head, Mailbox
 from homeostat.core.records.turn import AgentKey, OpenTurn
@@ -96,9 +96,9 @@ class Plan:
         head = mailbox.head
         version = self.base[head.project, head.agent_id] + 1
         if event is None:
-            return replace(head, version=version, **changes)
+            return changed(head, version=version, **changes)
         status = HEAD.next(head.status, event)
-        return replace(head, version=version, status=status, since_ms=self.now, **changes)
+        return changed(head, version=version, status=status, since_ms=self.now, **changes)
 
     def put(self, mailbox: Mailbox) -> None:
         key = mailbox.head.key
@@ -149,7 +149,7 @@ class Plan:
             return entry, ()
         first = entry.cards + 1
         ids = tuple(self.card(entry, first + i, draft.type, draft.content) for i, draft in enumerate(drafts))
-        return replace(entry, cards=entry.cards + len(drafts)), ids
+        return changed(entry, cards=entry.cards + len(drafts)), ids
 
     def rolling(self, entry: OpenTurn) -> None:
         """Make sure the length of the turn's rolling box is known before anything is written to it."""
@@ -181,7 +181,7 @@ class Plan:
         length, owner = self.boxes[key[0], box_id]
         self.boxes[key[0], box_id] = (length + 1, owner)
         self.writes.cards.append(
-            replace(card, scope=scope_of(box_id), position=length + 1, content=Json(""), reference=card.card_id)
+            changed(card, scope=scope_of(box_id), position=length + 1, content=Json(""), reference=card.card_id)
         )
 
     # --- leases and announcements --------------------------------------------------------------------------

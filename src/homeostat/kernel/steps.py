@@ -1,9 +1,9 @@
 """Durable progress inside a turn: step outcomes, cards, and other boxes."""
 
-from dataclasses import replace
 from typing import cast
 
 from homeostat.core.ids import CardId
+from homeostat.core.records.change import changed
 from homeostat.core.records.turn import OpenTurn, Step
 from homeostat.kernel.commands import PutCards, StoreStep, SwapBoxes, WriteCards
 from homeostat.kernel.plan import Plan
@@ -13,7 +13,7 @@ def store_step(plan: Plan, command: StoreStep) -> bool:
     """Remember an outcome; the first one stored is the one that is replayed."""
     fence = command.fence
     mailbox = plan.held(fence)
-    plan.put(replace(mailbox, head=plan.move(mailbox, None)))
+    plan.put(changed(mailbox, head=plan.move(mailbox, None)))
     plan.writes.steps.append(Step(fence.key[0], fence.turn_id, command.name, command.outcome, plan.now))
     return True
 
@@ -24,7 +24,7 @@ def write_cards(plan: Plan, command: WriteCards) -> tuple[CardId, ...]:
     entry = cast(OpenTurn, mailbox.active)
     plan.rolling(entry)
     entry, ids = plan.append(entry, command.cards)
-    plan.put(replace(mailbox, head=plan.move(mailbox, None, cards=entry.cards), active=entry))
+    plan.put(changed(mailbox, head=plan.move(mailbox, None, cards=entry.cards), active=entry))
     return ids
 
 
@@ -34,13 +34,13 @@ def swap_boxes(plan: Plan, command: SwapBoxes) -> bool:
     entry = cast(OpenTurn, mailbox.active)
     if command.output_box_id is not None:
         plan.own_box(command.fence.key, command.output_box_id)
-    turn = replace(
+    turn = changed(
         entry.turn,
         context_box_id=command.context_box_id or entry.turn.context_box_id,
         output_box_id=command.output_box_id or entry.turn.output_box_id,
     )
     plan.writes.turn_boxes[turn.turn_id] = turn
-    plan.put(replace(mailbox, head=plan.move(mailbox, None), active=replace(entry, turn=turn)))
+    plan.put(changed(mailbox, head=plan.move(mailbox, None), active=changed(entry, turn=turn)))
     return True
 
 

@@ -1,6 +1,5 @@
 """Waiting for tools without holding anything: suspend, report, resume."""
 
-from dataclasses import replace
 from typing import cast
 
 from homeostat.core.clock import Millis
@@ -10,6 +9,7 @@ from homeostat.core.ids import CardId
 from homeostat.core.limits import WAIT_SECONDS_DEFAULT, WAIT_SECONDS_MAX, WAITS_PER_TURN_MAX
 from homeostat.core.machines.turn import HeadStatus, TurnEvent
 from homeostat.core.records.card import TOOL_CALL, TOOL_RESULT, CardDraft
+from homeostat.core.records.change import changed
 from homeostat.core.records.event import Channel, Event
 from homeostat.core.records.head import Mailbox
 from homeostat.core.records.turn import AfterExecution, OpenTurn, ToolCall, Wait, WaitStatus
@@ -49,18 +49,18 @@ def suspend(plan: Plan, command: Suspend) -> Suspended:
         plan.writes.new_waits[wait.turn_id, wait.call_id] = wait
         if wait.call_id not in joined:
             _send(plan, entry, wait, command.fence.epoch)
-    entry = replace(entry, waits=(*entry.waits, *waits))
+    entry = changed(entry, waits=(*entry.waits, *waits))
     wanted = {call.call_id for call in command.calls}
     asked = tuple(wait for wait in entry.waits if wait.call_id in wanted)
     if all(wait.status is not WaitStatus.PENDING for wait in asked):
         moved = plan.move(mailbox, None, cards=entry.cards)
-        plan.put(replace(mailbox, head=moved, active=entry))
+        plan.put(changed(mailbox, head=moved, active=entry))
         return Suspended(asked, ready=True)
     waiting, deadline = _outstanding(entry)
     moved = plan.move(
         mailbox, TurnEvent.SUSPEND, worker_id=None, cards=entry.cards, waiting=waiting, deadline_ms=deadline
     )
-    plan.put(replace(mailbox, head=moved, active=entry))
+    plan.put(changed(mailbox, head=moved, active=entry))
     return Suspended(asked, ready=False)
 
 
@@ -74,17 +74,17 @@ def report(plan: Plan, command: Report, followups: Followups) -> Reported:
     plan.rolling(entry)
     after = effective_after(command, wait)
     entry, (card_id,) = plan.append(entry, (CardDraft(TOOL_RESULT, _result_card(command)),))
-    answered = replace(
+    answered = changed(
         wait, status=command.status, after_execution=after, result_card_id=card_id, answered_at_ms=plan.now
     )
     _write_wait(plan, answered)
-    entry = replace(entry, waits=tuple(answered if w is wait else w for w in entry.waits))
+    entry = changed(entry, waits=tuple(answered if w is wait else w for w in entry.waits))
     if mailbox.active is None or mailbox.active.turn.turn_id != command.turn_id:
         plan.enqueue_row(entry)
         queue = tuple(entry if other.turn.turn_id == command.turn_id else other for other in mailbox.queue)
-        plan.put(replace(mailbox, head=plan.move(mailbox, None), queue=queue))
+        plan.put(changed(mailbox, head=plan.move(mailbox, None), queue=queue))
         return Reported(accepted=True, result_card_id=card_id)
-    _settle(plan, replace(mailbox, active=entry), command, card_id, followups)
+    _settle(plan, changed(mailbox, active=entry), command, card_id, followups)
     return Reported(accepted=True, result_card_id=card_id)
 
 
@@ -94,13 +94,13 @@ def _settle(plan: Plan, mailbox: Mailbox, command: Report, card_id: CardId, foll
     waiting, deadline = _outstanding(entry)
     if mailbox.head.status is not HeadStatus.SUSPENDED or waiting:
         moved = plan.move(mailbox, None, cards=entry.cards, waiting=waiting, deadline_ms=deadline)
-        plan.put(replace(mailbox, head=moved))
+        plan.put(changed(mailbox, head=moved))
         return
     if any(_ends_turn(wait) for wait in entry.waits):
         failed = command.status is not WaitStatus.SUCCESS
         finish(
             plan,
-            replace(mailbox, head=replace(mailbox.head, cards=entry.cards)),
+            changed(mailbox, head=changed(mailbox.head, cards=entry.cards)),
             TurnEvent.DELIVER,
             status=Outcome.FAILED if failed else Outcome.SUCCESS,
             result=command.result,
@@ -109,7 +109,7 @@ def _settle(plan: Plan, mailbox: Mailbox, command: Report, card_id: CardId, foll
         )
         return
     moved = plan.move(mailbox, TurnEvent.RESUME, cards=entry.cards, waiting=0, deadline_ms=None)
-    plan.put(replace(mailbox, head=moved))
+    plan.put(changed(mailbox, head=moved))
     dispatch(plan, command.key)
 
 

@@ -12,20 +12,22 @@ log = logging.getLogger(__name__)
 class LocalSubscription:
     """A handler in the list of its bus."""
 
-    __slots__ = ("_bus", "handler", "tokens")
+    __slots__ = ("_bus", "_tokens", "handler", "kind")
 
     def __init__(self, bus: "LocalBus", pattern: str, handler: Handler) -> None:
         self._bus = bus
-        self.tokens = pattern.split(".")
+        self._tokens = pattern.split(".")
         self.handler = handler
+        self.kind = self._tokens[-1]
 
-    def matches(self, tokens: list[str]) -> bool:
-        for index, wanted in enumerate(self.tokens):
+    def matches(self, subject: str) -> bool:
+        tokens = subject.split(".")
+        for index, wanted in enumerate(self._tokens):
             if wanted == ">":
                 return len(tokens) > index
             if index >= len(tokens) or wanted not in ("*", tokens[index]):
                 return False
-        return len(tokens) == len(self.tokens)
+        return len(tokens) == len(self._tokens)
 
     async def cancel(self) -> None:
         self._bus.remove(self)
@@ -36,16 +38,17 @@ class LocalBus:
 
     def __init__(self) -> None:
         self._subscriptions: list[LocalSubscription] = []
-        self._suffixes: set[str] = set()
+        self._by_suffix: dict[str, list[LocalSubscription]] = {}
+        self._everything: list[LocalSubscription] = []
 
     async def publish(self, events: tuple[Event, ...]) -> None:
         for event in events:
-            if event.suffix not in self._suffixes and "*" not in self._suffixes:
-                continue
-            tokens = event.subject.split(".")
-            for subscription in tuple(self._subscriptions):
-                if subscription.matches(tokens):
-                    await self._call(subscription.handler, event)
+            interested = self._by_suffix.get(event.suffix, self._everything)
+            if interested:
+                subject = event.subject
+                for subscription in tuple(interested):
+                    if subscription.matches(subject):
+                        await self._call(subscription.handler, event)
 
     async def _call(self, handler: Handler, event: Event) -> None:
         try:
@@ -56,23 +59,27 @@ class LocalBus:
             log.exception("a listener of %s failed", event.subject)
 
     def wanted(self, suffix: str) -> bool:
-        return suffix in self._suffixes or "*" in self._suffixes
+        return bool(self._by_suffix.get(suffix, self._everything))
 
     async def subscribe(self, pattern: str, handler: Handler) -> LocalSubscription:
         subscription = LocalSubscription(self, pattern, handler)
         self._subscriptions.append(subscription)
-        self._refresh()
+        self._index()
         return subscription
 
     def remove(self, subscription: LocalSubscription) -> None:
         if subscription in self._subscriptions:
             self._subscriptions.remove(subscription)
-            self._refresh()
+            self._index()
 
-    def _refresh(self) -> None:
-        last = {s.tokens[-1] for s in self._subscriptions}
-        self._suffixes = {"*"} if last & {"*", ">"} else last
+    def _index(self) -> None:
+        """Group subscriptions by the last token of their pattern; a wildcard there hears every suffix."""
+        self._everything = [s for s in self._subscriptions if s.kind in ("*", ">")]
+        suffixes = {s.kind for s in self._subscriptions} - {"*", ">"}
+        self._by_suffix = {
+            suffix: [s for s in self._subscriptions if s.kind in (suffix, "*", ">")] for suffix in suffixes
+        }
 
     async def close(self) -> None:
         self._subscriptions.clear()
-        self._refresh()
+        self._index()
