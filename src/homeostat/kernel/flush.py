@@ -4,16 +4,10 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import Any, cast
+from typing import Any
 
 from homeostat.core.clock import Clock, Millis
-from homeostat.core.codec import from_json, to_json
-from homeostat.core.errors import (
-    BoxUnknown,
-    HomeostatError,
-    IdempotencyKeyReused,
-    StoreUnavailable,
-)
+from homeostat.core.errors import HomeostatError, StoreUnavailable
 from homeostat.core.ids import Ids, WorkerId
 from homeostat.core.limits import (
     FLUSH_COMMANDS_MAX,
@@ -25,43 +19,34 @@ from homeostat.core.machines.turn import HeadStatus
 from homeostat.core.ports.store import TurnStore
 from homeostat.core.records.head import Gate, Mailbox
 from homeostat.core.records.turn import AgentKey, Grant
-from homeostat.core.records.writes import Answer, OutboxRow
+from homeostat.core.records.writes import OutboxRow
 from homeostat.kernel import commands as c
 from homeostat.kernel.claim import claim
-from homeostat.kernel.deliver import Followups
+from homeostat.kernel.decide import Decision, Pending
 from homeostat.kernel.dock import Berth, Dock
-from homeostat.kernel.plan import Need, Plan
-from homeostat.kernel.rules import ANSWERS, RULES, key_of
+from homeostat.kernel.plan import Plan
 
 log = logging.getLogger(__name__)
 
 Committed = Callable[[Plan], None]
+Claims = list[tuple[Berth, Grant]]
 
 
-class Waiting:
+class Waiting(Pending):
     """A command and the caller who waits for its answer."""
 
-    __slots__ = ("answer", "command", "future", "key")
+    __slots__ = ("future",)
 
     def __init__(self, command: c.Command, future: asyncio.Future[Any]) -> None:
-        self.command = command
+        super().__init__(command)
         self.future = future
-        self.key = key_of(command)
-        self.answer: object = None
 
 
 class Flusher:
     """The only writer of a kernel. Mailboxes it has seen stay at hand; a compare-and-swap proves them still true."""
 
     def __init__(
-        self,
-        *,
-        store: TurnStore,
-        clock: Clock,
-        ids: Ids,
-        dock: Dock,
-        lease_seconds: float,
-        committed: Committed,
+        self, *, store: TurnStore, clock: Clock, ids: Ids, dock: Dock, lease_seconds: float, committed: Committed
     ) -> None:
         self._store = store
         self._clock = clock
@@ -111,7 +96,6 @@ class Flusher:
             self._fail(batch, StoreUnavailable(problem="the kernel is shutting down"))
             raise
         except StoreUnavailable as error:
-            self.forget(w.key for w in batch if w.key is not None)
             self._fail(batch, error)
         except Exception as error:  # noqa: BLE001 — whatever it is, callers must be answered
             await self._isolate(batch, error)
@@ -119,27 +103,36 @@ class Flusher:
 
     async def _flush(self, batch: list[Waiting]) -> None:
         for _ in range(FLUSH_CONFLICTS_MAX):
-            plan, claims = await self._decide(batch)
-            try:
-                if plan.writes:
-                    saved = await self._store.save(plan.writes)
-                    if not saved.ok:
-                        self.conflicts += 1
-                        self.forget(saved.stale or plan.mailboxes)
-                        self._untake(claims)
-                        continue
-                    self.commits += 1
-            except BaseException:
-                self._untake(claims)
-                self.forget(plan.mailboxes)
-                raise
-            self._settle(plan, claims, batch)
-            return
+            plan = Plan(now=self._clock.now_ms(), ids=self._ids, lease_ms=self._lease_ms, leases=self._leases)
+            await Decision(plan, self._store, self._mailboxes).decide(batch)
+            claims = self._claims(plan)
+            if await self._save(plan, claims):
+                self._settle(plan, claims, batch)
+                return
         raise StoreUnavailable(problem=f"{FLUSH_CONFLICTS_MAX} lost races in a row")
+
+    async def _save(self, plan: Plan, claims: Claims) -> bool:
+        """Make a plan durable; False if a head had moved, after which everything is decided again."""
+        if plan.events:
+            plan.writes.outbox = OutboxRow(self._ids.scope(), tuple(plan.events))
+        if not plan.writes:
+            return True
+        stale: Iterable[AgentKey] = plan.mailboxes
+        durable = False
+        try:
+            saved = await self._store.save(plan.writes)
+            durable, stale = saved.ok, saved.stale or stale
+        finally:
+            if not durable:
+                for berth, _ in claims:
+                    self._dock.untake(berth)
+                self.forget(stale)
+        self.commits += durable
+        self.conflicts += not durable
+        return durable
 
     async def _isolate(self, batch: list[Waiting], error: Exception) -> None:
         """One bad command must not take its neighbours down: each is tried alone, and the bad one is told."""
-        self.forget(w.key for w in batch if w.key is not None)
         if len(batch) == 1:
             log.error("a %s could not be flushed", type(batch[0].command).__name__, exc_info=error)
             self._fail(batch, error)
@@ -158,136 +151,11 @@ class Flusher:
             if not waiting.future.done():
                 waiting.future.set_exception(error)
 
-    # --- deciding ------------------------------------------------------------------------------------------
+    # --- what a commit carries along -----------------------------------------------------------------------
 
-    async def _decide(self, batch: list[Waiting]) -> tuple[Plan, list[tuple[Berth, Grant]]]:
-        plan = Plan(now=self._clock.now_ms(), ids=self._ids, lease_ms=self._lease_ms, leases=self._leases)
-        fresh: set[AgentKey] = set()
-        await self._load(plan, {w.key for w in batch if w.key is not None}, fresh, cached=True)
-        answered = await self._recall(batch)
-        for waiting in batch:
-            await self._answer(plan, waiting, fresh, answered)
-        await self._reconsider(plan, batch, fresh, answered)
-        claims = self._claims(plan)
-        if plan.events:
-            plan.writes.outbox = OutboxRow(plan.outbox_id(), tuple(plan.events))
-        return plan, claims
-
-    async def _load(self, plan: Plan, keys: Iterable[AgentKey], fresh: set[AgentKey], *, cached: bool) -> None:
-        missing: list[AgentKey] = []
-        for key in keys:
-            mailbox = self._mailboxes.get(key) if cached else None
-            if mailbox is None or (not mailbox.queue and mailbox.head.queued):
-                missing.append(key)
-            else:
-                plan.mailboxes[key] = mailbox
-                plan.base[key] = mailbox.head.version
-        if missing:
-            missing.sort()
-            found = await self._store.load(missing)
-            for key in missing:
-                mailbox = found.get(key)
-                plan.mailboxes[key] = mailbox
-                fresh.add(key)
-                if mailbox is not None:
-                    plan.base[key] = mailbox.head.version
-
-    async def _recall(self, batch: list[Waiting]) -> dict[tuple[str, str], Answer]:
-        wanted = [
-            (w.key[0], idempotency.key)
-            for w in batch
-            if w.key is not None and (idempotency := getattr(w.command, "idempotency", None)) is not None
-        ]
-        return cast("dict[tuple[str, str], Answer]", await self._store.recall(wanted)) if wanted else {}
-
-    async def _answer(
-        self, plan: Plan, waiting: Waiting, fresh: set[AgentKey], answered: dict[tuple[str, str], Answer]
-    ) -> None:
-        try:
-            waiting.answer = await self._apply(plan, waiting.command, fresh, answered)
-        except HomeostatError as error:
-            waiting.answer = error
-
-    async def _apply(
-        self, plan: Plan, command: c.Command, fresh: set[AgentKey], answered: dict[tuple[str, str], Answer]
-    ) -> object:
-        idempotency: c.Idempotency | None = getattr(command, "idempotency", None)
-        if idempotency is None:
-            return await self._rule(plan, command, fresh)
-        project = cast("AgentKey", key_of(command))[0]
-        first = answered.get((project, idempotency.key))
-        if first is not None:
-            if first.fingerprint != idempotency.fingerprint:
-                raise IdempotencyKeyReused(key=idempotency.key)
-            return ANSWERS[type(command)](**from_json(first.answer))
-        answer = await self._rule(plan, command, fresh)
-        record = Answer(project, idempotency.key, idempotency.fingerprint, to_json(answer), plan.now)
-        plan.writes.answers[project, idempotency.key] = record
-        answered[project, idempotency.key] = record
-        return answer
-
-    async def _rule(self, plan: Plan, command: c.Command, fresh: set[AgentKey]) -> object:
-        followups: Followups = []
-        while True:
-            try:
-                answer = RULES[type(command)](plan, command, followups)
-                break
-            except Need as need:
-                followups.clear()
-                await self._fetch(plan, need, fresh)
-        for followup in followups:
-            await self._follow(plan, followup, fresh)
-        return answer
-
-    async def _follow(self, plan: Plan, followup: c.Report, fresh: set[AgentKey]) -> None:
-        """Bring a joined turn's reply home in the same transaction; a parent that moved on needs none."""
-        try:
-            await self._rule(plan, followup, fresh)
-            if followup.key not in plan.writes.heads and followup.key not in fresh:
-                await self._load(plan, [followup.key], fresh, cached=False)
-                await self._rule(plan, followup, fresh)
-        except HomeostatError as error:
-            log.info("a reply found nobody waiting: %s", error)
-
-    async def _fetch(self, plan: Plan, need: Need, fresh: set[AgentKey]) -> None:
-        if need.mailbox is not None:
-            await self._load(plan, [need.mailbox], fresh, cached=True)
-        if need.box is not None:
-            project, box_id = need.box
-            length = await self._store.box_length(project, box_id)
-            if length is None:
-                raise BoxUnknown(box_id=box_id)
-            plan.boxes[need.box] = (length, await self._store.box_owner(project, box_id))
-        if need.item is not None:
-            project, agent_id, seq = need.item
-            line = await self._store.inbox(project, agent_id, after_seq=seq - 1, limit=1)
-            plan.items[need.item] = line[0] if line and line[0].turn.seq == seq else None
-
-    async def _reconsider(
-        self, plan: Plan, batch: list[Waiting], fresh: set[AgentKey], answered: dict[tuple[str, str], Answer]
-    ) -> None:
-        """Never refuse from memory: a decision that swaps no head is only as good as the mailbox it was made on."""
-        doubtful = [
-            w
-            for w in batch
-            if w.key is not None
-            and w.key not in fresh
-            and w.key not in plan.writes.heads
-            and w.key not in plan.writes.new_heads
-        ]
-        if doubtful:
-            await self._load(plan, {w.key for w in doubtful if w.key is not None}, fresh, cached=False)
-            for waiting in doubtful:
-                idempotency: c.Idempotency | None = getattr(waiting.command, "idempotency", None)
-                if idempotency is not None and waiting.key is not None:
-                    taken_back = plan.writes.answers.pop((waiting.key[0], idempotency.key), None)
-                    if taken_back is not None:
-                        answered.pop((waiting.key[0], idempotency.key), None)
-                await self._answer(plan, waiting, fresh, answered)
-
-    def _claims(self, plan: Plan) -> list[tuple[Berth, Grant]]:
+    def _claims(self, plan: Plan) -> Claims:
         """Hand what became ready to workers that are parked here, in this very transaction."""
-        claims: list[tuple[Berth, Grant]] = []
+        claims: Claims = []
         for key in list(plan.touched):
             mailbox = plan.mailboxes[key]
             if mailbox is None or mailbox.head.status is not HeadStatus.DISPATCHED:
@@ -299,13 +167,8 @@ class Flusher:
             claims.append((berth, grant))
         return claims
 
-    def _untake(self, claims: list[tuple[Berth, Grant]]) -> None:
-        for berth, _ in claims:
-            self._dock.untake(berth)
-
-    # --- after the commit ----------------------------------------------------------------------------------
-
-    def _settle(self, plan: Plan, claims: list[tuple[Berth, Grant]], batch: list[Waiting]) -> None:
+    def _settle(self, plan: Plan, claims: Claims, batch: list[Waiting]) -> None:
+        """Remember what is now true, and answer everybody."""
         for key, mailbox in plan.mailboxes.items():
             if mailbox is None or _heavy(mailbox):
                 self._mailboxes.pop(key, None)

@@ -1,11 +1,12 @@
 """The plan of one flush: mailboxes as the rules leave them, and the writes that make them so."""
 
+from collections import deque
 from typing import Any
 
 from homeostat.core.clock import Millis
 from homeostat.core.codec import Json
 from homeostat.core.errors import AgentUnknown, BoxNotYours, StaleEpoch
-from homeostat.core.ids import BoxId, CardId, Ids, ProjectId, Scope, WorkerId, digest_of, scope_of
+from homeostat.core.ids import BoxId, CardId, Ids, ProjectId, WorkerId, digest_of, scope_of
 from homeostat.core.limits import LEASE_BEATS
 from homeostat.core.machines.turn import HEAD, HeadStatus, TurnEvent
 from homeostat.core.records.card import Card, CardDraft
@@ -14,7 +15,7 @@ from homeostat.core.records.event import Event
 from homeostat.core.records.head import Head, Mailbox
 from homeostat.core.records.turn import AgentKey, OpenTurn
 from homeostat.core.records.writes import InboxKey, Writes
-from homeostat.kernel.commands import Fence
+from homeostat.kernel.commands import Fence, Report
 
 
 class Need(Exception):
@@ -42,6 +43,7 @@ class Plan:
         "base",
         "boxes",
         "events",
+        "followups",
         "ids",
         "items",
         "lease_ms",
@@ -64,6 +66,7 @@ class Plan:
         self.items: dict[InboxKey, OpenTurn | None] = {}
         self.touched: dict[AgentKey, None] = {}
         self.events: list[Event] = []
+        self.followups: deque[Report] = deque()
         self.revoked: list[Fence] = []
         self.writes = Writes()
 
@@ -197,6 +200,3 @@ class Plan:
     def announce(self, event: Event) -> None:
         """Have something said at least once, should this flush commit."""
         self.events.append(event)
-
-    def outbox_id(self) -> Scope:
-        return self.ids.scope()

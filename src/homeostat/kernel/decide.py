@@ -1,0 +1,163 @@
+"""Deciding a batch: run each command's rule over mailboxes at hand, fetching what a rule turns out to need."""
+
+import logging
+from collections.abc import Iterable, Mapping
+from typing import cast
+
+from homeostat.core.codec import from_json, to_json
+from homeostat.core.errors import BoxUnknown, HomeostatError, IdempotencyKeyReused
+from homeostat.core.ids import ProjectId
+from homeostat.core.ports.store import TurnStore
+from homeostat.core.records.head import Mailbox
+from homeostat.core.records.turn import AgentKey
+from homeostat.core.records.writes import Answer
+from homeostat.kernel import commands as c
+from homeostat.kernel.deliver import Followups
+from homeostat.kernel.plan import Need, Plan
+from homeostat.kernel.rules import ANSWERS, RULES, key_of
+
+log = logging.getLogger(__name__)
+
+RecallKey = tuple[ProjectId, str]
+
+
+class Pending:
+    """A command on its way to an answer, which may be an error."""
+
+    __slots__ = ("answer", "command", "idempotency", "key")
+
+    def __init__(self, command: c.Command) -> None:
+        self.command = command
+        self.key = key_of(command)
+        self.idempotency: c.Idempotency | None = getattr(command, "idempotency", None)
+        self.answer: object = None
+
+    @property
+    def recall_key(self) -> RecallKey | None:
+        """Under which key a first answer would be found."""
+        if self.idempotency is None or self.key is None:
+            return None
+        return (self.key[0], self.idempotency.key)
+
+
+class Decision:
+    """One attempt at one batch. It starts from mailboxes in memory and never refuses on their word alone."""
+
+    def __init__(self, plan: Plan, store: TurnStore, known: Mapping[AgentKey, Mailbox]) -> None:
+        self._plan = plan
+        self._store = store
+        self._known = known
+        self._fresh: set[AgentKey] = set()
+        self._answers: dict[RecallKey, Answer] = {}
+
+    async def decide(self, batch: Iterable[Pending]) -> None:
+        """Answer every command of a batch, in order."""
+        batch = list(batch)
+        await self._load({pending.key for pending in batch if pending.key is not None})
+        wanted = [key for pending in batch if (key := pending.recall_key) is not None]
+        if wanted:
+            self._answers.update(await self._store.recall(wanted))
+        for pending in batch:
+            await self._answer(pending)
+        await self._reconsider(batch)
+
+    # --- answering -----------------------------------------------------------------------------------------
+
+    async def _answer(self, pending: Pending) -> None:
+        try:
+            while (need := self._attempt(pending)) is not None:
+                await self._fetch(need)
+        except HomeostatError as error:
+            pending.answer = error
+
+    def _attempt(self, pending: Pending) -> Need | None:
+        """Answer a command if everything it needs is at hand; else say what is missing."""
+        key = pending.recall_key
+        if key is not None and (first := self._answers.get(key)) is not None:
+            pending.answer = self._repeat(pending, first)
+            return None
+        followups: Followups = []
+        try:
+            answer = RULES[type(pending.command)](self._plan, pending.command, followups)
+        except Need as need:
+            return need
+        pending.answer = answer
+        if key is not None and pending.idempotency is not None:
+            fingerprint = pending.idempotency.fingerprint
+            record = Answer(*key, fingerprint, to_json(answer), self._plan.now)
+            self._plan.writes.answers[key] = record
+            self._answers[key] = record
+        self._plan.followups.extend(followups)
+        return None
+
+    @staticmethod
+    def _repeat(pending: Pending, first: Answer) -> object:
+        assert pending.idempotency is not None
+        if first.fingerprint != pending.idempotency.fingerprint:
+            raise IdempotencyKeyReused(key=first.key)
+        return ANSWERS[type(pending.command)](**from_json(first.answer))
+
+    async def _follow(self) -> None:
+        """Bring the replies of joined turns home in the same transaction; a parent that moved on needs none."""
+        while self._plan.followups:
+            reply = Pending(self._plan.followups.popleft())
+            await self._answer(reply)
+            if self._doubtful(reply):
+                await self._load([cast(AgentKey, reply.key)], cached=False)
+                await self._answer(reply)
+            if isinstance(reply.answer, HomeostatError):
+                log.info("a reply found nobody waiting: %s", reply.answer)
+
+    # --- knowing -------------------------------------------------------------------------------------------
+
+    async def _reconsider(self, batch: list[Pending]) -> None:
+        """Never refuse from memory: a decision that swaps no head is only as good as the mailbox it was made on."""
+        await self._follow()
+        doubtful = [pending for pending in batch if self._doubtful(pending)]
+        if not doubtful:
+            return
+        await self._load({cast(AgentKey, pending.key) for pending in doubtful}, cached=False)
+        for pending in doubtful:
+            if (key := pending.recall_key) is not None and key in self._plan.writes.answers:
+                del self._plan.writes.answers[key]
+                del self._answers[key]
+            await self._answer(pending)
+        await self._follow()
+
+    def _doubtful(self, pending: Pending) -> bool:
+        key, writes = pending.key, self._plan.writes
+        return key is not None and key not in self._fresh and key not in writes.heads and key not in writes.new_heads
+
+    async def _load(self, keys: Iterable[AgentKey], *, cached: bool = True) -> None:
+        plan = self._plan
+        missing: list[AgentKey] = []
+        for key in keys:
+            mailbox = self._known.get(key) if cached else None
+            if mailbox is None or (not mailbox.queue and mailbox.head.queued):
+                missing.append(key)
+            else:
+                plan.mailboxes[key] = mailbox
+                plan.base[key] = mailbox.head.version
+        if missing:
+            missing.sort()
+            found = await self._store.load(missing)
+            for key in missing:
+                plan.mailboxes[key] = mailbox = found.get(key)
+                if mailbox is not None:
+                    plan.base[key] = mailbox.head.version
+            self._fresh.update(missing)
+
+    async def _fetch(self, need: Need) -> None:
+        plan = self._plan
+        if need.mailbox is not None:
+            await self._load([need.mailbox])
+        if need.box is not None:
+            project, box_id = need.box
+            length = await self._store.box_length(project, box_id)
+            if length is None:
+                raise BoxUnknown(box_id=box_id)
+            plan.boxes[need.box] = (length, await self._store.box_owner(project, box_id))
+        if need.item is not None:
+            project, agent_id, seq = need.item
+            line = await self._store.inbox(project, agent_id, after_seq=seq - 1, limit=1)
+            plan.items[need.item] = line[0] if line and line[0].turn.seq == seq else None
