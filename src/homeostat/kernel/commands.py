@@ -6,8 +6,9 @@ from homeostat.core.codec import Json
 from homeostat.core.ids import AgentId, BoxId, CardId, InboxId, RunId, Scope, ToolCallId, TraceId, TurnId, WorkerId
 from homeostat.core.records.card import Card, CardDraft
 from homeostat.core.records.head import Gate
-from homeostat.core.records.turn import AfterExecution, AgentKey, Grant, MessageType, ToolCall, Turn, Wait, WaitStatus
+from homeostat.core.records.turn import AfterExecution, AgentKey, MessageType, ToolCall, Turn, WaitStatus
 from homeostat.core.records.view import Outcome
+from homeostat.core.records.work import Fence
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,16 +17,6 @@ class Idempotency:
 
     key: str
     fingerprint: str
-
-
-@dataclass(frozen=True, slots=True)
-class Fence:
-    """The right to write for a turn: worth nothing once the turn moved on."""
-
-    key: AgentKey
-    turn_id: TurnId
-    epoch: int
-    worker_id: WorkerId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,14 +79,6 @@ class Suspend:
     cards: tuple[CardDraft, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Suspended:
-    """The waits as they stand. `ready` means every one is answered already and the turn is still running."""
-
-    waits: tuple[Wait, ...]
-    ready: bool
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
     """Bring a result to a waiting turn."""
@@ -128,12 +111,6 @@ class Deliver:
     error: Json | None = None
     cards: tuple[CardDraft, ...] = ()
     claim_next: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Delivered:
-    card_id: CardId
-    next: Grant | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,8 +13,9 @@ from homeostat.core.records.event import Channel, Event
 from homeostat.core.records.head import Mailbox
 from homeostat.core.records.turn import MessageType, OpenTurn, Turn, WaitStatus
 from homeostat.core.records.view import Outcome
+from homeostat.core.records.work import Delivered
 from homeostat.kernel.claim import claim
-from homeostat.kernel.commands import Claim, Deliver, Delivered, Recover, Report, Stop, Stopped
+from homeostat.kernel.commands import Claim, Deliver, Recover, Report, Stop, Stopped
 from homeostat.kernel.dispatch import dispatch, revoke
 from homeostat.kernel.plan import Need, Plan
 

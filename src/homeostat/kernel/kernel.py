@@ -35,15 +35,14 @@ from homeostat.core.records.event import Channel, Event, subject
 from homeostat.core.records.head import Gate
 from homeostat.core.records.turn import AfterExecution, AgentKey, Grant, MessageType, WaitStatus
 from homeostat.core.records.view import Deliverable, Hydration, TurnView
+from homeostat.core.records.work import Delivered, Fence, Suspended, fence_of
 from homeostat.kernel.commands import (
     Claim,
     Command,
     Deliver,
-    Delivered,
     EndLease,
     Enqueue,
     Enqueued,
-    Fence,
     Idempotency,
     Preempt,
     PutCards,
@@ -57,7 +56,6 @@ from homeostat.kernel.commands import (
     Stopped,
     StoreStep,
     Suspend,
-    Suspended,
     SwapBoxes,
     WriteCards,
 )
@@ -369,7 +367,3 @@ class Kernel:
 
     async def _on_task(self, event: Event) -> None:
         self.deliverables.ended(cast(TurnId, event.event_id))
-
-
-def fence_of(grant: Grant) -> Fence:
-    return Fence(grant.turn.key, grant.turn.turn_id, grant.epoch, grant.worker_id)

@@ -14,7 +14,8 @@ from homeostat.core.records.event import Channel, Event
 from homeostat.core.records.head import Mailbox
 from homeostat.core.records.turn import AfterExecution, OpenTurn, ToolCall, Wait, WaitStatus
 from homeostat.core.records.view import Outcome
-from homeostat.kernel.commands import Report, Reported, Suspend, Suspended
+from homeostat.core.records.work import Suspended
+from homeostat.kernel.commands import Report, Reported, Suspend
 from homeostat.kernel.deliver import Followups, finish
 from homeostat.kernel.dispatch import dispatch
 from homeostat.kernel.enqueue import admit, enqueue
