@@ -64,6 +64,10 @@ bench: $(DEV_STAMP) $(VENV)/.installed  ## Measure against floors taken in the s
 simulate: $(DEV_STAMP) $(VENV)/.installed  ## Run the deterministic simulator over SEEDS=1000 seeds
 	@$(BIN)/python -m homeostat.testing.simulation --seeds $(SEEDS) $(ARGS)
 
+.PHONY: docs
+docs: $(DEV_STAMP) $(VENV)/.installed  ## Write the generated reference pages anew
+	@$(BIN)/python docs/generate.py
+
 .PHONY: lock
 lock: $(DEV_STAMP)  ## Resolve the dependencies anew and write requirements/*.lock
 	@sh requirements/lock.sh $(BIN)/uv
