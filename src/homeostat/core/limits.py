@@ -15,6 +15,7 @@ QUEUE_PER_AGENT_MAX: Final = 1_000_000
 
 # --- one transaction ---------------------------------------------------------------------------------------
 FLUSH_COMMANDS_MAX: Final = 256  # commands that share one commit
+FLUSH_WAITING_MAX: Final = 20_000  # commands in memory before new messages are turned away
 FLUSH_CONFLICTS_MAX: Final = 16  # lost races in a row before a command is answered with "try again"
 CLAIM_BATCH_MAX: Final = 64  # turns granted by one claim
 QUEUE_FRONT: Final = 16  # queued turns kept at hand per agent

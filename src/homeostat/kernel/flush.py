@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from homeostat.core.clock import Clock, Millis
-from homeostat.core.errors import HomeostatError, StoreUnavailable
+from homeostat.core.errors import HomeostatError, Overloaded, StoreUnavailable
 from homeostat.core.ids import Ids, WorkerId
 from homeostat.core.limits import (
     FLUSH_COMMANDS_MAX,
     FLUSH_CONFLICTS_MAX,
+    FLUSH_WAITING_MAX,
     MAILBOX_CACHED_PAYLOAD_BYTES_MAX,
     MAILBOXES_CACHED_MAX,
 )
@@ -65,6 +66,8 @@ class Flusher:
 
     def submit(self, command: c.Command) -> asyncio.Future[Any]:
         """Put a command into the next flush; the future has its answer, or its error, after the commit."""
+        if len(self._waiting) >= FLUSH_WAITING_MAX and isinstance(command, c.Enqueue):
+            raise Overloaded(problem=f"{len(self._waiting)} commands")
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._waiting.append(Waiting(command, future))
         if len(self._waiting) == 1:

@@ -285,10 +285,16 @@ class Kernel:
         if keys:
             berth.notify()
 
-    async def renew(self, worker_id: WorkerId) -> None:
-        """A worker that holds turns is alive."""
-        self.dock.berth(worker_id)
+    async def renew(self, worker_id: WorkerId, held: Collection[TurnId]) -> None:
+        """A worker is alive and says what it works on; a turn it was granted and never heard of goes back."""
+        berth = self.dock.berth(worker_id)
         await self._do(Renew(worker_id=worker_id))
+        known = {*held, *(grant.turn.turn_id for grant in berth.granted)}
+        long_ago = self.clock.now_ms() - int(self.lease_seconds * 1000)
+        for fence, since in await self.store.held(worker_id):
+            if fence.turn_id not in known and since < long_ago:
+                self.flusher.forget([fence.key])
+                await self.release(fence)
 
     async def hydrate(self, grant: Grant) -> Hydration:
         """What a worker needs to continue: stored steps, context, and what the turn wrote before."""

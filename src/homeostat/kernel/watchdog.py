@@ -20,6 +20,7 @@ from homeostat.kernel.commands import Command, Dispatch, EndLease, Fence, Recove
 from homeostat.kernel.dock import Dock
 from homeostat.kernel.flush import Flusher
 from homeostat.kernel.outbox import Relay
+from homeostat.kernel.signals import wakeup
 
 log = logging.getLogger(__name__)
 
@@ -49,6 +50,7 @@ class Watchdog:
         self._retention_ms = int(retention_seconds * 1000)
         self._sooner = asyncio.Event()
         self._next_ms: Millis | None = None
+        self._rung_up_to = Millis(0)
         self._retained_at = clock.monotonic()
 
     def expect(self, instant: Millis) -> None:
@@ -83,23 +85,30 @@ class Watchdog:
         now = self._clock.now_ms()
         due = await self._store.due(
             now,
-            unclaimed_before=Millis(now - int(RERING_SECONDS * 1000)),
+            unclaimed=(self._rung_up_to, Millis(now - int(RERING_SECONDS * 1000))),
             lease_ms=self._lease_ms,
             limit=SWEEP_ROWS_MAX,
         )
         self._next_ms = due.next_ms
         self._flusher.forget(self._doubtful(due))
         done = await self._each([*self._recoveries(due), *(self._timeout(wait) for wait in due.timeouts)])
-        done += await self._each([Dispatch(key=key) for key in due.unclaimed])
-        for key in due.unclaimed:
-            self._dock.ready(key)
+        done += await self._each([Dispatch(key=key) for key in due.stranded])
+        self._ring(due)
         ended = [EndLease(worker_id=worker_id) for worker_id in due.dead_workers]
         done += await self._each(ended if len(due.lost) < SWEEP_ROWS_MAX else [])
         done += await self._relay.sweep()
         return done + await self._retain()
 
     def _doubtful(self, due: Due) -> set[AgentKey]:
-        return {*due.unclaimed, *(lost[0] for lost in due.lost), *((w.project, w.agent_id) for w in due.timeouts)}
+        return {*due.stranded, *(lost[0] for lost in due.lost), *((w.project, w.agent_id) for w in due.timeouts)}
+
+    def _ring(self, due: Due) -> None:
+        """Announce again what nobody entered, the next ones in the next round: nothing is written for it."""
+        for key, _ in due.unclaimed:
+            self._dock.ready(key)
+        self._relay.hand_over(None, [wakeup(key, "watchdog") for key, _ in due.unclaimed])
+        whole = len(due.unclaimed) < SWEEP_ROWS_MAX
+        self._rung_up_to = Millis(0) if whole else due.unclaimed[-1][1]
 
     def _recoveries(self, due: Due) -> list[Command]:
         return [

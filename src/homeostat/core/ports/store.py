@@ -9,6 +9,7 @@ from homeostat.core.records.card import Card
 from homeostat.core.records.head import Mailbox
 from homeostat.core.records.turn import AgentKey, OpenTurn, Turn
 from homeostat.core.records.view import Deliverable, Due, Edge, HeadView, Hydration, TurnView
+from homeostat.core.records.work import Fence
 from homeostat.core.records.writes import Answer, OutboxRow, Saved, Writes
 
 
@@ -38,8 +39,15 @@ class TurnStore(Protocol):
         """The last position taken in a box, or None where there is no such box."""
         ...
 
-    async def due(self, now: Millis, *, unclaimed_before: Millis, lease_ms: int, limit: int) -> Due:
-        """Everything that is late, at most `limit` of each kind."""
+    async def due(self, now: Millis, *, unclaimed: tuple[Millis, Millis], lease_ms: int, limit: int) -> Due:
+        """Everything that is late, at most `limit` of each kind.
+
+        `unclaimed` bounds when a turn that nobody entered was dispatched: after the first instant, up to the second.
+        """
+        ...
+
+    async def held(self, worker_id: WorkerId) -> list[tuple[Fence, Millis]]:
+        """The turns a worker is working on as far as the store knows, and since when."""
         ...
 
     async def dispatched(self, agents: Collection[AgentKey], limit: int) -> list[AgentKey]:

@@ -112,12 +112,17 @@ class Edge:
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """What the watchdog found, and when it should look again."""
+    """What the watchdog found, and when it should look again.
+
+    `lost` are turns of dead workers, `unclaimed` dispatched turns that nobody entered (with when they were
+    dispatched), `stranded` idle agents with mail, of which there should be none.
+    """
 
     dead_workers: tuple[WorkerId, ...] = ()
     lost: tuple[tuple[AgentKey, TurnId, int, WorkerId], ...] = ()
     timeouts: tuple[Wait, ...] = ()
-    unclaimed: tuple[AgentKey, ...] = ()
+    unclaimed: tuple[tuple[AgentKey, Millis], ...] = ()
+    stranded: tuple[AgentKey, ...] = ()
     next_ms: Millis | None = None
 
 

@@ -14,6 +14,7 @@ from homeostat.core.limits import QUEUE_FRONT
 from homeostat.core.records.head import Head, Mailbox
 from homeostat.core.records.turn import AgentKey, OpenTurn
 from homeostat.core.records.view import Due
+from homeostat.core.records.work import Fence
 from homeostat.core.records.writes import Answer, OutboxRow, Saved, Writes
 
 SQL = statements("sqlite", "turns")
@@ -47,7 +48,7 @@ class SqliteTurns(SqliteTurnsReading):
     async def outbox(self, before: Scope, limit: int) -> list[OutboxRow]:
         return [rows.read_outbox(row) for row in await self._all("outbox_get", before, limit)]
 
-    async def due(self, now: Millis, *, unclaimed_before: Millis, lease_ms: int, limit: int) -> Due:
+    async def due(self, now: Millis, *, unclaimed: tuple[Millis, Millis], lease_ms: int, limit: int) -> Due:
         def work(connection: sqlite3.Connection) -> Due:
             read = connection.execute
             dead = tuple(row[0] for row in read(SQL["due_leases"], (now, lease_ms, limit)))
@@ -56,11 +57,16 @@ class SqliteTurns(SqliteTurnsReading):
                 dead_workers=dead,
                 lost=tuple(((row[0], row[1]), row[2], row[3], row[4]) for row in lost),
                 timeouts=tuple(rows.read_wait(row) for row in read(SQL["due_waits"], (now, limit))),
-                unclaimed=tuple((row[0], row[1]) for row in read(SQL["due_unclaimed"], (unclaimed_before, limit))),
+                unclaimed=tuple(((row[0], row[1]), row[2]) for row in read(SQL["due_unclaimed"], (*unclaimed, limit))),
+                stranded=tuple((row[0], row[1]) for row in read(SQL["due_stranded"], (limit,))),
                 next_ms=read(SQL["due_next"]).fetchone()[0],
             )
 
         return await self._engine.read(work)
+
+    async def held(self, worker_id: WorkerId) -> list[tuple[Fence, Millis]]:
+        found = await self._all("heads_held", worker_id)
+        return [(Fence((row[0], row[1]), row[2], row[3], worker_id), row[4]) for row in found]
 
     # --- saving --------------------------------------------------------------------------------------------
 

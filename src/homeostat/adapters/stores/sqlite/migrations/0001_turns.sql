@@ -36,8 +36,8 @@ CREATE TABLE heads (
 ) WITHOUT ROWID;
 
 CREATE INDEX heads_held ON heads (worker_id) WHERE worker_id IS NOT NULL;
-CREATE INDEX heads_unclaimed ON heads (since_ms)
-    WHERE status = 'dispatched' OR (status = 'idle' AND queued > 0 AND gate = 'open');
+CREATE INDEX heads_unclaimed ON heads (since_ms) WHERE status = 'dispatched';
+CREATE INDEX heads_stranded ON heads (agent_id) WHERE status = 'idle' AND queued > 0 AND gate = 'open';
 
 CREATE TABLE turns (
     turn_id          TEXT    NOT NULL,
@@ -108,6 +108,7 @@ CREATE TABLE cards (
 );
 
 CREATE UNIQUE INDEX cards_place ON cards (scope, position);
+CREATE INDEX cards_referred ON cards (reference) WHERE reference IS NOT NULL;
 
 CREATE TABLE box_owners (
     project  TEXT NOT NULL,

@@ -1,5 +1,4 @@
--- Agents whose turn nobody entered, or whose queue nobody dispatched, for too long.
-SELECT project, agent_id FROM heads
-WHERE (status = 'dispatched' OR (status = 'idle' AND queued > 0 AND gate = 'open'))
-    AND gate <> 'closed' AND since_ms <= ?1
-ORDER BY since_ms LIMIT ?2
+-- Turns that were dispatched within a span and that nobody has entered since.
+SELECT project, agent_id, since_ms FROM heads
+WHERE status = 'dispatched' AND gate <> 'closed' AND since_ms > ?1 AND since_ms <= ?2
+ORDER BY since_ms LIMIT ?3

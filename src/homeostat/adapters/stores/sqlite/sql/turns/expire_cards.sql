@@ -1,2 +1,6 @@
--- Forgets the cards of finished turns; ?1 is a JSON list of turn ids.
-DELETE FROM cards WHERE scope IN (SELECT substr(value, 6) FROM json_each(?1))
+-- Forgets the cards of finished turns but for those another box refers to; ?1 is a JSON list of turn ids.
+DELETE FROM cards
+WHERE scope IN (SELECT substr(value, 6) FROM json_each(?1)) AND NOT EXISTS (
+    SELECT 1 FROM cards AS other
+    WHERE other.reference = 'card_' || cards.scope || '_' || cards.position || '_' || cards.digest
+)
