@@ -1,5 +1,6 @@
 """Rows and records: the one place that knows in which order columns stand."""
 
+import zlib
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -161,11 +162,11 @@ def read_edge(row: Row) -> Edge:
 
 
 def write_outbox(row: OutboxRow) -> tuple[Scope, bytes]:
-    return (row.outbox_id, _events_out.encode(row.events))
+    return (row.outbox_id, zlib.compress(_events_out.encode(row.events), 1))
 
 
 def read_outbox(row: Row) -> OutboxRow:
-    return OutboxRow(row[0], _events_in.decode(row[1]))
+    return OutboxRow(row[0], _events_in.decode(zlib.decompress(row[1])))
 
 
 def by_turn(waits: Iterable[Wait]) -> dict[str, tuple[Wait, ...]]:

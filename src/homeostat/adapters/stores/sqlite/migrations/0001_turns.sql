@@ -58,10 +58,10 @@ CREATE TABLE turns (
     output_box_id    TEXT,
     result_fields    TEXT,
     previous_turn_id TEXT,
-    created_at_ms    INTEGER NOT NULL
-);
+    created_at_ms    INTEGER NOT NULL,
+    PRIMARY KEY (turn_id)
+) WITHOUT ROWID;
 
-CREATE UNIQUE INDEX turns_id ON turns (turn_id);
 CREATE INDEX turns_children ON turns (parent_turn_id) WHERE parent_turn_id IS NOT NULL;
 CREATE INDEX turns_traced ON turns (trace_id, turn_id) WHERE trace_id <> '00000000' || substr(turn_id, 6);
 
@@ -104,10 +104,9 @@ CREATE TABLE cards (
     digest        TEXT    NOT NULL,
     author        TEXT,
     created_at_ms INTEGER NOT NULL,
-    reference     TEXT
-);
-
-CREATE UNIQUE INDEX cards_place ON cards (scope, position);
+    reference     TEXT,
+    PRIMARY KEY (scope, position)
+) WITHOUT ROWID;
 CREATE INDEX cards_referred ON cards (reference) WHERE reference IS NOT NULL;
 
 CREATE TABLE box_owners (
