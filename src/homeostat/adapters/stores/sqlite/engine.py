@@ -13,7 +13,7 @@ from homeostat.core.errors import StoreUnavailable
 T = TypeVar("T")
 
 PAGE_BYTES = 1024
-"""A commit logs whole pages: small ones make a lone turn 14 kB of log instead of 51, one of fifty 1.5 instead of 2.3."""
+"""A commit logs whole pages; small ones make a lone turn 14 kB instead of 51, one of fifty 1.5 instead of 2.3."""
 
 Work = Callable[[sqlite3.Connection], T]
 
