@@ -2,10 +2,12 @@
 
 import asyncio
 import sqlite3
+import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
-from typing import TypeVar
+from queue import SimpleQueue
+from typing import Any, TypeVar, cast
 
 from homeostat.adapters.stores.statements import migrations
 from homeostat.core.errors import StoreUnavailable
@@ -16,69 +18,107 @@ PAGE_BYTES = 1024
 """A commit logs whole pages; small ones make a lone turn 14 kB instead of 51, one of fifty 1.5 instead of 2.3."""
 
 Work = Callable[[sqlite3.Connection], T]
+Job = tuple[Work[Any], asyncio.AbstractEventLoop, "asyncio.Future[Any]"]
+
+
+class SqliteThread:
+    """A thread that owns one connection and does its work in order.
+
+    An executor would do, but its futures are copied from thread to loop; handing results over directly takes a third
+    off a lone commit.
+    """
+
+    def __init__(self, title: str, target: str) -> None:
+        self._target = target
+        self._jobs: SimpleQueue[Job | None] = SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name=title, daemon=True)
+        self._connection: sqlite3.Connection | None = None
+        self._thread.start()
+
+    async def open(self) -> None:
+        def connect(_: object) -> None:
+            self._connection = _connect(self._target)
+
+        await self.do(connect)
+
+    async def do(self, work: Work[T]) -> T:
+        """Run a piece of work on this thread's connection."""
+        if not self._thread.is_alive():
+            raise StoreUnavailable(problem="the store is closed")
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[T] = loop.create_future()
+        self._jobs.put((work, loop, future))
+        try:
+            return await future
+        except sqlite3.IntegrityError:
+            raise
+        except sqlite3.Error as problem:
+            raise StoreUnavailable(problem=str(problem)) from problem
+
+    def _run(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            work, loop, future = job
+            result, error = None, None
+            try:
+                result = work(cast(sqlite3.Connection, self._connection))
+            except BaseException as problem:  # noqa: BLE001 — raised again where it was asked for
+                error = problem
+            with suppress(RuntimeError):  # the loop is gone, and so is whoever asked
+                loop.call_soon_threadsafe(_hand_over, future, result, error)
+        if self._connection is not None:
+            self._connection.close()
+
+    async def close(self) -> None:
+        self._jobs.put(None)
+        await asyncio.to_thread(self._thread.join)
+
+
+def _hand_over(future: asyncio.Future[Any], result: object, error: BaseException | None) -> None:
+    if future.cancelled():
+        return
+    if error is None:
+        future.set_result(result)
+    else:
+        future.set_exception(error)
 
 
 class SqliteEngine:
-    """Connections and threads. The writer runs with synchronous=FULL: what was committed is on disk."""
+    """One file, a thread that writes and one that reads; in memory both are the same thread."""
 
     def __init__(self, path: Path | None) -> None:
-        self._target = str(path) if path is not None else "file::memory:?cache=shared"
-        self._writer_thread = ThreadPoolExecutor(1, "sqlite-writer")
-        self._reader_thread = self._writer_thread if path is None else ThreadPoolExecutor(1, "sqlite-reader")
-        self._writer: sqlite3.Connection | None = None
-        self._reader: sqlite3.Connection | None = None
+        target = str(path) if path is not None else ":memory:"
+        self._writer = SqliteThread("sqlite-writer", target)
+        self._reader = self._writer if path is None else SqliteThread("sqlite-reader", target)
 
     async def open(self) -> list[str]:
         """Open the file and bring its schema up to date; returns the migrations that were applied."""
-        loop = asyncio.get_running_loop()
-        self._writer = await loop.run_in_executor(self._writer_thread, self._connect)
-        if self._reader_thread is self._writer_thread:
-            self._reader = self._writer
-        else:
-            self._reader = await loop.run_in_executor(self._reader_thread, self._connect)
-        return await self.write(migrate)
-
-    def _connect(self) -> sqlite3.Connection:
-        try:
-            connection = sqlite3.connect(
-                self._target,
-                isolation_level=None,
-                timeout=10.0,
-                uri=self._target.startswith("file:"),
-                cached_statements=256,
-            )
-            connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")
-            connection.execute("PRAGMA journal_mode = WAL")
-            connection.execute("PRAGMA synchronous = FULL")
-            connection.execute("PRAGMA busy_timeout = 10000")
-            connection.execute("PRAGMA journal_size_limit = 67108864")
-        except sqlite3.Error as problem:
-            raise StoreUnavailable(problem=str(problem)) from problem
-        return connection
+        await self._writer.open()
+        applied = await self.write(migrate)
+        if self._reader is not self._writer:
+            await self._reader.open()
+        return applied
 
     async def write(self, work: Work[T]) -> T:
-        return await self._run(self._writer_thread, self._writer, work)
+        return await self._writer.do(work)
 
     async def read(self, work: Work[T]) -> T:
-        return await self._run(self._reader_thread, self._reader, work)
-
-    async def _run(self, thread: ThreadPoolExecutor, connection: sqlite3.Connection | None, work: Work[T]) -> T:
-        if connection is None:
-            raise StoreUnavailable(problem="the store is not open")
-        try:
-            return await asyncio.get_running_loop().run_in_executor(thread, work, connection)
-        except (sqlite3.OperationalError, sqlite3.DatabaseError) as problem:
-            if isinstance(problem, sqlite3.IntegrityError):
-                raise
-            raise StoreUnavailable(problem=str(problem)) from problem
+        return await self._reader.do(work)
 
     async def close(self) -> None:
-        for thread, connection in ((self._reader_thread, self._reader), (self._writer_thread, self._writer)):
-            if connection is not None:
-                await asyncio.get_running_loop().run_in_executor(thread, connection.close)
-        self._reader = self._writer = None
-        self._reader_thread.shutdown(wait=True)
-        self._writer_thread.shutdown(wait=True)
+        await self._reader.close()
+        if self._reader is not self._writer:
+            await self._writer.close()
+
+
+def _connect(target: str) -> sqlite3.Connection:
+    """Open a connection on which a commit means that the data is on disk."""
+    connection = sqlite3.connect(target, isolation_level=None, timeout=10.0, cached_statements=256)
+    connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("PRAGMA busy_timeout = 10000")
+    connection.execute("PRAGMA journal_size_limit = 67108864")
+    return connection
 
 
 def migrate(connection: sqlite3.Connection) -> list[str]:
