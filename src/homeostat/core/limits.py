@@ -34,6 +34,18 @@ WATCHDOG_IDLE_SECONDS: Final = 5.0  # how long the watchdog sleeps when nothing 
 SAFETY_POLL_SECONDS: Final = 15.0  # a parked worker looks for itself, should every doorbell be lost
 DELIVERABLE_WAIT_SECONDS_MAX: Final = 60.0
 
+# --- the bus -----------------------------------------------------------------------------------------------
+SUBJECT_TOKEN_CHARS_MAX: Final = 600  # two names and the rest fit the 4 KiB line of NATS, whatever is in them
+BUS_BATCH_MAX: Final = 512  # events sent before their receipts are awaited
+BUS_RECEIPT_SECONDS: Final = 2.0  # without a receipt by then, events count as not handed over
+BUS_UNSENT_BYTES_MAX: Final = 4 << 20  # what the server has not read yet; beyond it the bus counts as away
+BUS_CONNECT_SECONDS: Final = 2.0
+BUS_RECONNECT_SECONDS: Final = (0.05, 2.0)  # the first pause between two attempts, and the longest
+BUS_BEAT_SECONDS: Final = 5.0  # how often silent parties say that they are there
+BUS_PENDING_MAX: Final = 8_192  # events that wait for one slow listener; later ones it misses
+BUS_KEEP_SECONDS: Final = 3600.0  # how long a listener may be away and still hear everything
+BUS_KEEP_BYTES: Final = 256 << 20  # and how much may have been said meanwhile, per stream
+
 # --- sweeps ------------------------------------------------------------------------------------------------
 SWEEP_ROWS_MAX: Final = 256  # rows one sweep touches before it yields
 RETENTION_SECONDS: Final = 7 * 24 * 3600.0  # finished turns stay readable this long

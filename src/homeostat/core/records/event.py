@@ -1,12 +1,19 @@
 """What is announced: commands, events and stream chunks, by subject."""
 
+import re
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
+from urllib.parse import quote
 
 from homeostat.core.codec import Json
-from homeostat.core.ids import ProjectId
+from homeostat.core.ids import ProjectId, digest_of
+from homeostat.core.limits import SUBJECT_TOKEN_CHARS_MAX
 
-_ESCAPES = str.maketrans({".": "%2E", "*": "%2A", ">": "%3E", " ": "%20", "%": "%25"})
+PASSING: Final = frozenset({"wakeup", "revoke", "state"})
+"""Kinds that are worth something only at the moment they are said: no bus keeps them for later."""
+
+_SPECIAL = re.compile(r"[\x00-\x20\x7f-\xa0.*>%\ud800-\udfff]|\s")
 
 
 class Channel(StrEnum):
@@ -31,14 +38,36 @@ class Event:
 
     @property
     def subject(self) -> str:
-        return subject(self.project, self.channel, self.component, self.target, self.suffix)
+        """Where it is said. No name in it is a wildcard, whatever an agent is called."""
+        return f"hs.v1.{token(self.project)}.main.{self.channel}.{self.component}.{token(self.target)}.{self.suffix}"
+
+    @property
+    def passing(self) -> bool:
+        """Whether it may be thrown away when nobody hears it now."""
+        return self.channel is Channel.STR or self.suffix in PASSING
 
 
 def subject(project: str, channel: str, component: str, target: str, suffix: str) -> str:
-    """`hs.v1.{project}.{channel}.{cmd|evt|str}.{component}.{target}.{suffix}`; the channel is always `main`."""
-    return f"hs.v1.{token(project)}.main.{channel}.{component}.{token(target)}.{suffix}"
+    """What to listen to: `hs.v1.{project}.{channel}.{cmd|evt|str}.{component}.{target}.{suffix}`.
+
+    The channel is always `main`; `*` in the place of a name stands for any.
+    """
+    return f"hs.v1.{_or_any(project)}.main.{channel}.{component}.{_or_any(target)}.{suffix}"
 
 
 def token(name: str) -> str:
-    """Make any name a single subject token; `*` stays the wildcard where it is the whole name."""
-    return name if name == "*" else name.translate(_ESCAPES)
+    """Make any name a single token of a subject: different names give different tokens."""
+    if name and _SPECIAL.search(name) is None and len(name) <= SUBJECT_TOKEN_CHARS_MAX:
+        return name
+    escaped = _SPECIAL.sub(_escape, name) or "%"
+    # A protocol line has its limit, and an escaped name may be nine times as long as it was.
+    return escaped if len(escaped) <= SUBJECT_TOKEN_CHARS_MAX else "%" + digest_of(escaped)
+
+
+def _escape(found: re.Match[str]) -> str:
+    byte = found.group()
+    return f"%{ord(byte):02X}" if byte < "\x7f" else quote(byte, errors="surrogatepass")
+
+
+def _or_any(name: str) -> str:
+    return name if name == "*" else token(name)
