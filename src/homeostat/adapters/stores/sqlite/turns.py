@@ -147,9 +147,8 @@ def _save(connection: sqlite3.Connection, writes: Writes) -> Saved:
         if writes.heads:
             swaps = [(*rows.write_head(head), base) for base, head in writes.heads.values()]
             if many(SQL["head_swap"], swaps).rowcount != len(swaps):
-                stale = _stale(connection, writes)
                 connection.execute("ROLLBACK")
-                return Saved(stale=stale)
+                return Saved(stale=_stale(connection, writes))
         try:
             _save_keyed(connection, writes)
         except sqlite3.IntegrityError:
@@ -161,10 +160,12 @@ def _save(connection: sqlite3.Connection, writes: Writes) -> Saved:
 
 
 def _stale(connection: sqlite3.Connection, writes: Writes) -> frozenset[AgentKey]:
-    """Which heads had moved: those this transaction could not swap."""
+    """Which heads had moved. A head may stand at the very version this flush wanted to give it: another's work."""
     found = connection.execute(SQL["heads_load"], (json.dumps(list(writes.heads)),))
     current = {(row[0], row[1]): row[2] for row in found}
-    return frozenset(key for key, (_, head) in writes.heads.items() if current.get(key) != head.version)
+    moved = frozenset(key for key, (base, _) in writes.heads.items() if current.get(key) != base)
+    assert moved, "a swap failed although no head had moved"
+    return moved
 
 
 def _save_keyed(connection: sqlite3.Connection, writes: Writes) -> None:
