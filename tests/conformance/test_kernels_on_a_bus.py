@@ -1,0 +1,169 @@
+"""Two kernels on one store hear each other over a real NATS server, and manage without it."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from homeostat.adapters.doorbells.nats import NatsBus
+from homeostat.adapters.stores.sqlite import SqliteEngine, SqliteTurns
+from homeostat.core.codec import Json
+from homeostat.core.errors import StaleEpoch
+from homeostat.core.ids import AgentId, ProjectId, TurnId
+from homeostat.core.records.turn import AgentKey, Grant, MessageType
+from homeostat.core.records.view import Outcome
+from homeostat.core.records.work import Fence, fence_of
+from homeostat.kernel.commands import Deliver, Enqueue
+from homeostat.kernel.kernel import Kernel
+from homeostat.testing.servers import NatsServer
+from homeostat.testing.suites.bus import eventually
+
+# Far less than the safety poll, the watchdog's rounds and a lease: what happens within it was announced.
+PROMPTLY_SECONDS = 3.0
+
+numbers = count(1)
+
+
+@pytest.fixture
+def key() -> AgentKey:
+    return (ProjectId(f"kernels-{next(numbers)}"), AgentId("ann"))
+
+
+@pytest.fixture(scope="module")
+def mortal() -> Iterator[NatsServer]:
+    with NatsServer() as server:
+        yield server
+
+
+@asynccontextmanager
+async def kernel_at(path: Path, nats_url: str) -> AsyncGenerator[Kernel]:
+    """A kernel with an engine, a bus and loops of its own, as another process would have."""
+    engine = SqliteEngine(path)
+    await engine.open()
+    bus = NatsBus(nats_url)
+    assert await bus.open(10)
+    kernel = Kernel(store=SqliteTurns(engine), bus=bus)
+    await kernel.listen()
+    tasks = [asyncio.ensure_future(loop()) for _, loop in kernel.loops]
+    try:
+        yield kernel
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await bus.close()
+        await engine.close()
+
+
+class Pair:
+    """One kernel where messages come in, one where a worker is."""
+
+    def __init__(self, front: Kernel, back: Kernel, key: AgentKey) -> None:
+        self.front, self.back, self.key = front, back, key
+        self.revoked: asyncio.Queue[Fence] = asyncio.Queue()
+
+    async def enqueue(self) -> TurnId:
+        command = Enqueue(key=self.key, type=MessageType.TURN, payload=Json("{}"))
+        return (await self.front.enqueue(command)).turn_id
+
+    async def parked(self, seconds: float = 30.0) -> asyncio.Task[list[Grant]]:
+        """A worker that waits for a turn, so long that only its patience could fail."""
+        worker = await self.back.open_worker([self.key], self.revoked.put_nowait)
+        claiming = asyncio.create_task(self.back.claim(worker, 1, seconds))
+        berth = self.back.dock.berth(worker)
+        await eventually(lambda: berth.parked > 0, "the worker never came to rest")
+        return claiming
+
+    async def deliver(self, grant: Grant) -> None:
+        await self.back.deliver(Deliver(fence=fence_of(grant), status=Outcome.SUCCESS, result=Json('"done"')))
+
+
+@asynccontextmanager
+async def pair_at(path: Path, url: str, key: AgentKey) -> AsyncGenerator[Pair]:
+    async with AsyncExitStack() as stack:
+        front = await stack.enter_async_context(kernel_at(path, url))
+        back = await stack.enter_async_context(kernel_at(path, url))
+        await front.register(key)
+        yield Pair(front, back, key)
+
+
+async def test_a_turn_enqueued_here_starts_there_at_once(tmp_path: Path, nats_url: str, key: AgentKey) -> None:
+    async with pair_at(tmp_path / "turns.db", nats_url, key) as pair:
+        claiming = await pair.parked()
+        turn_id = await pair.enqueue()
+        async with asyncio.timeout(PROMPTLY_SECONDS):
+            (grant,) = await claiming
+        assert grant.turn.turn_id == turn_id
+
+
+async def test_who_waits_here_is_woken_by_the_end_there(tmp_path: Path, nats_url: str, key: AgentKey) -> None:
+    async with pair_at(tmp_path / "turns.db", nats_url, key) as pair:
+        claiming = await pair.parked()
+        turn_id = await pair.enqueue()
+        waiting = asyncio.create_task(pair.front.deliverables.wait(key[0], turn_id, 30.0))
+        (grant,) = await claiming
+        assert not waiting.done()
+        await pair.deliver(grant)
+        async with asyncio.timeout(PROMPTLY_SECONDS):
+            deliverable = await waiting
+        assert deliverable is not None
+        assert deliverable.result == '"done"'
+
+
+async def test_a_turn_stopped_here_is_taken_from_its_worker_there(tmp_path: Path, nats_url: str, key: AgentKey) -> None:
+    async with pair_at(tmp_path / "turns.db", nats_url, key) as pair:
+        claiming = await pair.parked()
+        turn_id = await pair.enqueue()
+        (grant,) = await claiming
+        stopped = await pair.front.stop(key[0], turn_id, reason="enough", actor="ann")
+        assert stopped.stopped
+        async with asyncio.timeout(PROMPTLY_SECONDS):
+            assert await pair.revoked.get() == fence_of(grant)
+        with pytest.raises(StaleEpoch):
+            await pair.deliver(grant)
+
+
+async def test_without_the_bus_a_worker_looks_for_itself(
+    tmp_path: Path, mortal: NatsServer, key: AgentKey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("homeostat.kernel.kernel.SAFETY_POLL_SECONDS", 0.2)
+    monkeypatch.setattr("homeostat.kernel.deliverables.SAFETY_POLL_SECONDS", 0.2)
+    async with pair_at(tmp_path / "turns.db", mortal.url, key) as pair:
+        claiming = await pair.parked()
+        await asyncio.to_thread(mortal.kill)
+        try:
+            turn_id = await pair.enqueue()
+            async with asyncio.timeout(PROMPTLY_SECONDS):
+                (grant,) = await claiming
+            assert grant.turn.turn_id == turn_id
+            waiting = asyncio.create_task(pair.front.deliverables.wait(key[0], turn_id, 30.0))
+            await pair.deliver(grant)
+            async with asyncio.timeout(PROMPTLY_SECONDS):
+                assert await waiting is not None
+            second = await pair.enqueue()
+            (grant,) = await pair.back.claim(grant.worker_id, 1, 30.0)
+            await pair.front.stop(key[0], second, reason="enough", actor="ann")
+            with pytest.raises(StaleEpoch):
+                await pair.deliver(grant)
+        finally:
+            await asyncio.to_thread(mortal.start)
+
+
+async def test_what_was_announced_while_the_bus_was_away_is_heard_when_it_is_back(
+    tmp_path: Path, mortal: NatsServer, key: AgentKey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("homeostat.kernel.kernel.SAFETY_POLL_SECONDS", 0.2)
+    async with pair_at(tmp_path / "turns.db", mortal.url, key) as pair:
+        claiming = await pair.parked()
+        await asyncio.to_thread(mortal.kill)
+        turn_id = await pair.enqueue()
+        (grant,) = await claiming
+        waiting = asyncio.create_task(pair.front.deliverables.wait(key[0], turn_id, 60.0))
+        await pair.deliver(grant)
+        assert not waiting.done()
+        await asyncio.to_thread(mortal.start)
+        async with asyncio.timeout(2 * PROMPTLY_SECONDS):
+            assert await waiting is not None
