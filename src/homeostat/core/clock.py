@@ -32,5 +32,14 @@ class SystemClock:
 
 def rfc3339(instant: Millis) -> str:
     """Write an instant the way every surface shows it: UTC, milliseconds, a trailing Z."""
-    moment = datetime.fromtimestamp(instant / 1000, tz=UTC)
+    moment = datetime.fromtimestamp(instant // 1000, tz=UTC)
     return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{instant % 1000:03d}Z"
+
+
+def parse_rfc3339(text: str) -> Millis:
+    """Read an instant back; raises `ValueError` for anything that names no instant."""
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is None:
+        raise ValueError("an instant needs its offset from UTC")
+    whole = moment.replace(microsecond=0)
+    return Millis(int(whole.timestamp()) * 1000 + moment.microsecond // 1000)

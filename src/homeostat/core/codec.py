@@ -1,11 +1,12 @@
 """How values become text and back: one JSON encoder, strict and fast."""
 
+import re
 from typing import Any, NewType, TypeVar
 
 import msgspec
 
 from homeostat.core.errors import MalformedPayload, PayloadTooLarge
-from homeostat.core.limits import PAYLOAD_BYTES_MAX
+from homeostat.core.limits import JSON_DEPTH_MAX, PAYLOAD_BYTES_MAX
 
 Json = NewType("Json", str)
 """A JSON document as text, the form in which payloads travel through the kernel unread."""
@@ -14,6 +15,8 @@ NULL = Json("null")
 
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder()
+
+_NAMED_FIELD = re.compile(r"Object (missing required|contains unknown) field `(.*)`")
 
 T = TypeVar("T")
 
@@ -34,7 +37,7 @@ def from_json(text: str | bytes) -> Any:
     try:
         return _decoder.decode(text)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as problem:
-        raise MalformedPayload(field="body", problem=str(problem)) from problem
+        raise malformed(problem) from problem
 
 
 def read_as(shape: type[T], text: str | bytes, *, what: str = "body") -> T:
@@ -42,4 +45,46 @@ def read_as(shape: type[T], text: str | bytes, *, what: str = "body") -> T:
     try:
         return msgspec.json.decode(text, type=shape)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as problem:
-        raise MalformedPayload(field=what, problem=str(problem)) from problem
+        raise malformed(problem, what=what) from problem
+
+
+def take_json(raw: bytes, *, what: str) -> Json:
+    """Accept a JSON text from outside: every reader after this one can follow it."""
+    if len(raw) > PAYLOAD_BYTES_MAX:
+        raise PayloadTooLarge(what=what, size=len(raw), limit=PAYLOAD_BYTES_MAX)
+    try:
+        value = _decoder.decode(raw)
+        text = Json(raw.decode())
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as problem:
+        raise malformed(problem, what=what) from problem
+    if raw.count(b"[") + raw.count(b"{") > JSON_DEPTH_MAX and _too_deep(value):
+        raise MalformedPayload(field=what, problem=f"it is nested more than {JSON_DEPTH_MAX} deep")
+    return text
+
+
+def _too_deep(value: Any) -> bool:
+    level = [value]
+    for _ in range(JSON_DEPTH_MAX):
+        level = [
+            item
+            for container in level
+            for item in (container.values() if type(container) is dict else container)
+            if type(item) is dict or type(item) is list
+        ]
+        if not level:
+            return False
+    return True
+
+
+def malformed(problem: Exception, *, what: str = "body") -> MalformedPayload:
+    """Say which field is wrong, in the caller's terms."""
+    if isinstance(problem, RecursionError):
+        return MalformedPayload(field=what, problem="it is nested too deep")
+    if isinstance(problem, UnicodeDecodeError):
+        return MalformedPayload(field=what, problem="it is not UTF-8")
+    text, _, place = str(problem).partition(" - at ")
+    path = place.strip("`").removeprefix("$").removeprefix(".")
+    if named := _NAMED_FIELD.fullmatch(text):
+        path = f"{path}.{named[2]}" if path else named[2]
+        text = "it is required" if named[1] == "missing required" else "there is no such field"
+    return MalformedPayload(field=path or what, problem=text[:1].lower() + text[1:])

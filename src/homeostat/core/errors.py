@@ -3,15 +3,15 @@
 HomeostatError
 ├── ProtocolViolation   the caller has a bug: do not repeat the call as it is
 │   ├── IllegalTransition · MalformedPayload · UnknownMessageType · PayloadTooLarge · InvalidRequest
-│   ├── AgentUnknown · TurnUnknown · CardUnknown · BoxUnknown · WorkerUnknown
+│   ├── AgentUnknown · TurnUnknown · CardUnknown · BoxUnknown · WorkerUnknown · RouteUnknown · MethodNotAllowed
 │   ├── ResultFieldsMissing · IdempotencyKeyReused
 │   └── SettingInvalid
 ├── Conflict            the world moved on: read again, then decide
 │   ├── StaleEpoch · AgentBusy · TurnUnfinished · AgentExists
 ├── Refused             a rule or a budget says no
-│   ├── DepthExceeded · GateClosed · QueueFull · BoxNotYours · Unauthenticated · Forbidden
+│   ├── DepthExceeded · GateClosed · QueueFull · BoxNotYours · Unauthenticated · Forbidden · OriginRefused
 └── Unavailable         try again later; nothing is known to have changed
-    ├── StoreUnavailable · BusUnavailable · Overloaded
+    ├── StoreUnavailable · BusUnavailable · ServerUnreachable · Overloaded · ShuttingDown · InternalError
 
 The docstring of a class is its message; `{names}` in it are filled from keyword arguments.
 """
@@ -94,7 +94,7 @@ class InvalidRequest(ProtocolViolation):
 
 
 class UnknownMessageType(ProtocolViolation):
-    """{type!r} cannot be enqueued; a caller may send {allowed}."""
+    """{message_type!r} cannot be sent; an inbox takes {allowed}."""
 
     code = "unknown_message_type"
 
@@ -143,6 +143,21 @@ class WorkerUnknown(ProtocolViolation):
     code = "worker_unknown"
     http_status = 404
     hint = "Open a worker session first; a session ends when its lease runs out."
+
+
+class RouteUnknown(ProtocolViolation):
+    """There is nothing at {path}."""
+
+    code = "route_unknown"
+    http_status = 404
+    hint = "The routes are listed at /docs, and described at /openapi.json."
+
+
+class MethodNotAllowed(ProtocolViolation):
+    """{method} is not possible on {path}; use {allowed}."""
+
+    code = "method_not_allowed"
+    http_status = 405
 
 
 class ResultFieldsMissing(ProtocolViolation):
@@ -236,6 +251,13 @@ class Forbidden(Refused):
     code = "forbidden"
 
 
+class OriginRefused(Refused):
+    """A page of {origin} may not act on {host}."""
+
+    code = "origin_refused"
+    hint = "Browsers may only use this server from its own pages; other clients send no Origin header."
+
+
 class StoreUnavailable(Unavailable):
     """The store did not answer: {problem}."""
 
@@ -252,3 +274,35 @@ class Overloaded(Unavailable):
     """Too much work is waiting ({problem})."""
 
     code = "overloaded"
+
+
+class ServerUnreachable(Unavailable):
+    """{url} did not answer: {problem}."""
+
+    code = "server_unreachable"
+    hint = "Is it running? `homeostat up` starts one; HOMEOSTAT_URL says where it is."
+
+
+class ShuttingDown(Unavailable):
+    """This server is shutting down."""
+
+    code = "shutting_down"
+
+
+class InternalError(Unavailable):
+    """Something went wrong inside the server."""
+
+    code = "internal_error"
+    http_status = 500
+    hint = "The server's log has the details under this trace_id."
+
+
+def by_code() -> dict[str, type[HomeostatError]]:
+    """Every error by its code, so that a client can raise what the server raised."""
+    found: dict[str, type[HomeostatError]] = {}
+    waiting: list[type[HomeostatError]] = [HomeostatError]
+    while waiting:
+        kind = waiting.pop()
+        found[kind.code] = kind
+        waiting += kind.__subclasses__()
+    return found

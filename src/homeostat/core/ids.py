@@ -66,6 +66,14 @@ class Ids:
         """A W3C trace id."""
         return TraceId(f"{self._entropy.getrandbits(128):032x}")
 
+    def span(self) -> str:
+        """A W3C span id."""
+        return f"{self._entropy.getrandbits(64) or 1:016x}"
+
+    def request_key(self) -> str:
+        """An Idempotency-Key for one request, however often it has to be sent."""
+        return f"req_{self._entropy.getrandbits(128):032x}"
+
     def secret(self) -> str:
         """An API key: shown once, kept only as its digest."""
         return f"hs_{self._entropy.getrandbits(192):048x}"

@@ -12,6 +12,13 @@ WAITS_PER_TURN_MAX: Final = 256  # tool calls one turn may be suspended on
 STEPS_PER_TURN_MAX: Final = 10_000
 DEPTH_MAX: Final = 20  # calls between agents, counted from the first
 QUEUE_PER_AGENT_MAX: Final = 1_000_000
+JSON_DEPTH_MAX: Final = 128  # how deep arrays and objects may be nested; every reader can follow that far
+QUERY_BYTES_MAX: Final = 8 << 10
+
+# --- workers elsewhere -------------------------------------------------------------------------------------
+WORKER_SESSIONS_MAX: Final = 10_000  # workers one server keeps a berth for
+HOSTED_PER_SESSION_MAX: Final = 10_000
+CLAIM_WAIT_SECONDS_MAX: Final = 30.0  # a claim or a renewal is held open this long at most
 
 # --- one transaction ---------------------------------------------------------------------------------------
 FLUSH_COMMANDS_MAX: Final = 256  # commands that share one commit

@@ -75,7 +75,7 @@ def admit(plan: Plan, command: Enqueue) -> Mailbox:
     head = mailbox.head
     if command.type not in OPENS_A_TURN:
         allowed = ", ".join(sorted(OPENS_A_TURN))
-        raise UnknownMessageType(type=command.type.value, allowed=allowed)
+        raise UnknownMessageType(message_type=command.type.value, allowed=allowed)
     if command.depth > DEPTH_MAX:
         raise DepthExceeded(depth=command.depth, limit=DEPTH_MAX)
     if head.queued >= QUEUE_PER_AGENT_MAX:
