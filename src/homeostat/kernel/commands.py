@@ -3,7 +3,19 @@
 from dataclasses import dataclass
 
 from homeostat.core.codec import Json
-from homeostat.core.ids import AgentId, BoxId, CardId, InboxId, RunId, Scope, ToolCallId, TraceId, TurnId, WorkerId
+from homeostat.core.ids import (
+    AgentId,
+    BoxId,
+    CardId,
+    InboxId,
+    ProjectId,
+    RunId,
+    Scope,
+    ToolCallId,
+    TraceId,
+    TurnId,
+    WorkerId,
+)
 from homeostat.core.records.card import Card, CardDraft
 from homeostat.core.records.head import Gate
 from homeostat.core.records.turn import AfterExecution, AgentKey, MessageType, ToolCall, Turn, WaitStatus
@@ -24,6 +36,7 @@ class Register:
     """Give an agent a head, if it has none."""
 
     key: AgentKey
+    idempotency: Idempotency | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,6 +192,7 @@ class WriteCards:
 
     fence: Fence
     cards: tuple[CardDraft, ...]
+    idempotency: Idempotency | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,9 +206,12 @@ class SwapBoxes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PutCards:
-    """Lay cards into a box from outside any turn."""
+    """Lay cards into a new box from outside any turn."""
 
+    project: ProjectId
+    box_id: BoxId
     cards: tuple[Card, ...]
+    idempotency: Idempotency | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

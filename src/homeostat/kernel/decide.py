@@ -14,7 +14,7 @@ from homeostat.core.records.writes import Answer
 from homeostat.kernel import commands as c
 from homeostat.kernel.deliver import Followups
 from homeostat.kernel.plan import Need, Plan
-from homeostat.kernel.rules import ANSWERS, RULES, key_of
+from homeostat.kernel.rules import ANSWERS, RULES, key_of, project_of
 
 log = logging.getLogger(__name__)
 
@@ -35,9 +35,9 @@ class Pending:
     @property
     def recall_key(self) -> RecallKey | None:
         """Under which key a first answer would be found."""
-        if self.idempotency is None or self.key is None:
+        if self.idempotency is None or (project := project_of(self.command)) is None:
             return None
-        return (self.key[0], self.idempotency.key)
+        return (project, self.idempotency.key)
 
 
 class Decision:
@@ -95,7 +95,7 @@ class Decision:
         assert pending.idempotency is not None
         if first.fingerprint != pending.idempotency.fingerprint:
             raise IdempotencyKeyReused(key=first.key)
-        return ANSWERS[type(pending.command)](**from_json(first.answer))
+        return ANSWERS[type(pending.command)](from_json(first.answer))
 
     async def _follow(self) -> None:
         """Bring the replies of joined turns home in the same transaction; a parent that moved on needs none."""

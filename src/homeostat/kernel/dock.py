@@ -25,6 +25,11 @@ class Berth:
     granted: list[Grant] = field(default_factory=list[Grant])
     ready: dict[AgentKey, None] = field(default_factory=dict[AgentKey, None])
 
+    def collect(self, claim: asyncio.Future[Grant | None]) -> None:
+        """Take in what a claim came to; a lost race is nothing."""
+        if not claim.cancelled() and claim.exception() is None and (grant := claim.result()) is not None:
+            self.granted.append(grant)
+
     def notify(self) -> None:
         if self.arrival is not None and not self.arrival.done():
             self.arrival.set_result(None)

@@ -2,12 +2,13 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, cast
 
 from homeostat.core.clock import Clock, Millis, SystemClock
 from homeostat.core.codec import Json
-from homeostat.core.errors import BoxUnknown, TurnUnknown
+from homeostat.core.errors import BoxUnknown, StaleEpoch, TurnUnknown, Unavailable
 from homeostat.core.ids import (
     AgentId,
     BoxId,
@@ -123,8 +124,8 @@ class Kernel:
 
     # --- callers -------------------------------------------------------------------------------------------
 
-    async def register(self, key: AgentKey) -> bool:
-        return await self._do(Register(key=key))
+    async def register(self, key: AgentKey, *, idempotency: Idempotency | None = None) -> bool:
+        return await self._do(Register(key=key, idempotency=idempotency))
 
     async def enqueue(self, command: Enqueue) -> Enqueued:
         """Accept a message, durably."""
@@ -183,7 +184,14 @@ class Kernel:
 
     # --- boxes ---------------------------------------------------------------------------------------------
 
-    async def create_box(self, project: ProjectId, drafts: Collection[CardDraft], author: AgentId | None) -> BoxId:
+    async def create_box(
+        self,
+        project: ProjectId,
+        drafts: Collection[CardDraft],
+        author: AgentId | None,
+        *,
+        idempotency: Idempotency | None = None,
+    ) -> BoxId:
         """Make a box from outside any turn, for use as context or as rolling memory."""
         scope = self.ids.scope()
         now = self.clock.now_ms()
@@ -191,9 +199,9 @@ class Kernel:
             Card(project, scope, position, draft.type, draft.content, digest_of(draft.content), author, now)
             for position, draft in enumerate(drafts, start=1)
         )
-        return await self._put_box(BoxId("box_" + scope), cards, project)
+        return await self._put_box(BoxId("box_" + scope), cards, project, idempotency)
 
-    async def fork_box(self, project: ProjectId, box_id: BoxId) -> BoxId:
+    async def fork_box(self, project: ProjectId, box_id: BoxId, *, idempotency: Idempotency | None = None) -> BoxId:
         """Copy a box: the new one refers to the same cards, and has no writer yet."""
         scope = self.ids.scope()
         now = self.clock.now_ms()
@@ -208,21 +216,27 @@ class Kernel:
             Card(project, scope, position, card.type, Json(""), card.digest, card.author, now, card.card_id)
             for position, card in enumerate(cards, start=1)
         )
-        return await self._put_box(BoxId("box_" + scope), copies, project)
+        return await self._put_box(BoxId("box_" + scope), copies, project, idempotency)
 
-    async def _put_box(self, box_id: BoxId, cards: tuple[Card, ...], project: ProjectId) -> BoxId:
+    async def _put_box(
+        self, box_id: BoxId, cards: tuple[Card, ...], project: ProjectId, idempotency: Idempotency | None
+    ) -> BoxId:
         if not cards:
             empty = Json("null")
             marker = Card(project, scope_of(box_id), 0, "box.empty", empty, digest_of(empty), None, self.clock.now_ms())
             cards = (marker,)
-        await self._do(PutCards(cards=cards))
-        return box_id
+        return await self._do(PutCards(project=project, box_id=box_id, cards=cards, idempotency=idempotency))
 
     # --- workers -------------------------------------------------------------------------------------------
 
-    async def open_worker(self, hosted: Collection[AgentKey], revoke: Revoke) -> WorkerId:
-        """Let a worker take turns of these agents. It is told through `revoke` when a turn is no longer its own."""
-        worker_id = self.ids.worker()
+    async def open_worker(
+        self, hosted: Collection[AgentKey], revoke: Revoke, *, worker_id: WorkerId | None = None
+    ) -> WorkerId:
+        """Let a worker take turns of these agents. It is told through `revoke` when a turn is no longer its own.
+
+        One that comes back to a restarted process brings its id along, and with it the turns it still holds.
+        """
+        worker_id = worker_id or self.ids.worker()
         self.dock.open(worker_id, hosted, revoke)
         await self._look(self.dock.berth(worker_id))
         return worker_id
@@ -235,7 +249,8 @@ class Kernel:
         """A worker leaves; what was granted and not yet collected goes back."""
         berth = self.dock.close(worker_id)
         for grant in berth.granted if berth else ():
-            await self.release(fence_of(grant))
+            with suppress(StaleEpoch):
+                await self.release(fence_of(grant))
         await self._do(EndLease(worker_id=worker_id))
 
     async def claim(self, worker_id: WorkerId, limit: int, seconds: float) -> list[Grant]:
@@ -273,8 +288,16 @@ class Kernel:
             for key in keys:
                 del berth.ready[key]
             claims = [self.flusher.submit(Claim(key=key, worker_id=berth.worker_id)) for key in keys]
-            answers = await asyncio.gather(*claims, return_exceptions=True)
-            berth.granted += [answer for answer in answers if isinstance(answer, Grant)]
+            for claim in claims:
+                # A caller that gives up must not take a turn with it: what was granted waits in the berth.
+                claim.add_done_callback(berth.collect)
+            await asyncio.wait(claims)
+            undecided = [(key, error) for key, claim in zip(keys, claims, strict=True) if (error := claim.exception())]
+            for key, error in undecided:
+                if isinstance(error, Unavailable):
+                    berth.ready[key] = None
+                    if not berth.granted:
+                        raise error
 
     async def _look(self, berth: Berth) -> None:
         """Look for oneself: a turn may wait although no doorbell rang."""
@@ -303,8 +326,10 @@ class Kernel:
     async def step(self, fence: Fence, name: str, outcome: Json) -> None:
         await self._do(StoreStep(fence=fence, name=name, outcome=outcome))
 
-    async def write(self, fence: Fence, cards: tuple[CardDraft, ...]) -> tuple[CardId, ...]:
-        return await self._do(WriteCards(fence=fence, cards=cards))
+    async def write(
+        self, fence: Fence, cards: tuple[CardDraft, ...], *, idempotency: Idempotency | None = None
+    ) -> tuple[CardId, ...]:
+        return await self._do(WriteCards(fence=fence, cards=cards, idempotency=idempotency))
 
     async def swap_boxes(self, fence: Fence, context_box_id: BoxId | None, output_box_id: BoxId | None) -> None:
         if context_box_id is not None:

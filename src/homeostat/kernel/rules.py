@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from homeostat.core.ids import ProjectId
 from homeostat.core.records.turn import AgentKey
 from homeostat.kernel import commands as c
 from homeostat.kernel.claim import claim
@@ -58,8 +59,15 @@ RULES: Mapping[type, Rule] = {
     c.Published: _plain(_published),
 }
 
-ANSWERS: Mapping[type, Callable[..., object]] = {c.Enqueue: c.Enqueued, c.Report: c.Reported, c.Stop: c.Stopped}
-"""Commands that may carry an idempotency key, and the shape of their first answer."""
+ANSWERS: Mapping[type, Callable[[Any], object]] = {
+    c.Enqueue: lambda stored: c.Enqueued(**stored),
+    c.Report: lambda stored: c.Reported(**stored),
+    c.Stop: lambda stored: c.Stopped(**stored),
+    c.Register: bool,
+    c.WriteCards: tuple,
+    c.PutCards: str,
+}
+"""Commands that may carry an idempotency key, and how their first answer is read back."""
 
 
 def key_of(command: c.Command) -> AgentKey | None:
@@ -71,3 +79,11 @@ def key_of(command: c.Command) -> AgentKey | None:
             return command.fence.key
         case _:
             return command.key
+
+
+def project_of(command: c.Command) -> ProjectId | None:
+    """The project within which a command's idempotency key counts."""
+    if isinstance(command, c.PutCards):
+        return command.project
+    key = key_of(command)
+    return None if key is None else key[0]

@@ -2,7 +2,7 @@
 
 from typing import cast
 
-from homeostat.core.ids import CardId
+from homeostat.core.ids import BoxId, CardId
 from homeostat.core.records.change import changed
 from homeostat.core.records.turn import OpenTurn, Step
 from homeostat.kernel.commands import PutCards, StoreStep, SwapBoxes, WriteCards
@@ -44,7 +44,7 @@ def swap_boxes(plan: Plan, command: SwapBoxes) -> bool:
     return True
 
 
-def put_cards(plan: Plan, command: PutCards) -> tuple[CardId, ...]:
+def put_cards(plan: Plan, command: PutCards) -> BoxId:
     """Lay cards into a box from outside any turn."""
     plan.writes.cards.extend(command.cards)
-    return tuple(card.card_id for card in command.cards)
+    return command.box_id
