@@ -337,6 +337,9 @@ class Kernel:
         await self._do(SwapBoxes(fence=fence, context_box_id=context_box_id, output_box_id=output_box_id))
 
     async def suspend(self, command: Suspend) -> Suspended:
+        for child in command.children:
+            if child.context_box_id is not None:
+                await self._require_box(child.key[0], child.context_box_id)
         return await self._do(command)
 
     async def deliver(self, command: Deliver) -> Delivered:

@@ -1,0 +1,200 @@
+"""Turns for workers in the kernel's own process."""
+
+import asyncio
+from collections.abc import Awaitable, Collection
+from contextlib import suppress
+from typing import TypeVar
+
+from homeostat.core.codec import Json
+from homeostat.core.errors import StaleEpoch, Unavailable
+from homeostat.core.holdings import Holdings
+from homeostat.core.ids import BoxId, CardId, WorkerId
+from homeostat.core.ports.turns import OnRevoke
+from homeostat.core.records.card import Card, CardDraft
+from homeostat.core.records.turn import AgentKey, Grant, MessageType, ToolCall
+from homeostat.core.records.view import Hydration, Outcome
+from homeostat.core.records.work import Ask, Delivered, Fence, Suspended, fence_of
+from homeostat.kernel.commands import Deliver, Enqueue, Idempotency, Suspend
+from homeostat.kernel.kernel import Kernel
+
+T = TypeVar("T")
+
+
+class LocalSession:
+    """One worker's berth in the kernel's dock."""
+
+    def __init__(self, kernel: Kernel, on_revoke: OnRevoke) -> None:
+        self._kernel = kernel
+        self._holdings = Holdings(clock=kernel.clock, lease_seconds=kernel.lease_seconds, on_revoke=on_revoke)
+        self._revoked = asyncio.Event()
+        self._spare: list[Grant] = []
+        self._worker_id = WorkerId("")
+
+    async def begin(self, hosted: Collection[AgentKey], worker_id: WorkerId | None) -> None:
+        self._worker_id = await self._kernel.open_worker(hosted, self._revoke, worker_id=worker_id)
+
+    @property
+    def worker_id(self) -> WorkerId:
+        return self._worker_id
+
+    @property
+    def lease_seconds(self) -> float:
+        return self._kernel.lease_seconds
+
+    def _revoke(self, fence: Fence) -> None:
+        self._revoked.set()
+        self._holdings.revoke(fence)
+
+    async def host(self, agents: Collection[AgentKey]) -> None:
+        await self._kernel.host(self._worker_id, agents)
+
+    async def claim(self, limit: int, seconds: float) -> list[Grant]:
+        grants, self._spare = self._spare[:limit], self._spare[limit:]
+        if not grants:
+            grants = await self._kernel.claim(self._worker_id, limit, seconds)
+        for grant in grants:
+            self._holdings.take(grant)
+        return grants
+
+    async def renew(self, seconds: float = 0.0) -> None:
+        self._revoked.clear()
+        try:
+            await self._kernel.renew(self._worker_id)
+        except Unavailable:
+            self._holdings.missed()
+            raise
+        self._holdings.beaten()
+        if seconds > 0:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await self._revoked.wait()
+
+    async def hydrate(self, grant: Grant) -> Hydration:
+        return await self._kernel.hydrate(grant)
+
+    async def card(self, grant: Grant, card_id: CardId) -> Card | None:
+        return await self._kernel.store.card(grant.turn.project, card_id)
+
+    async def step(self, grant: Grant, name: str, outcome: Json) -> None:
+        await self._for(grant, self._kernel.step(fence_of(grant), name, outcome))
+
+    async def write(
+        self, grant: Grant, cards: tuple[CardDraft, ...], *, idempotency: Idempotency | None = None
+    ) -> tuple[CardId, ...]:
+        return await self._for(grant, self._kernel.write(fence_of(grant), cards, idempotency=idempotency))
+
+    async def swap_boxes(
+        self, grant: Grant, *, context_box_id: BoxId | None = None, output_box_id: BoxId | None = None
+    ) -> None:
+        await self._for(grant, self._kernel.swap_boxes(fence_of(grant), context_box_id, output_box_id))
+
+    async def suspend(
+        self,
+        grant: Grant,
+        calls: tuple[ToolCall, ...] = (),
+        *,
+        asks: tuple[Ask, ...] = (),
+        cards: tuple[CardDraft, ...] = (),
+    ) -> Suspended:
+        command = Suspend(
+            fence=fence_of(grant),
+            calls=(*calls, *map(_call_of, asks)),
+            children=tuple(_child_of(grant, ask) for ask in asks),
+            cards=cards,
+        )
+        suspended = await self._for(grant, self._kernel.suspend(command))
+        if not suspended.ready:
+            self._holdings.drop(grant.turn.turn_id)
+        return suspended
+
+    async def deliver(
+        self,
+        grant: Grant,
+        *,
+        status: Outcome,
+        result: Json,
+        error: Json | None = None,
+        cards: tuple[CardDraft, ...] = (),
+        claim_next: bool = False,
+    ) -> Delivered:
+        command = Deliver(
+            fence=fence_of(grant), status=status, result=result, error=error, cards=cards, claim_next=claim_next
+        )
+        delivering: asyncio.Future[Delivered] = self._kernel.flusher.submit(command)
+        try:
+            delivered = await self._for(grant, asyncio.shield(delivering))
+        except asyncio.CancelledError:
+            # The commit may be under way: a turn that comes along with it waits for the next claim.
+            delivering.add_done_callback(self._keep_spare)
+            raise
+        self._holdings.drop(grant.turn.turn_id)
+        if delivered.next is not None:
+            self._holdings.take(delivered.next)
+        return delivered
+
+    def _keep_spare(self, delivering: asyncio.Future[Delivered]) -> None:
+        if not delivering.cancelled() and delivering.exception() is None and (grant := delivering.result().next):
+            self._spare.append(grant)
+
+    async def release(self, grant: Grant) -> None:
+        await self._for(grant, self._kernel.release(fence_of(grant)))
+        self._holdings.drop(grant.turn.turn_id)
+
+    async def emit(self, grant: Grant, chunk: Json) -> None:
+        await self._kernel.emit(grant.turn.key, grant.turn.turn_id, chunk)
+
+    async def close(self) -> None:
+        for grant in self._spare:
+            with suppress(StaleEpoch):
+                await self._kernel.release(fence_of(grant))
+        await self._kernel.close_worker(self._worker_id)
+
+    async def _for(self, grant: Grant, writing: Awaitable[T]) -> T:
+        """Write for a turn; one that is no longer held is forgotten."""
+        try:
+            return await writing
+        except StaleEpoch:
+            self._holdings.drop(grant.turn.turn_id)
+            raise
+
+
+class LocalTurns:
+    """The kernel as a source of turns."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self._kernel = kernel
+
+    async def register(self, agents: Collection[AgentKey]) -> None:
+        await asyncio.gather(*(self._kernel.register(key) for key in agents))
+
+    async def open(
+        self, hosted: Collection[AgentKey], on_revoke: OnRevoke, *, worker_id: WorkerId | None = None
+    ) -> LocalSession:
+        session = LocalSession(self._kernel, on_revoke)
+        await session.begin(hosted, worker_id)
+        return session
+
+
+def _call_of(ask: Ask) -> ToolCall:
+    """A turn that asks an agent waits for it as it would for a tool."""
+    return ToolCall(ask.call_id, f"agent:{ask.agent_id}", ask.payload, ask.timeout_seconds, step_id=ask.step_id)
+
+
+def _child_of(grant: Grant, ask: Ask) -> Enqueue:
+    """The message another agent gets: caused by this turn, one level deeper, answering to its call."""
+    turn = grant.turn
+    return Enqueue(
+        key=(turn.project, ask.agent_id),
+        type=MessageType.JOIN_REQUEST,
+        payload=ask.payload,
+        correlation_id=ask.call_id,
+        source=turn.agent_id,
+        parent_turn_id=turn.turn_id,
+        parent_step_id=ask.step_id,
+        reply_call_id=ask.call_id,
+        trace_id=turn.trace_id,
+        depth=turn.depth + 1,
+        run_id=turn.run_id,
+        context_box_id=ask.context_box_id,
+        result_fields=ask.result_fields,
+    )

@@ -1,0 +1,177 @@
+"""Workers elsewhere: what a server has to remember of each, so that no turn is lost to a lost answer."""
+
+import asyncio
+import logging
+from collections.abc import Collection, Generator
+from contextlib import contextmanager, suppress
+
+from homeostat.app.local_turns import LocalSession, LocalTurns
+from homeostat.core.errors import HomeostatError, Overloaded, StaleEpoch, TurnUnknown, WorkerUnknown
+from homeostat.core.ids import TurnId, WorkerId
+from homeostat.core.limits import WORKER_SESSIONS_MAX
+from homeostat.core.machines.turn import HeadStatus
+from homeostat.core.records.turn import AgentKey, Grant
+from homeostat.core.records.work import Fence, fence_of
+from homeostat.kernel.kernel import Kernel
+
+log = logging.getLogger(__name__)
+
+
+class RemoteSession:
+    """One worker that is reached over a wire.
+
+    Turns handed out are remembered until they end, so that an answer which never arrived can be given again.
+    """
+
+    def __init__(self, kernel: Kernel) -> None:
+        self._kernel = kernel
+        self.local: LocalSession
+        self.given: dict[TurnId, Grant] = {}
+        self._revoked: list[Fence] = []
+        self._bell = asyncio.Event()
+        self._seen_at = kernel.clock.monotonic()
+        self._present = 0
+
+    @property
+    def worker_id(self) -> WorkerId:
+        return self.local.worker_id
+
+    def revoke(self, fence: Fence) -> None:
+        self.given.pop(fence.turn_id, None)
+        self._revoked.append(fence)
+        self._bell.set()
+
+    @contextmanager
+    def presence(self) -> Generator[None, None, None]:
+        """The worker is there as long as one of its requests is."""
+        self._present += 1
+        try:
+            yield
+        finally:
+            self._present -= 1
+            self._seen_at = self._kernel.clock.monotonic()
+
+    @property
+    def silent_seconds(self) -> float:
+        return 0.0 if self._present else self._kernel.clock.monotonic() - self._seen_at
+
+    async def claim(self, limit: int, seconds: float, holding: Collection[str]) -> list[Grant]:
+        """Turns for the worker; first of all those it was given and does not know of."""
+        lost = [grant for turn_id, grant in self.given.items() if turn_id not in holding]
+        if lost:
+            return lost[:limit]
+        grants = await self.local.claim(limit, seconds)
+        for grant in grants:
+            self.given[grant.turn.turn_id] = grant
+        return grants
+
+    async def renew(self, seconds: float) -> list[Fence]:
+        """A beat; answers with what was revoked since the last one, waiting for the first if there is none."""
+        await self.local.renew()
+        if not self._revoked and seconds > 0:
+            self._bell.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await self._bell.wait()
+        revoked, self._revoked = self._revoked, []
+        return revoked
+
+    async def grant(self, key: AgentKey, turn_id: TurnId, epoch: int) -> Grant:
+        """The worker's leave to work on a turn, as the worker states it; the kernel checks it when it writes."""
+        given = self.given.get(turn_id)
+        if given is not None and given.epoch == epoch and given.turn.key == key:
+            return given
+        view = await self._kernel.store.turn(key[0], turn_id)
+        if view is None:
+            raise TurnUnknown(turn_id=turn_id)
+        if view.turn.key != key:
+            raise StaleEpoch(turn_id=turn_id, worker_id=self.worker_id, epoch=epoch)
+        return Grant(view.turn, epoch, self.worker_id, fresh=False, waits=view.waits)
+
+    def ended(self, turn_id: TurnId, following: Grant | None = None) -> None:
+        """A turn is no longer the worker's; perhaps another one came in its place."""
+        self.given.pop(turn_id, None)
+        if following is not None:
+            self.given[following.turn.turn_id] = following
+
+
+class WorkerSessions:
+    """The workers of one server. One that falls silent for a whole lease is let go, and its turns with it."""
+
+    def __init__(self, kernel: Kernel, turns: LocalTurns) -> None:
+        self._kernel = kernel
+        self._turns = turns
+        self._sessions: dict[WorkerId, RemoteSession] = {}
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def get(self, worker_id: str) -> RemoteSession:
+        try:
+            return self._sessions[WorkerId(worker_id)]
+        except KeyError:
+            raise WorkerUnknown(worker_id=worker_id) from None
+
+    async def open(
+        self, hosted: Collection[AgentKey], worker_id: WorkerId | None, holding: Collection[Fence]
+    ) -> tuple[RemoteSession, list[Fence]]:
+        """Begin a session, or take one up again; returns what the worker held and holds no longer."""
+        session = self._sessions.get(worker_id) if worker_id is not None else None
+        if session is not None:
+            await session.local.host(hosted)
+            return session, []
+        if len(self._sessions) >= WORKER_SESSIONS_MAX:
+            raise Overloaded(problem=f"{len(self._sessions)} workers are connected")
+        session = RemoteSession(self._kernel)
+        session.local = await self._turns.open(hosted, session.revoke, worker_id=worker_id)
+        self._sessions[session.worker_id] = session
+        return session, await self._take_up(session, hosted, holding) if worker_id is not None else []
+
+    async def _take_up(
+        self, session: RemoteSession, hosted: Collection[AgentKey], holding: Collection[Fence]
+    ) -> list[Fence]:
+        """Compare what a returning worker holds with what the store says. What it does not know of goes back."""
+        claimed = {(fence.key, fence.turn_id, fence.epoch) for fence in holding}
+        mailboxes = await self._kernel.store.load(sorted({*hosted, *(fence.key for fence in holding)}))
+        actual: set[tuple[AgentKey, TurnId, int]] = set()
+        for key, mailbox in mailboxes.items():
+            head = mailbox.head
+            if head.status is HeadStatus.RUNNING and head.worker_id == session.worker_id and head.turn_id is not None:
+                actual.add((key, head.turn_id, head.epoch))
+        for key, turn_id, epoch in actual - claimed:
+            with suppress(StaleEpoch):
+                await self._kernel.release(Fence(key, turn_id, epoch, session.worker_id))
+        return [Fence(*lost, session.worker_id) for lost in claimed - actual]
+
+    async def close(self, worker_id: str) -> None:
+        """A worker leaves. Turns it was given and never learned of are lost with its lease."""
+        session = self.get(worker_id)
+        del self._sessions[session.worker_id]
+        await session.local.close()
+
+    # --- the loop ------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        while True:
+            await asyncio.sleep(self._kernel.lease_seconds / 2)
+            await self.tick()
+
+    async def tick(self) -> int:
+        """Let go of workers that have been silent for a whole lease; returns how many."""
+        gone = [s for s in self._sessions.values() if s.silent_seconds > self._kernel.lease_seconds]
+        for session in gone:
+            log.warning("worker %s fell silent", session.worker_id)
+            try:
+                await self.close(session.worker_id)
+            except HomeostatError as error:
+                log.warning("the berth of %s was not closed properly: %s", session.worker_id, error)
+        return len(gone)
+
+    async def leave(self) -> None:
+        """The server stops. Workers keep the turns they know of, and come back with them to whoever serves next."""
+        for session in self._sessions.values():
+            berth = self._kernel.dock.close(session.worker_id)
+            for grant in berth.granted if berth is not None else ():
+                with suppress(HomeostatError):
+                    await self._kernel.release(fence_of(grant))
+        self._sessions.clear()

@@ -1,0 +1,182 @@
+"""How a Homeostat is set up: one table of settings, read from options and the environment, each with its origin."""
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from enum import StrEnum
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from homeostat.core.errors import SettingInvalid
+from homeostat.core.ids import DEFAULT_PROJECT
+from homeostat.core.limits import LEASE_SECONDS, RETENTION_SECONDS
+
+PREFIX: Final = "HOMEOSTAT_"
+PORT_DEFAULT: Final = 7700
+
+
+class Origin(StrEnum):
+    """Where a setting's value came from; the later one wins."""
+
+    DEFAULT = "default"
+    ENVIRONMENT = "environment"
+    OPTION = "option"
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One thing that can be set. Its environment variable is its name in capitals behind the prefix."""
+
+    name: str
+    read: Callable[[str], Any]
+    summary: str
+    default: str
+
+    @property
+    def variable(self) -> str:
+        return PREFIX + self.name.upper()
+
+    @property
+    def option(self) -> str:
+        return "--" + self.name.replace("_", "-")
+
+
+def _text(value: str) -> str:
+    if not value.isprintable():
+        raise ValueError("it holds characters that cannot be printed")
+    return value
+
+
+def _path(value: str) -> Path:
+    return Path(value).expanduser().absolute()
+
+
+def _port(value: str) -> int:
+    number = int(value)
+    if not 0 <= number <= 65_535:
+        raise ValueError("a port lies between 0 and 65535")
+    return number
+
+
+def _seconds(low: float, high: float) -> Callable[[str], float]:
+    def read(value: str) -> float:
+        number = float(value)
+        if not low <= number <= high:
+            raise ValueError(f"it must lie between {low:g} and {high:g} seconds")
+        return number
+
+    return read
+
+
+def _flag(value: str) -> bool:
+    word = value.strip().lower()
+    if word in {"1", "true", "yes", "on"}:
+        return True
+    if word in {"", "0", "false", "no", "off"}:
+        return False
+    raise ValueError("say yes or no")
+
+
+def _url(*schemes: str) -> Callable[[str], str | None]:
+    def read(value: str) -> str | None:
+        if not value:
+            return None
+        if urlsplit(value).scheme not in schemes:
+            raise ValueError(f"it must begin with {' or '.join(scheme + ':' for scheme in schemes)}")
+        return value
+
+    return read
+
+
+def _level(value: str) -> str:
+    word = value.strip().lower()
+    if word not in {"debug", "info", "warning", "error"}:
+        raise ValueError("it must be debug, info, warning or error")
+    return word
+
+
+SETTINGS: Final = (
+    Setting("data_dir", _path, "Where the embedded store keeps its file", "$XDG_DATA_HOME/homeostat"),
+    Setting("host", _text, "The address to listen on; only loopback needs no login", "127.0.0.1"),
+    Setting("port", _port, "The port to listen on; a taken one moves to the next, 0 takes any", str(PORT_DEFAULT)),
+    Setting("store_url", _url("postgresql", "postgres", "sqlite"), "postgresql://… instead of the embedded store", ""),
+    Setting("bus_url", _url("nats", "tls"), "nats://… to hear of other processes at once", ""),
+    Setting("status_url", _url("redis", "rediss", "unix"), "redis://… to keep the fleet's status there", ""),
+    Setting("project", _text, "The project that requests belong to which name none", DEFAULT_PROJECT),
+    Setting("retention_seconds", _seconds(60, 10 * 365 * 86_400), "How long finished turns stay readable", "604800"),
+    Setting("lease_seconds", _seconds(0.5, 3_600), "How long a silent worker keeps its turns", "10"),
+    Setting("ephemeral", _flag, "Keep everything in memory and forget it at the end", "no"),
+    Setting("development", _flag, "Take an agent's word for who it is (X-Agent-Id), as on a laptop", "no"),
+    Setting("log_level", _level, "How much is logged: debug, info, warning or error", "warning"),
+)
+"""Every setting there is. `homeostat up --help`, the environment and the docs speak of these and no others."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What was set, and by whom."""
+
+    data_dir: Path = field(default_factory=lambda: default_data_dir(os.environ))
+    host: str = "127.0.0.1"
+    port: int = PORT_DEFAULT
+    store_url: str | None = None
+    bus_url: str | None = None
+    status_url: str | None = None
+    project: str = DEFAULT_PROJECT
+    retention_seconds: float = RETENTION_SECONDS
+    lease_seconds: float = LEASE_SECONDS
+    ephemeral: bool = False
+    development: bool = False
+    log_level: str = "warning"
+    origins: Mapping[str, Origin] = field(default_factory=lambda: MappingProxyType[str, Origin]({}))
+
+    @property
+    def loopback(self) -> bool:
+        return is_loopback(self.host)
+
+    def origin(self, name: str) -> Origin:
+        return self.origins.get(name, Origin.DEFAULT)
+
+
+def read_settings(environment: Mapping[str, str], options: Mapping[str, object] | None = None) -> Settings:
+    """Put settings together: options that were given, then the environment, then defaults."""
+    values: dict[str, Any] = {"data_dir": default_data_dir(environment)}
+    origins: dict[str, Origin] = {}
+    given = {name: value for name, value in (options or {}).items() if value is not None}
+    if strange := set(given) - {setting.name for setting in SETTINGS}:
+        raise SettingInvalid(setting=", ".join(sorted(strange)), problem="there is no such setting")
+    for setting in SETTINGS:
+        if setting.name in given:
+            values[setting.name] = _read(setting, setting.option, str(given[setting.name]))
+            origins[setting.name] = Origin.OPTION
+        elif (text := environment.get(setting.variable)) is not None:
+            values[setting.name] = _read(setting, setting.variable, text)
+            origins[setting.name] = Origin.ENVIRONMENT
+    settings = Settings(**values, origins=MappingProxyType(origins))
+    if settings.ephemeral and settings.store_url is not None:
+        raise SettingInvalid(setting="--ephemeral", problem="it has no meaning for a store of its own (store_url)")
+    return settings
+
+
+def _read(setting: Setting, called: str, text: str) -> object:
+    try:
+        return setting.read(text)
+    except ValueError as problem:
+        raise SettingInvalid(setting=called, problem=str(problem)) from problem
+
+
+def default_data_dir(environment: Mapping[str, str]) -> Path:
+    """Where the XDG specification would have an application keep its data."""
+    base = environment.get("XDG_DATA_HOME", "")
+    root = Path(base) if base.startswith("/") else Path(environment.get("HOME") or "~").expanduser() / ".local/share"
+    return root / "homeostat"
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach an address."""
+    return host in {"localhost", "::1"} or (host.startswith("127.") and host.replace(".", "").isdigit())
+
+
+assert {setting.name for setting in SETTINGS} == {f.name for f in fields(Settings)} - {"origins"}

@@ -1,0 +1,52 @@
+"""The turns a worker holds, and the moment at which it has to let go of all of them."""
+
+from homeostat.core.clock import Clock
+from homeostat.core.ids import TurnId
+from homeostat.core.ports.turns import OnRevoke
+from homeostat.core.records.turn import Grant
+from homeostat.core.records.work import Fence, fence_of
+
+
+class Holdings:
+    """What was granted and not yet given back. Without a beat for a whole lease, nothing of it is the worker's."""
+
+    def __init__(self, *, clock: Clock, lease_seconds: float, on_revoke: OnRevoke) -> None:
+        self._clock = clock
+        self._lease_seconds = lease_seconds
+        self._on_revoke = on_revoke
+        self._fences: dict[TurnId, Fence] = {}
+        self._beaten_at = clock.monotonic()
+
+    def __len__(self) -> int:
+        return len(self._fences)
+
+    @property
+    def fences(self) -> tuple[Fence, ...]:
+        return tuple(self._fences.values())
+
+    def take(self, grant: Grant) -> bool:
+        """Begin to hold a turn; False if it is held already, as when an answer arrived twice."""
+        fence = fence_of(grant)
+        if self._fences.get(fence.turn_id) == fence:
+            return False
+        self._fences[fence.turn_id] = fence
+        return True
+
+    def drop(self, turn_id: TurnId) -> None:
+        """A turn was delivered, suspended or handed back."""
+        self._fences.pop(turn_id, None)
+
+    def revoke(self, fence: Fence) -> None:
+        """A turn was taken away; its worker is told once."""
+        if self._fences.get(fence.turn_id) == fence:
+            del self._fences[fence.turn_id]
+            self._on_revoke(fence)
+
+    def beaten(self) -> None:
+        self._beaten_at = self._clock.monotonic()
+
+    def missed(self) -> None:
+        """A beat did not get through; after a whole lease of them others may have the turns."""
+        if self._clock.monotonic() - self._beaten_at >= self._lease_seconds:
+            for fence in self.fences:
+                self.revoke(fence)
