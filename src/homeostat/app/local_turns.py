@@ -59,7 +59,8 @@ class LocalSession:
     async def renew(self, seconds: float = 0.0) -> None:
         self._revoked.clear()
         try:
-            await self._kernel.renew(self._worker_id)
+            held = [*(f.turn_id for f in self._holdings.fences), *(g.turn.turn_id for g in self._spare)]
+            await self._kernel.renew(self._worker_id, held)
         except Unavailable:
             self._holdings.missed()
             raise
