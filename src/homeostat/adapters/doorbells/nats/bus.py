@@ -75,6 +75,7 @@ class NatsBus:
         self._connected = asyncio.Event()
         self._runner: asyncio.Task[None] | None = None
         self._sound = True
+        self._closing = False
 
     async def open(self, seconds: float = BUS_CONNECT_SECONDS) -> bool:
         """Start connecting, and wait a little for the first connection; False if it goes on in the background."""
@@ -95,10 +96,12 @@ class NatsBus:
         if self._link is not None:
             with suppress(NatsError):
                 await self._say(self._link)
-        runner, self._runner = self._runner, None
-        if runner is not None:
-            runner.cancel()
-            await asyncio.gather(runner, return_exceptions=True)
+        self._closing = True
+        if (runner := self._runner) is not None:
+            # nats-py lets a cancellation fall where it flushes, so one may not be enough.
+            while not runner.done():
+                runner.cancel()
+                await asyncio.wait([runner], timeout=TICK_SECONDS)
 
     # --- publishing ----------------------------------------------------------------------------------------
 
@@ -126,8 +129,8 @@ class NatsBus:
             try:
                 self._sound &= await subscription.attach(link)
                 await self._say(link)
-                await link.client.flush(timeout=int(BUS_CONNECT_SECONDS))
-            except (NatsError, OSError, TimeoutError) as problem:
+                await link.settle()
+            except (BusUnavailable, NatsError, OSError, TimeoutError) as problem:
                 log.warning("listening to %s begins later: %s", pattern, problem or type(problem).__name__)
                 self._sound = False
         return subscription
@@ -149,14 +152,14 @@ class NatsBus:
         """Make a connection, look after it, and make another when it is gone."""
         shortest, longest = BUS_RECONNECT_SECONDS
         pause = shortest
-        while True:
+        while not self._closing:
             link = Link(self._urls, stream_configs=self._configs)
             try:
                 await self._stand_up(link)
                 pause = shortest
                 await self._look_after(link)
                 log.warning("the connection to the bus was lost")
-            except (NatsError, OSError, TimeoutError) as problem:
+            except (BusUnavailable, NatsError, OSError, TimeoutError) as problem:
                 log.info("the bus is away: %s", problem or type(problem).__name__)
             except Exception:
                 log.exception("the bus failed; it is connected anew")
@@ -179,7 +182,7 @@ class NatsBus:
         await self._repair(link)
         self._link = link
         await self._say(link, asks=True)
-        await link.client.flush(timeout=int(BUS_CONNECT_SECONDS))
+        await link.settle()
         self._connected.set()
 
     async def _repair(self, link: Link) -> None:
@@ -196,7 +199,7 @@ class NatsBus:
     async def _look_after(self, link: Link) -> None:
         loop = asyncio.get_running_loop()
         beat_at = loop.time() + BUS_BEAT_SECONDS
-        while not link.closed.is_set():
+        while not (self._closing or link.closed.is_set()):
             try:
                 async with asyncio.timeout(TICK_SECONDS):
                     await link.closed.wait()

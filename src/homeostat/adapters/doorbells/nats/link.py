@@ -5,6 +5,8 @@
 
 import asyncio
 import logging
+from collections.abc import Generator
+from contextlib import contextmanager
 
 import msgspec
 from nats.aio.client import Client
@@ -38,10 +40,22 @@ class Receipts:
         self.missing = 0
         self.refusal: str | None = None
 
+    async def wait(self) -> None:
+        """Until the last one is in; a refusal, or none in time, means that nothing is known to have been kept."""
+        if self.missing:
+            async with asyncio.timeout(BUS_RECEIPT_SECONDS):
+                await self.done
+        if self.refusal is not None:
+            raise BusUnavailable(problem=self.refusal)
+
     def one(self, refusal: str | None) -> None:
         self.missing -= 1
         self.refusal = self.refusal or refusal
-        if self.missing == 0 and not self.done.done():
+        if self.missing == 0:
+            self.end()
+
+    def end(self) -> None:
+        if not self.done.done():
             self.done.set_result(None)
 
 
@@ -82,12 +96,12 @@ class Link:
         await self.client.subscribe(f"{self._inbox}.*", cb=self._on_receipt)
 
     async def close(self) -> None:
-        try:
-            async with asyncio.timeout(BUS_CONNECT_SECONDS):
-                await self.client.close()
-        except (NatsError, OSError, TimeoutError) as problem:
-            log.debug("a connection ended badly: %s", problem)
+        """End the connection; one that resists is left behind."""
         await self._on_closed()
+        closing = asyncio.create_task(self.client.close())
+        closing.add_done_callback(_ended)
+        await asyncio.wait([closing], timeout=BUS_CONNECT_SECONDS)
+        closing.cancel()
 
     async def cover(self, kinds: set[Kind]) -> None:
         """Make sure a stream keeps events of these kinds; signals of the same channels stay out of it."""
@@ -112,21 +126,15 @@ class Link:
         try:
             if kinds:
                 await self.cover(kinds)
-            receipts, number = Receipts(), self._number()
-            self._batches[number] = receipts
-            try:
+            with self._expecting() as (receipts, reply):
                 for event in events:
-                    await self._send_one(event, receipts, f"{self._inbox}.{number}")
-                if receipts.missing:
-                    async with asyncio.timeout(BUS_RECEIPT_SECONDS):
-                        await receipts.done
-            finally:
-                del self._batches[number]
+                    await self._send_one(event, receipts, reply)
+                await receipts.wait()
+        except BusUnavailable:
+            self._covered.clear()  # a stream may be gone: look before the next batch
+            raise
         except (NatsError, OSError, TimeoutError) as problem:
             raise BusUnavailable(problem=str(problem) or type(problem).__name__) from problem
-        if receipts.refusal is not None:
-            self._covered.clear()
-            raise BusUnavailable(problem=receipts.refusal)
 
     async def _send_one(self, event: Event, receipts: Receipts, reply: str) -> None:
         if self.closed.is_set():
@@ -146,9 +154,26 @@ class Link:
             self.unsendable += 1
             log.error("an event cannot be sent and is left out: %s: %s", event.subject[:200], problem)  # noqa: TRY400
 
-    def _number(self) -> str:
+    async def settle(self) -> None:
+        """Return once the server has taken in everything sent so far.
+
+        A message to oneself stands in line behind it; the ping of the client's own `flush` would overtake.
+        """
+        with self._expecting() as (receipts, reply):
+            receipts.missing = 1
+            await self.client.publish(reply)
+            await receipts.wait()
+
+    @contextmanager
+    def _expecting(self) -> Generator[tuple[Receipts, str]]:
+        """Receipts of one batch, and the subject they come back to."""
         self._numbers += 1
-        return str(self._numbers)
+        number, receipts = str(self._numbers), Receipts()
+        self._batches[number] = receipts
+        try:
+            yield receipts, f"{self._inbox}.{number}"
+        finally:
+            del self._batches[number]
 
     async def _on_receipt(self, message: Msg) -> None:
         receipts = self._batches.get(message.subject[len(self._inbox) + 1 :])
@@ -158,8 +183,8 @@ class Link:
     async def _on_closed(self) -> None:
         self.closed.set()
         for receipts in self._batches.values():
-            if not receipts.done.done():
-                receipts.done.set_exception(BusUnavailable(problem="the connection was lost"))
+            receipts.refusal = receipts.refusal or "the connection was lost"
+            receipts.end()
 
 
 def _refusal(message: Msg) -> str | None:
@@ -176,6 +201,11 @@ def _refusal(message: Msg) -> str | None:
 
 def _subjects(kind: Kind) -> str:
     return f"hs.v1.*.main.{kind[0].value}.*.*.{kind[1]}"
+
+
+def _ended(closing: asyncio.Task[None]) -> None:
+    if not closing.cancelled() and (problem := closing.exception()) is not None:
+        log.debug("a connection ended badly: %s", problem)
 
 
 async def _note(problem: Exception) -> None:
