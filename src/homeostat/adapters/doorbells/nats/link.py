@@ -16,8 +16,9 @@ from nats.errors import MaxPayloadError
 from nats.js.api import Header, StreamConfig
 from nats.js.errors import NotFoundError
 
-from homeostat.adapters.doorbells.nats.wire import message_id, pack
+from homeostat.adapters.doorbells.nats.wire import pack
 from homeostat.core.errors import BusUnavailable
+from homeostat.core.ids import digest_of
 from homeostat.core.limits import (
     BUS_CONNECT_SECONDS,
     BUS_RECEIPT_SECONDS,
@@ -28,6 +29,9 @@ from homeostat.core.records.event import Channel, Event
 log = logging.getLogger(__name__)
 
 Kind = tuple[Channel, str]
+
+MESSAGE_ID = Header.MSG_ID.value
+"""What JetStream drops repeats by. A digest, as ids may hold anything and headers may not."""
 
 
 class Receipts:
@@ -127,8 +131,10 @@ class Link:
             if kinds:
                 await self.cover(kinds)
             with self._expecting() as (receipts, reply):
+                receipts.missing = 1  # held back until everything is sent, lest a quick receipt seem the last
                 for event in events:
                     await self._send_one(event, receipts, reply)
+                receipts.one(None)
                 await receipts.wait()
         except BusUnavailable:
             self._covered.clear()  # a stream may be gone: look before the next batch
@@ -142,12 +148,12 @@ class Link:
         if self.client.pending_data_size > BUS_UNSENT_BYTES_MAX:
             raise BusUnavailable(problem="the server does not read what is sent to it")
         try:
-            body = pack(event)
+            subject, body = event.subject, pack(event)
             if event.passing:
-                await self.client.publish(event.subject, body)
+                await self.client.publish(subject, body)
                 return
-            headers = {Header.MSG_ID.value: key} if (key := message_id(event)) else None
-            await self.client.publish(event.subject, body, reply=reply, headers=headers)
+            headers = {MESSAGE_ID: digest_of(f"{subject}\n{event.event_id}")} if event.event_id else None
+            await self.client.publish(subject, body, reply=reply, headers=headers)
             receipts.missing += 1
         except (MaxPayloadError, ValueError) as problem:
             # No later attempt could send it, and holding it back would hold back everything behind it.

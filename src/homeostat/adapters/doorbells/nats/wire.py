@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import msgspec
 
 from homeostat.core.codec import Json
-from homeostat.core.ids import ProjectId, digest_of
+from homeostat.core.ids import ProjectId
 from homeostat.core.records.event import PASSING, Channel, Event
 
 CHANNEL_AT = 4  # hs.v1.{project}.main.{channel}.{component}.{target}.{suffix}
@@ -65,11 +65,6 @@ def unpack(subject: str, body: bytes) -> Event:
     if event.subject != subject:
         raise Foreign(f"it says it is for {event.subject}")
     return event
-
-
-def message_id(event: Event) -> str | None:
-    """What JetStream drops repeats by. A digest, as ids may hold anything and headers may not."""
-    return digest_of(f"{event.subject}\n{event.event_id}") if event.event_id else None
 
 
 def passes(subject: str) -> bool:
