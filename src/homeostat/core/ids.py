@@ -37,6 +37,10 @@ class Entropy(Protocol):
     def getrandbits(self, k: int, /) -> int: ...
 
 
+class Chance(random.Random):
+    """Randomness that can be repeated: every draw follows from the seed. For simulations, never for secrets."""
+
+
 class Ids:
     """Mints ids that are unique across processes and strictly increasing within this one."""
 

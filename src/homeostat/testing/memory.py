@@ -1,0 +1,178 @@
+"""The turn store as plain dictionaries: for simulations and quick tests, never for production."""
+
+from collections.abc import Collection, Iterable
+
+from homeostat.core.clock import Millis
+from homeostat.core.ids import BoxId, ProjectId, Scope, TurnId, WorkerId, scope_of
+from homeostat.core.limits import QUEUE_FRONT
+from homeostat.core.machines.turn import HeadStatus
+from homeostat.core.records.card import DELIVERABLE_POSITION
+from homeostat.core.records.head import Gate, Head, Mailbox
+from homeostat.core.records.turn import AgentKey, OpenTurn, WaitStatus
+from homeostat.core.records.view import Due
+from homeostat.core.records.writes import Answer, OutboxRow, Saved, Writes
+from homeostat.testing.memory_read import MemoryTurnsReading
+
+
+class PlaceTaken(Exception):
+    """A row that must be new exists: what a database would call a violated constraint."""
+
+
+class MemoryTurns(MemoryTurnsReading):
+    """Turns in memory, by the same laws as on disk. No method ever waits, so each is atomic on an event loop."""
+
+    def __init__(self, *, queue_front: int = QUEUE_FRONT) -> None:
+        super().__init__()
+        self._queue_front = queue_front
+
+    # --- loading -------------------------------------------------------------------------------------------
+
+    async def load(self, agents: Collection[AgentKey]) -> dict[AgentKey, Mailbox]:
+        return {key: self._mailbox(self.heads_by_key[key]) for key in agents if key in self.heads_by_key}
+
+    def _mailbox(self, head: Head) -> Mailbox:
+        active = None
+        if head.turn_id is not None:
+            waits = self._waits(head.turn_id)
+            active = OpenTurn(self.turns[head.turn_id], head.starts, head.losses, head.cards, waits)
+        line = self.lines.get(head.key)
+        if not line:
+            return Mailbox(head, active)
+        front = (line[seq] for seq in sorted(line)[: self._queue_front])
+        return Mailbox(head, active, tuple(self._queued(entry) for entry in front))
+
+    def _queued(self, entry: OpenTurn) -> OpenTurn:
+        turn = self.turns[entry.turn.turn_id]
+        waits = self._waits(turn.turn_id) if entry.starts else ()
+        return OpenTurn(turn, entry.starts, entry.losses, entry.cards, waits)
+
+    async def recall(self, keys: Collection[tuple[ProjectId, str]]) -> dict[tuple[ProjectId, str], Answer]:
+        return {key: self.answers[key] for key in keys if key in self.answers}
+
+    async def box_owner(self, project: ProjectId, box_id: BoxId) -> AgentKey | None:
+        return self.box_owners.get((project, box_id))
+
+    async def lease(self, worker_id: WorkerId) -> Millis | None:
+        return self.leases.get(worker_id)
+
+    async def dispatched(self, agents: Collection[AgentKey], limit: int) -> list[AgentKey]:
+        return [key for key in sorted(agents) if _waits_for_a_worker(self.heads_by_key.get(key))][:limit]
+
+    async def outbox(self, before: Scope, limit: int) -> list[OutboxRow]:
+        return [self.outbox_rows[key] for key in sorted(self.outbox_rows) if key < before][:limit]
+
+    async def due(self, now: Millis, *, unclaimed_before: Millis, lease_ms: int, limit: int) -> Due:
+        ends = self.leases
+        dead = [worker for worker in sorted(ends) if ends[worker] <= now or ends[worker] > now + 2 * lease_ms][:limit]
+        heads = list(self.heads_by_key.values())
+        lost = [head for head in heads if head.worker_id in dead][:limit]
+        orphans = [head for head in heads if head.worker_id is not None and head.worker_id not in ends][:limit]
+        late = [wait for wait in self.pending.values() if wait.deadline_ms <= now]
+        unclaimed = [head for head in heads if head.since_ms <= unclaimed_before and _unclaimed(head)]
+        instants = [*ends.values(), *(wait.deadline_ms for wait in self.pending.values())]
+        return Due(
+            dead_workers=tuple(dead),
+            lost=tuple(
+                (head.key, head.turn_id, head.epoch, head.worker_id)
+                for head in (*lost, *orphans)
+                if head.turn_id is not None and head.worker_id is not None
+            ),
+            timeouts=tuple(sorted(late, key=lambda wait: wait.deadline_ms)[:limit]),
+            unclaimed=tuple(head.key for head in sorted(unclaimed, key=lambda head: head.since_ms)[:limit]),
+            next_ms=Millis(min(instants)) if instants else None,
+        )
+
+    # --- saving --------------------------------------------------------------------------------------------
+
+    async def save(self, writes: Writes) -> Saved:
+        known = self.heads_by_key
+        stale = frozenset(
+            key for key, (base, _) in writes.heads.items() if key not in known or known[key].version != base
+        )
+        if stale:
+            return Saved(stale=stale)
+        if (
+            any(key in known for key in writes.new_heads)
+            or any(key in self.answers for key in writes.answers)
+            or any((owner[0], box) in self.box_owners for box, owner in writes.box_owners.items())
+        ):
+            return Saved(answered=True)
+        self._check(writes)
+        self._apply(writes)
+        return Saved()
+
+    def _check(self, writes: Writes) -> None:
+        """What the schema of a database would refuse."""
+        for head in (*writes.new_heads.values(), *(head for _, head in writes.heads.values())):
+            assert (head.status is HeadStatus.IDLE) == (head.turn_id is None), head
+            assert (head.status is HeadStatus.RUNNING) == (head.worker_id is not None), head
+            assert head.queued >= 0, head
+        for turn_id in writes.turns:
+            if turn_id in self.turns:
+                raise PlaceTaken(turn_id)
+        for turn_id, call_id in writes.new_waits:
+            if call_id in self.waits.get(turn_id, {}):
+                raise PlaceTaken(f"{turn_id} {call_id}")
+        taken: set[tuple[Scope, int]] = set()
+        for card in writes.cards:
+            place = (card.scope, card.position)
+            if place in taken or card.position in self.cards.get(card.scope, {}):
+                raise PlaceTaken(f"card {place}")
+            taken.add(place)
+
+    def _apply(self, writes: Writes) -> None:
+        self.heads_by_key.update(writes.new_heads)
+        for key, (_, head) in writes.heads.items():
+            self.heads_by_key[key] = head
+        self.answers.update(writes.answers)
+        for box_id, owner in writes.box_owners.items():
+            self.box_owners[owner[0], box_id] = owner
+        self.turns.update(writes.turns)
+        self.turns.update(writes.turn_boxes)
+        for (project, agent_id, seq), entry in writes.inbox_put.items():
+            self.lines.setdefault((project, agent_id), {})[seq] = entry
+        for project, agent_id, seq in writes.inbox_drop:
+            self.lines.get((project, agent_id), {}).pop(seq, None)
+        for wait in (*writes.new_waits.values(), *writes.waits.values()):
+            self.waits.setdefault(wait.turn_id, {})[wait.call_id] = wait
+            if wait.status is WaitStatus.PENDING:
+                self.pending[wait.turn_id, wait.call_id] = wait
+            else:
+                self.pending.pop((wait.turn_id, wait.call_id), None)
+        for card in writes.cards:
+            self.cards.setdefault(card.scope, {})[card.position] = card
+        for step in writes.steps:
+            self.steps.setdefault(step.turn_id, {}).setdefault(step.name, step)
+        self.leases.update(writes.leases)
+        for worker_id in writes.leases_ended:
+            self.leases.pop(worker_id, None)
+        if writes.outbox is not None:
+            self.outbox_rows[writes.outbox.outbox_id] = writes.outbox
+        for outbox_id in writes.outbox_drop:
+            self.outbox_rows.pop(outbox_id, None)
+
+    # --- forgetting ----------------------------------------------------------------------------------------
+
+    async def expire(self, before: Scope, limit: int) -> int:
+        old = self._finished(turn_id for turn_id in sorted(self.turns) if turn_id < "turn_" + before)[:limit]
+        for turn_id in old:
+            self.cards.pop(scope_of(turn_id), None)
+            self.steps.pop(turn_id, None)
+            self.waits.pop(turn_id, None)
+            del self.turns[turn_id]
+        instant = int(before, 16) >> 48
+        for key in [key for key, answer in self.answers.items() if answer.created_at_ms < instant][:limit]:
+            del self.answers[key]
+        return len(old)
+
+    def _finished(self, turn_ids: Iterable[TurnId]) -> list[TurnId]:
+        return [turn_id for turn_id in turn_ids if DELIVERABLE_POSITION in self.cards.get(scope_of(turn_id), {})]
+
+
+def _waits_for_a_worker(head: Head | None) -> bool:
+    return head is not None and head.status is HeadStatus.DISPATCHED and head.gate is not Gate.CLOSED
+
+
+def _unclaimed(head: Head) -> bool:
+    idle = head.status is HeadStatus.IDLE and head.queued > 0 and head.gate is Gate.OPEN
+    return idle or _waits_for_a_worker(head)

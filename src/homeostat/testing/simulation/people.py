@@ -1,0 +1,254 @@
+"""Those who use the system: clients that send and retry, operators that stop, preempt and turn gates."""
+
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING, Any
+
+from homeostat.core.codec import from_json
+from homeostat.core.errors import AgentBusy, BoxNotYours, GateClosed, IdempotencyKeyReused, TurnUnknown, Unavailable
+from homeostat.core.ids import TurnId, scope_floor
+from homeostat.core.machines.turn import HeadStatus
+from homeostat.core.records.card import CardDraft
+from homeostat.core.records.head import Gate
+from homeostat.core.records.turn import AgentKey, MessageType
+from homeostat.kernel.commands import Enqueue, Enqueued, Idempotency, Stopped
+from homeostat.kernel.kernel import Kernel
+from homeostat.testing.simulation.process import Process, Question
+from homeostat.testing.simulation.script import draw_script, payload_of
+
+if TYPE_CHECKING:
+    from homeostat.testing.simulation.world import World
+
+
+class Client:
+    """Sends messages and insists, by idempotency key, that each is taken once."""
+
+    def __init__(self, world: "World", name: str) -> None:
+        self._world = world
+        self._name = name
+        self._sent: list[tuple[Enqueue, TurnId]] = []
+
+    async def run(self, messages: int, pause_seconds: float) -> None:
+        chance = self._world.chance
+        for number in range(messages):
+            if pause_seconds:
+                await self._world.sleep(chance.expovariate(1 / pause_seconds))
+            if self._sent and chance.random() < 0.1:
+                await self._repeat(*chance.choice(self._sent))
+            elif chance.random() < 0.05:
+                await self._collide(f"{self._name}-{number}")
+            else:
+                await self._send(f"{self._name}-{number}")
+
+    def _command(self, tag: str, key: AgentKey, *, idempotent: bool) -> Enqueue:
+        world, chance = self._world, self._world.chance
+        kind = MessageType.UI_ACTION if chance.random() < 0.1 else MessageType.TURN
+        script = draw_script(chance, [agent for _, agent in world.agents], host=key[1])
+        box = None
+        if world.boxes and chance.random() < 0.2:
+            box = world.boxes[world.agents.index(key) % len(world.boxes)]
+        return Enqueue(
+            key=key,
+            type=kind,
+            payload=payload_of(tag, script),
+            output_box_id=box,
+            context_box_id=chance.choice(world.boxes) if world.boxes and chance.random() < 0.1 else None,
+            idempotency=Idempotency(tag, f"{key[1]} {tag}") if idempotent else None,
+        )
+
+    async def _send(self, tag: str) -> None:
+        world, chance = self._world, self._world.chance
+        idempotent = chance.random() < 0.7
+        world.unique_tags.add(tag)
+        command = self._command(tag, chance.choice(world.agents), idempotent=idempotent)
+        accepted = await self._insist(command)
+        if accepted is not None and idempotent:
+            self._sent.append((command, accepted.turn_id))
+        if accepted is not None and chance.random() < 0.2:
+            world.spawn(self._wait, command, accepted.turn_id)
+
+    async def _insist(self, command: Enqueue) -> Enqueued | None:
+        """Send until the answer is known, if the key allows it."""
+        world = self._world
+        tries = 0
+        while True:
+            try:
+                accepted: Enqueued = await world.rpc(lambda kernel: kernel.enqueue(command))
+            except Unavailable:
+                if command.idempotency is None:
+                    world.trace.count("gave_up_not_knowing")
+                    return None
+                tries += 1
+                await world.sleep(world.chance.uniform(0.01, 1.0))
+                continue
+            except (AgentBusy, GateClosed):
+                world.trace.count("direct_action_refused")
+                return None
+            except BoxNotYours:
+                world.trace.count("box_refused")
+                return None
+            world.trace.count("idempotent_replay", tries > 0)
+            world.trace.count("direct_action_taken", command.type is MessageType.UI_ACTION)
+            world.checks.enqueued(from_json(command.payload)["tag"], accepted.turn_id)
+            return accepted
+
+    async def _repeat(self, command: Enqueue, turn_id: TurnId) -> None:
+        """The same key again, much later: the same answer."""
+        accepted = await self._insist(command)
+        key = command.idempotency.key if command.idempotency else ""
+        if accepted is not None and accepted.turn_id != turn_id and key not in self._world.forgotten_keys:
+            self._world.violated("always_a_key_has_one_answer", f"{command.idempotency} {turn_id} {accepted.turn_id}")
+        self._world.trace.count("idempotent_repeat")
+
+    async def _collide(self, tag: str) -> None:
+        """One key for two different requests, at the same moment."""
+        world, chance = self._world, self._world.chance
+        world.unique_tags.add(tag)
+        keys = chance.sample(world.agents, 2)
+        process = world.some_process()
+        for key in keys:
+            command = self._command(tag, key, idempotent=True)
+            world.spawn(self._collide_once, command, process)
+
+    async def _collide_once(self, command: Enqueue, process: Process) -> None:
+        try:
+            await self._world.rpc(lambda kernel: kernel.enqueue(command), process=process)
+        except IdempotencyKeyReused:
+            self._world.trace.count("key_reused")
+        except (Unavailable, AgentBusy, GateClosed, BoxNotYours):
+            return
+
+    async def _wait(self, command: Enqueue, turn_id: TurnId) -> None:
+        """Wait for the end through a kernel."""
+        world = self._world
+        project = command.key[0]
+        try:
+            found = await world.rpc(lambda kernel: kernel.deliverables.wait(project, turn_id, 30.0), seconds=60.0)
+        except Unavailable:
+            return
+        if found is not None:
+            world.trace.count("waited_for_deliverable")
+            world.checks.delivered(turn_id, found.card_id)
+
+
+class Operator:
+    """Stops turns, preempts agents and turns gates, one agent at a time."""
+
+    def __init__(self, world: "World") -> None:
+        self._world = world
+        self._busy: set[AgentKey] = set()
+
+    async def run(self) -> None:
+        world = self._world
+        while world.storm:
+            await world.sleep(world.chance.expovariate(1 / world.weather.operator_every))
+            acts = (self._stop, self._stop, self._gate, self._preempt, self._drain, self._box, self._forget)
+            world.spawn(world.chance.choice(acts))
+
+    async def surely(self, call: Question) -> Any:
+        world = self._world
+        while world.storm:
+            try:
+                return await world.rpc(call)
+            except TurnUnknown:
+                return None
+            except Unavailable:
+                await world.sleep(world.chance.uniform(0.05, 1.0))
+        return None
+
+    async def _stop(self) -> None:
+        world = self._world
+        turns = sorted(turn_id for turns in world.checks.open.values() for turn_id in turns)
+        if not turns:
+            return
+        turn_id = world.chance.choice(turns)
+        key = world.memory.turns[turn_id].key
+        head = world.memory.heads_by_key[key]
+        where = head.status.value if head.turn_id == turn_id else "queued"
+        stopped: Stopped | None = await self.surely(
+            lambda kernel: kernel.stop(key[0], turn_id, reason="enough", actor="operator")
+        )
+        if stopped is not None and stopped.stopped:
+            world.trace.count(f"stopped_{where}")
+            world.checks.delivered(turn_id, str(stopped.card_id))
+
+    def _take(self) -> AgentKey | None:
+        free = [key for key in self._world.agents if key not in self._busy]
+        if not free:
+            return None
+        key = self._world.chance.choice(free)
+        self._busy.add(key)
+        return key
+
+    async def _gate(self) -> None:
+        """Close an agent for a while."""
+        await self._cycle((Gate.CLOSED,), preempt=False)
+
+    async def _drain(self) -> None:
+        """Drain, preempt what is left, close, open again: what quarantine does."""
+        await self._cycle((Gate.DRAINING, Gate.CLOSED), preempt=True)
+
+    async def _cycle(self, gates: tuple[Gate, ...], *, preempt: bool) -> None:
+        key = self._take()
+        if key is None:
+            return
+        chance = self._world.chance
+        for gate in gates:
+            await self.surely(_set_gate(key, gate))
+            await self._world.sleep(chance.choice((0.0, 0.01, 1.0)))
+            if preempt and gate is Gate.DRAINING:
+                await self.surely(lambda kernel: kernel.preempt(key))
+        await self._world.sleep(chance.choice((0.01, 1.0, 4.0)))
+        await self.surely(_set_gate(key, Gate.OPEN))
+        self._busy.discard(key)
+
+    async def _preempt(self) -> None:
+        if (key := self._take()) is not None:
+            await self.surely(lambda kernel: kernel.preempt(key))
+            self._busy.discard(key)
+
+    async def _box(self) -> None:
+        """Make a box that turns may use as memory, sometimes a fork of another."""
+        world = self._world
+        project = world.agents[0][0]
+        if world.boxes and world.chance.random() < 0.3:
+            source = world.chance.choice(world.boxes)
+            box = await self.surely(lambda kernel: kernel.fork_box(project, source))
+            world.trace.count("box_forked")
+        else:
+            drafts = (CardDraft("note", payload_of("box", [])),) * world.chance.choice((0, 1, 2))
+            box = await self.surely(lambda kernel: kernel.create_box(project, drafts, None))
+        if box is not None:
+            world.boxes.append(box)
+
+    async def _forget(self) -> None:
+        """What retention does, more often than it would."""
+        seconds = self._world.retention_seconds
+
+        def call(kernel: Kernel) -> Awaitable[int]:
+            return kernel.store.expire(scope_floor(int(kernel.clock.now_ms() - seconds * 1000)), 10)
+
+        await self.surely(call)
+
+    # --- the end of the storm ------------------------------------------------------------------------------
+
+    async def open_everything(self) -> None:
+        """Open all gates."""
+        for key in self._world.agents:
+            await self._world.rpc(_set_gate(key, Gate.OPEN))
+
+    async def give_up_on(self, turn_id: TurnId) -> None:
+        """Stop a turn that waits for a day that a wrong clock named."""
+        project = self._world.agents[0][0]
+        await self._world.rpc(lambda kernel: kernel.stop(project, turn_id, reason="clock", actor="operator"))
+
+    def hopeless(self) -> list[TurnId]:
+        """Turns that wait for a deadline nobody will live to see."""
+        world = self._world
+        horizon = world.true_ms() + 60_000
+        heads = world.memory.heads_by_key.values()
+        waiting = [head for head in heads if head.status is HeadStatus.SUSPENDED and head.turn_id is not None]
+        return [h.turn_id for h in waiting if h.turn_id and h.deadline_ms and h.deadline_ms > horizon]
+
+
+def _set_gate(key: AgentKey, gate: Gate) -> Question:
+    return lambda kernel: kernel.set_gate(key, gate, "simulated")

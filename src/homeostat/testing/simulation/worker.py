@@ -1,0 +1,256 @@
+"""A worker inside a simulated process: claims turns, follows their scripts, beats while it holds any."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from homeostat.core.codec import Json, from_json, to_json
+from homeostat.core.errors import (
+    BoxNotYours,
+    BoxUnknown,
+    StaleEpoch,
+    Unavailable,
+    WorkerUnknown,
+)
+from homeostat.core.ids import AgentId, ToolCallId, TurnId, WorkerId
+from homeostat.core.limits import LEASE_BEATS
+from homeostat.core.records.card import CardDraft
+from homeostat.core.records.turn import AfterExecution, AgentKey, Grant, MessageType, ToolCall
+from homeostat.core.records.view import Hydration, Outcome
+from homeostat.core.records.work import Delivered, Fence, Suspended, fence_of
+from homeostat.kernel.commands import Deliver, Enqueue, Suspend
+from homeostat.testing.simulation.script import payload_of
+
+if TYPE_CHECKING:
+    from homeostat.testing.simulation.process import Process
+
+T = TypeVar("T")
+
+
+class Gone(Exception):
+    """The turn is no longer this worker's."""
+
+
+class Worker:
+    """One worker session after another, until its process dies."""
+
+    def __init__(self, process: "Process", hosted: list[AgentKey], slots: int) -> None:
+        self._process = process
+        self._world = process.world
+        self._kernel = process.kernel
+        self._hosted = hosted
+        self._slots = slots
+        self._id = WorkerId("")
+        self._bodies: dict[tuple[TurnId, int], asyncio.Task[None]] = {}
+        self._free = asyncio.Event()
+
+    async def run(self) -> None:
+        while True:
+            try:
+                self._id = await self._kernel.open_worker(self._hosted, self._revoked)
+                beat = self._process.begin(self._beat, self._id)
+                try:
+                    await self._serve()
+                finally:
+                    beat.cancel()
+                await self._leave()
+            except (Unavailable, WorkerUnknown):
+                await asyncio.sleep(0.2)
+
+    # --- the session ---------------------------------------------------------------------------------------
+
+    async def _serve(self) -> None:
+        chance, weather = self._world.chance, self._world.weather
+        while not (weather.worker_leaves and chance.random() < weather.worker_leaves):
+            weather = self._world.weather
+            while len(self._bodies) >= self._slots:
+                self._free.clear()
+                await self._free.wait()
+            try:
+                grants = await self._claim(self._slots - len(self._bodies))
+            except Unavailable:
+                await asyncio.sleep(0.1)
+                continue
+            for grant in grants:
+                self._start(grant)
+
+    async def _claim(self, limit: int) -> list[Grant]:
+        chance, weather = self._world.chance, self._world.weather
+        claim = self._kernel.claim(self._id, limit, chance.choice((1.0, 5.0, 20.0)))
+        if not weather.claim_given_up or chance.random() >= weather.claim_given_up:
+            return await claim
+        self._world.trace.count("claim_given_up")
+        try:
+            async with asyncio.timeout(chance.choice((0.0, 0.001, 0.002, 0.5))):
+                return await claim
+        except TimeoutError:
+            return []
+
+    async def _leave(self) -> None:
+        """Hand back what is in work, then go."""
+        for task in list(self._bodies.values()):
+            task.cancel()
+        self._world.trace.count("worker_left")
+        await self._kernel.close_worker(self._id)
+        await asyncio.sleep(0.05)
+
+    async def _beat(self, worker_id: WorkerId) -> None:
+        while True:
+            await asyncio.sleep(self._kernel.lease_seconds / LEASE_BEATS)
+            try:
+                await self._kernel.renew(worker_id)
+            except Unavailable:
+                continue
+            except WorkerUnknown:
+                return
+
+    def _revoked(self, fence: Fence) -> None:
+        task = self._bodies.get((fence.turn_id, fence.epoch))
+        if task is not None:
+            self._world.trace.count("revoked_while_running")
+            task.cancel()
+
+    def _start(self, grant: Grant) -> None:
+        key = (grant.turn.turn_id, grant.epoch)
+        task = self._process.begin(Body(self, grant).run)
+        self._bodies[key] = task
+        task.add_done_callback(lambda _: self._done(key))
+
+    def _done(self, key: tuple[TurnId, int]) -> None:
+        self._bodies.pop(key, None)
+        self._free.set()
+
+    # --- what a body needs ---------------------------------------------------------------------------------
+
+    @property
+    def process(self) -> "Process":
+        return self._process
+
+    def follow(self, grant: Grant | None) -> None:
+        if grant is not None:
+            self._start(grant)
+
+    async def surely(self, call: Callable[[], Awaitable[T]]) -> T:
+        """Repeat a call until its outcome is known."""
+        while True:
+            try:
+                return await call()
+            except Unavailable:
+                await asyncio.sleep(self._world.chance.uniform(0.02, 0.5))
+            except StaleEpoch as stale:
+                self._world.trace.count("fenced_off")
+                raise Gone from stale
+
+
+class Body:
+    """One attempt at one turn."""
+
+    def __init__(self, worker: Worker, grant: Grant) -> None:
+        self._worker = worker
+        self._grant = grant
+        self._fence = fence_of(grant)
+        self._world = worker.process.world
+        self._kernel = worker.process.kernel
+        self._tag = ""
+        self._hydration = Hydration({}, (), ())
+
+    async def run(self) -> None:
+        body = from_json(self._grant.turn.payload)
+        self._tag = body["tag"]
+        try:
+            self._hydration = await self._worker.surely(lambda: self._kernel.hydrate(self._grant))
+            if not self._grant.fresh:
+                self._world.trace.count("resumed_or_repeated")
+            for op in body["script"]:
+                if await self._do(op):
+                    return
+        except Gone:
+            return
+
+    async def _do(self, op: list[Any]) -> bool:
+        """Follow one line of the script; True ends the attempt."""
+        match op[0]:
+            case "step":
+                await self._step(op[1])
+            case "pause":
+                await asyncio.sleep(op[1])
+            case "card":
+                await self._worker.surely(lambda: self._kernel.write(self._fence, (CardDraft("note", to_json("x")),)))
+            case "calls":
+                return await self._suspend(tuple(_tool_call(*call) for call in op[1]), ())
+            case "ask":
+                return await self._ask(op[1], op[2], op[3], op[4])
+            case "swap":
+                await self._swap()
+            case "release" if self._world.chance.random() < 0.5:
+                await self._worker.surely(lambda: self._kernel.release(self._fence))
+                return True
+            case "die" if self._world.chance.random() < 0.3:
+                self._worker.process.crash()
+                await asyncio.sleep(0)
+            case "poison" if self._world.storm:
+                self._worker.process.crash()
+                await asyncio.sleep(0)
+            case "end":
+                await self._deliver(Outcome(op[1]), claim_next=op[2])
+                return True
+            case _:
+                pass
+        return False
+
+    async def _step(self, name: str) -> None:
+        if name in self._hydration.steps:
+            self._world.trace.count("step_replayed")
+            return
+        turn_id = self._grant.turn.turn_id
+        self._world.checks.side_effect(turn_id, self._grant.epoch, name)
+        await self._worker.surely(lambda: self._kernel.step(self._fence, name, to_json(self._grant.epoch)))
+        self._world.checks.stepped(turn_id, name)
+
+    async def _ask(self, call_id: str, agent: str, script: list[Any], seconds: float) -> bool:
+        turn = self._grant.turn
+        child = Enqueue(
+            key=(turn.project, AgentId(agent)),
+            type=MessageType.JOIN_REQUEST,
+            payload=payload_of(f"{turn.turn_id}/{call_id}", script),
+            source=turn.agent_id,
+            parent_turn_id=turn.turn_id,
+            reply_call_id=ToolCallId(call_id),
+            trace_id=turn.trace_id,
+            depth=turn.depth + 1,
+        )
+        call = ToolCall(ToolCallId(call_id), "agent", Json("{}"), seconds)
+        self._world.trace.count("join")
+        self._world.unique_tags.add(f"{turn.turn_id}/{call_id}")
+        return await self._suspend((call,), (child,))
+
+    async def _suspend(self, calls: tuple[ToolCall, ...], children: tuple[Enqueue, ...]) -> bool:
+        command = Suspend(fence=self._fence, calls=calls, children=children)
+        suspended: Suspended = await self._worker.surely(lambda: self._kernel.suspend(command))
+        return not suspended.ready
+
+    async def _swap(self) -> None:
+        box = self._world.chance.choice(self._world.boxes) if self._world.boxes else None
+        try:
+            await self._worker.surely(lambda: self._kernel.swap_boxes(self._fence, None, box))
+            self._world.trace.count("box_swapped")
+        except (BoxNotYours, BoxUnknown):
+            self._world.trace.count("box_refused")
+
+    async def _deliver(self, status: Outcome, *, claim_next: bool) -> None:
+        command = Deliver(
+            fence=self._fence,
+            status=status,
+            result=to_json({"tag": self._tag}),
+            error=to_json({"code": "script"}) if status is Outcome.FAILED else None,
+            cards=(CardDraft("note", to_json("last")),),
+            claim_next=claim_next,
+        )
+        delivered: Delivered = await self._worker.surely(lambda: self._kernel.deliver(command))
+        turn_id = self._grant.turn.turn_id
+        self._world.checks.delivered(turn_id, delivered.card_id)
+        self._worker.follow(delivered.next)
+
+
+def _tool_call(call_id: str, tool: str, seconds: float, after: str) -> ToolCall:
+    return ToolCall(ToolCallId(call_id), tool, Json('{"q":1}'), seconds, AfterExecution(after))
