@@ -5,12 +5,53 @@ from typing import TYPE_CHECKING, Final
 
 __version__ = "0.1.0"
 
-__all__ = ["__version__"]
+__all__ = [
+    "__version__",
+    "AgentLifecycleProtocol",
+    "AgentState",
+    "ExecutionContext",
+    "FatalError",
+    "LifecycleConfig",
+    "LifecycleMetrics",
+    "ManagedAgent",
+    "OrchestratorProtocol",
+    "RecoverableError",
+    "StartupError",
+    "StateOwnership",
+    "StateViolationError",
+    "agent_lifecycle",
+    "requires_state",
+]
 
 # Where each public name lives. It is imported when it is first asked for, so that importing the package costs next to
 # nothing and an agent's process never loads a server it does not run. Type checkers read `__all__` and the imports
 # below TYPE_CHECKING instead; a test keeps the three in step.
-_HOMES: Final[dict[str, str]] = {}
+_HOMES: Final[dict[str, str]] = {
+    "AgentLifecycleProtocol": "homeostat.agent.protocol",
+    "AgentState": "homeostat.core.machines.agent",
+    "ExecutionContext": "homeostat.agent.protocol",
+    "FatalError": "homeostat.agent.errors",
+    "LifecycleConfig": "homeostat.agent.config",
+    "LifecycleMetrics": "homeostat.agent.metrics",
+    "ManagedAgent": "homeostat.agent.managed",
+    "OrchestratorProtocol": "homeostat.agent.protocol",
+    "RecoverableError": "homeostat.agent.errors",
+    "StartupError": "homeostat.agent.errors",
+    "StateOwnership": "homeostat.agent.ownership",
+    "StateViolationError": "homeostat.agent.errors",
+    "agent_lifecycle": "homeostat.agent.states",
+    "requires_state": "homeostat.agent.states",
+}
+
+if TYPE_CHECKING:
+    from homeostat.agent.config import LifecycleConfig
+    from homeostat.agent.errors import FatalError, RecoverableError, StartupError, StateViolationError
+    from homeostat.agent.managed import ManagedAgent
+    from homeostat.agent.metrics import LifecycleMetrics
+    from homeostat.agent.ownership import StateOwnership
+    from homeostat.agent.protocol import AgentLifecycleProtocol, ExecutionContext, OrchestratorProtocol
+    from homeostat.agent.states import agent_lifecycle, requires_state
+    from homeostat.core.machines.agent import AgentState
 
 if not TYPE_CHECKING:  # a type checker would take every misspelt name for one of these
 

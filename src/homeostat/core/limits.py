@@ -61,3 +61,12 @@ OUTBOX_BUFFER_MAX: Final = 4_096  # events held in memory for the relay; beyond 
 
 PAGE_DEFAULT: Final = 50
 PAGE_MAX: Final = 500
+
+# --- agents ------------------------------------------------------------------------------------------------
+LIFECYCLE_SECONDS: Final = 30.0  # startup and shutdown, each, unless an agent's configuration says otherwise
+LIFECYCLE_GRACE_SECONDS: Final = 0.5  # how long a hook that was told to stop may take before it is left behind
+STARTUP_RETRIES_MAX: Final = 100
+STARTUP_RETRY_SECONDS: Final = 0.02  # the first pause between two attempts; it doubles
+STARTUP_RETRY_SECONDS_MAX: Final = 2.0
+EMIT_SECONDS: Final = 1.0  # what a lifecycle event may cost the agent it is about
+MEMORY_KEYS_MAX: Final = 1_000  # per agent

@@ -1,0 +1,137 @@
+"""What an agent remembers across requests: read as copies, written only through `update()`, kept by a keeper."""
+
+from collections.abc import Callable, Generator, Mapping
+from typing import Any
+
+from homeostat.agent.errors import StateViolationError
+from homeostat.agent.ownership import StateOwnership
+from homeostat.core.clock import Clock, Millis
+from homeostat.core.codec import Json, from_json, to_json
+from homeostat.core.errors import MalformedPayload
+from homeostat.core.limits import MEMORY_KEYS_MAX, NAME_CHARS_MAX
+from homeostat.core.ports.memory import MemoryKeeper
+from homeostat.core.records.turn import AgentKey
+
+
+class VolatileMemory:
+    """A keeper that lives as long as its process: for agents that run on their own, and for tests."""
+
+    def __init__(self) -> None:
+        self._kept: dict[AgentKey, dict[str, Json]] = {}
+
+    async def recall(self, agent: AgentKey) -> dict[str, Json]:
+        return dict(self._kept.get(agent, {}))
+
+    async def keep(self, agent: AgentKey, changes: Mapping[str, Json | None], at: Millis) -> None:
+        del at
+        kept = self._kept.setdefault(agent, {})
+        for key, value in changes.items():
+            if value is None:
+                kept.pop(key, None)
+            else:
+                kept[key] = value
+
+
+class Pending:
+    """A change that holds in this process already; awaiting it makes it durable now instead of later."""
+
+    __slots__ = ("_key", "_memory")
+
+    def __init__(self, memory: "AgentMemory", key: str) -> None:
+        self._memory = memory
+        self._key = key
+
+    def __await__(self) -> Generator[Any, None, None]:
+        return self._memory.persist(self._key).__await__()
+
+
+class AgentMemory:
+    """One agent's view of its keeper. What is read is a copy: changing it changes nothing."""
+
+    def __init__(
+        self, *, agent: AgentKey, keeper: MemoryKeeper, owns: Callable[[str], StateOwnership], clock: Clock
+    ) -> None:
+        self._agent = agent
+        self._keeper = keeper
+        self._owns = owns
+        self._clock = clock
+        self._values: dict[str, Json] = {}
+        self._stale = True
+        self._used = False
+        self._dirty: dict[str, Json | None] = {}
+
+    @property
+    def dirty(self) -> bool:
+        """Whether there are changes the keeper has not seen."""
+        return bool(self._dirty)
+
+    async def refresh(self) -> None:
+        """Read everything anew; changes that were not flushed yet stay on top."""
+        self._values = await self._keeper.recall(self._agent)
+        self._stale = False
+        self._used = self._used or bool(self._values)
+
+    async def begin(self) -> None:
+        """A turn begins, and the last one may have run elsewhere. Who never remembered anything pays nothing."""
+        self._stale = True
+        if self._used:
+            await self.refresh()
+
+    def discard(self) -> None:
+        """A turn ended without an end: what it changed is not to be seen by the next one."""
+        self._dirty.clear()
+
+    async def load(self, key: str, default: Any = None) -> Any:
+        """A value, read from the keeper the first time anything is asked for."""
+        if self._stale:
+            await self.refresh()
+        return self.get(key, default)
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """A value as it was loaded at startup, or changed since."""
+        self._used = True
+        text = self._dirty[key] if key in self._dirty else self._values.get(key)
+        return default if text is None else from_json(text)
+
+    def keys(self) -> tuple[str, ...]:
+        known = {**self._values, **self._dirty}
+        return tuple(key for key, text in known.items() if text is not None)
+
+    def update(self, key: str, value: Any) -> Pending:
+        """Change a value. It is flushed with the turn and at shutdown; `await` it to have it durable at once."""
+        self._admit(key)
+        self._used = True
+        if key not in self.keys() and len(self.keys()) >= MEMORY_KEYS_MAX:
+            raise MalformedPayload(field="memory", problem=f"an agent remembers {MEMORY_KEYS_MAX} keys at most")
+        self._dirty[key] = to_json(value, what=f"memory {key!r}")
+        return Pending(self, key)
+
+    def forget(self, key: str) -> Pending:
+        """Remove a value."""
+        self._admit(key)
+        self._dirty[key] = None
+        return Pending(self, key)
+
+    def _admit(self, key: str) -> None:
+        if (owner := self._owns(key)) is not StateOwnership.MEMORY:
+            raise StateViolationError(key, owner, StateOwnership.MEMORY)
+        if not 0 < len(key) <= NAME_CHARS_MAX:
+            raise MalformedPayload(field="memory key", problem=f"it has 1 to {NAME_CHARS_MAX} characters")
+
+    async def flush(self) -> None:
+        """Make every change durable."""
+        await self.persist(*self._dirty)
+
+    async def persist(self, *keys: str) -> None:
+        """Make the changes of some keys durable."""
+        changes = {key: self._dirty[key] for key in keys if key in self._dirty}
+        if not changes:
+            return
+        await self._keeper.keep(self._agent, changes, self._clock.now_ms())
+        for key, text in changes.items():
+            if self._dirty.get(key) is text:  # it was not changed again while the keeper wrote
+                del self._dirty[key]
+            if text is None:
+                self._values.pop(key, None)
+            else:
+                self._values[key] = text

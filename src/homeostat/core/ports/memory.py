@@ -1,0 +1,20 @@
+"""Where an agent's memory outlives the agent: values by key, JSON, one set per agent."""
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from homeostat.core.clock import Millis
+from homeostat.core.codec import Json
+from homeostat.core.records.turn import AgentKey
+
+
+class MemoryKeeper(Protocol):
+    """Keeps what agents remember. Both methods may raise `StoreUnavailable`."""
+
+    async def recall(self, agent: AgentKey) -> dict[str, Json]:
+        """Everything an agent remembers; nothing for one that was never heard of."""
+        ...
+
+    async def keep(self, agent: AgentKey, changes: Mapping[str, Json | None], at: Millis) -> None:
+        """Write the changes together or not at all; None forgets a key. The last writer of a key is right."""
+        ...

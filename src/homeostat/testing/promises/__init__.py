@@ -1,0 +1,1 @@
+"""The lifecycle contract, one coroutine per promise, named after what must hold."""
