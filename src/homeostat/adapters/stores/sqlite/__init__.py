@@ -1,6 +1,7 @@
 """Homeostat in one SQLite file: write-ahead log, synchronous=FULL, one writer thread."""
 
 from homeostat.adapters.stores.sqlite.engine import SqliteEngine
+from homeostat.adapters.stores.sqlite.memory import SqliteMemory
 from homeostat.adapters.stores.sqlite.turns import SqliteTurns
 
-__all__ = ["SqliteEngine", "SqliteTurns"]
+__all__ = ["SqliteEngine", "SqliteMemory", "SqliteTurns"]

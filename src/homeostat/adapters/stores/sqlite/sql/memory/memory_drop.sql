@@ -1,0 +1,2 @@
+-- Forgets a value.
+DELETE FROM memory WHERE project = ? AND agent_id = ? AND key = ?

@@ -1,0 +1,2 @@
+-- Everything one agent remembers.
+SELECT key, value FROM memory WHERE project = ? AND agent_id = ? ORDER BY key
