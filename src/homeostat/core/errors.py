@@ -12,6 +12,7 @@ HomeostatError
 │   ├── DepthExceeded · GateClosed · QueueFull · BoxNotYours · Unauthenticated · Forbidden · OriginRefused
 └── Unavailable         try again later; nothing is known to have changed
     ├── StoreUnavailable · BusUnavailable · ServerUnreachable · Overloaded · ShuttingDown · InternalError
+    └── UpstreamFailed
 
 The docstring of a class is its message; `{names}` in it are filled from keyword arguments.
 """
@@ -306,3 +307,11 @@ def by_code() -> dict[str, type[HomeostatError]]:
         found[kind.code] = kind
         waiting += kind.__subclasses__()
     return found
+
+
+class UpstreamFailed(Unavailable):
+    """The upstream {upstream!r} did not answer: {problem}."""
+
+    code = "upstream_failed"
+    http_status = 502
+    hint = ""
