@@ -10,6 +10,7 @@ from homeostat.core.records.card import DELIVERABLE_POSITION
 from homeostat.core.records.head import Gate, Head, Mailbox
 from homeostat.core.records.turn import AgentKey, OpenTurn, WaitStatus
 from homeostat.core.records.view import Due
+from homeostat.core.records.work import Fence
 from homeostat.core.records.writes import Answer, OutboxRow, Saved, Writes
 from homeostat.testing.memory_read import MemoryTurnsReading
 
@@ -61,14 +62,15 @@ class MemoryTurns(MemoryTurnsReading):
     async def outbox(self, before: Scope, limit: int) -> list[OutboxRow]:
         return [self.outbox_rows[key] for key in sorted(self.outbox_rows) if key < before][:limit]
 
-    async def due(self, now: Millis, *, unclaimed_before: Millis, lease_ms: int, limit: int) -> Due:
+    async def due(self, now: Millis, *, unclaimed: tuple[Millis, Millis], lease_ms: int, limit: int) -> Due:
         ends = self.leases
         dead = [worker for worker in sorted(ends) if ends[worker] <= now or ends[worker] > now + 2 * lease_ms][:limit]
         heads = list(self.heads_by_key.values())
         lost = [head for head in heads if head.worker_id in dead][:limit]
         orphans = [head for head in heads if head.worker_id is not None and head.worker_id not in ends][:limit]
         late = [wait for wait in self.pending.values() if wait.deadline_ms <= now]
-        unclaimed = [head for head in heads if head.since_ms <= unclaimed_before and _unclaimed(head)]
+        after, before = unclaimed
+        waiting = [head for head in heads if after < head.since_ms <= before and _waits_for_a_worker(head)]
         instants = [*ends.values(), *(wait.deadline_ms for wait in self.pending.values())]
         return Due(
             dead_workers=tuple(dead),
@@ -78,9 +80,17 @@ class MemoryTurns(MemoryTurnsReading):
                 if head.turn_id is not None and head.worker_id is not None
             ),
             timeouts=tuple(sorted(late, key=lambda wait: wait.deadline_ms)[:limit]),
-            unclaimed=tuple(head.key for head in sorted(unclaimed, key=lambda head: head.since_ms)[:limit]),
+            unclaimed=tuple((h.key, h.since_ms) for h in sorted(waiting, key=lambda head: head.since_ms)[:limit]),
+            stranded=tuple(head.key for head in heads if _stranded(head))[:limit],
             next_ms=Millis(min(instants)) if instants else None,
         )
+
+    async def held(self, worker_id: WorkerId) -> list[tuple[Fence, Millis]]:
+        return [
+            (Fence(head.key, head.turn_id, head.epoch, worker_id), head.since_ms)
+            for head in self.heads_by_key.values()
+            if head.worker_id == worker_id and head.turn_id is not None
+        ]
 
     # --- saving --------------------------------------------------------------------------------------------
 
@@ -173,6 +183,5 @@ def _waits_for_a_worker(head: Head | None) -> bool:
     return head is not None and head.status is HeadStatus.DISPATCHED and head.gate is not Gate.CLOSED
 
 
-def _unclaimed(head: Head) -> bool:
-    idle = head.status is HeadStatus.IDLE and head.queued > 0 and head.gate is Gate.OPEN
-    return idle or _waits_for_a_worker(head)
+def _stranded(head: Head) -> bool:
+    return head.status is HeadStatus.IDLE and head.queued > 0 and head.gate is Gate.OPEN

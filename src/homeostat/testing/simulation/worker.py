@@ -98,7 +98,7 @@ class Worker:
         while True:
             await asyncio.sleep(self._kernel.lease_seconds / LEASE_BEATS)
             try:
-                await self._kernel.renew(worker_id)
+                await self._kernel.renew(worker_id, [turn_id for turn_id, _ in self._bodies])
             except Unavailable:
                 continue
             except WorkerUnknown:
