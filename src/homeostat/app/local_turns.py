@@ -124,6 +124,10 @@ class LocalSession:
         delivering: asyncio.Future[Delivered] = self._kernel.flusher.submit(command)
         try:
             delivered = await self._for(grant, asyncio.shield(delivering))
+        except StaleEpoch:
+            if (before := await self._delivered_before(command)) is None:
+                raise
+            return before
         except asyncio.CancelledError:
             # The commit may be under way: a turn that comes along with it waits for the next claim.
             delivering.add_done_callback(self._keep_spare)
@@ -132,6 +136,16 @@ class LocalSession:
         if delivered.next is not None:
             self._holdings.take(delivered.next)
         return delivered
+
+    async def _delivered_before(self, command: Deliver) -> Delivered | None:
+        """A delivery that is repeated because its answer got lost has happened: the same end, under the same epoch."""
+        fence = command.fence
+        found = await self._kernel.deliverables.get(fence.key[0], fence.turn_id)
+        if found is None:
+            return None
+        stored = (found.epoch, found.status, found.result, found.error)
+        same = stored == (fence.epoch, command.status, command.result, command.error)
+        return Delivered(found.card_id, None) if same else None
 
     def _keep_spare(self, delivering: asyncio.Future[Delivered]) -> None:
         if not delivering.cancelled() and delivering.exception() is None and (grant := delivering.result().next):

@@ -77,14 +77,15 @@ class RemoteSession:
         return revoked
 
     async def grant(self, key: AgentKey, turn_id: TurnId, epoch: int) -> Grant:
-        """The worker's leave to work on a turn, as the worker states it; the kernel checks it when it writes."""
+        """The worker's leave to work on a turn it says it holds; the kernel checks again when it writes."""
         given = self.given.get(turn_id)
         if given is not None and given.epoch == epoch and given.turn.key == key:
             return given
         view = await self._kernel.store.turn(key[0], turn_id)
         if view is None:
             raise TurnUnknown(turn_id=turn_id)
-        if view.turn.key != key:
+        held = view.worker_id == self.worker_id or view.deliverable is not None
+        if view.turn.key != key or view.epoch != epoch or not held:
             raise StaleEpoch(turn_id=turn_id, worker_id=self.worker_id, epoch=epoch)
         return Grant(view.turn, epoch, self.worker_id, fresh=False, waits=view.waits)
 

@@ -1,10 +1,10 @@
 """Cards hold what turns produce; a box is an append-only list of them."""
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from homeostat.core.clock import Millis
-from homeostat.core.codec import Json
+from homeostat.core.codec import Json, from_json
 from homeostat.core.ids import AgentId, CardId, ProjectId, Scope, card_of
 
 DELIVERABLE: Final = "task.deliverable"
@@ -29,6 +29,11 @@ class Card:
     author: AgentId | None
     created_at_ms: Millis
     reference: CardId | None = None
+
+    @property
+    def value(self) -> Any:
+        """The content as Python values."""
+        return from_json(self.content)
 
     @property
     def card_id(self) -> CardId:

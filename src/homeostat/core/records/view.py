@@ -2,11 +2,12 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 import msgspec
 
 from homeostat.core.clock import Millis
-from homeostat.core.codec import NULL, Json
+from homeostat.core.codec import NULL, Json, from_json
 from homeostat.core.ids import AgentId, BoxId, CardId, ProjectId, ToolCallId, TraceId, TurnId, WorkerId, box_of, turn_of
 from homeostat.core.machines.turn import ItemStatus
 from homeostat.core.records.card import Card
@@ -35,6 +36,15 @@ class Deliverable:
     error: Json | None
     epoch: int
     finished_at_ms: Millis
+
+    @property
+    def value(self) -> Any:
+        """The result as Python values."""
+        return from_json(self.result)
+
+    @property
+    def succeeded(self) -> bool:
+        return self.status is Outcome.SUCCESS
 
 
 class _Content(msgspec.Struct):

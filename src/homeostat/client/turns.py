@@ -1,0 +1,254 @@
+"""Turns for a worker that runs elsewhere."""
+
+import asyncio
+from collections.abc import Collection
+from typing import Any
+
+import msgspec
+
+from homeostat.client import reading
+from homeostat.client.client import Client, path_part
+from homeostat.client.transport import Received
+from homeostat.core.codec import Json
+from homeostat.core.errors import CardUnknown, StaleEpoch, Unavailable, WorkerUnknown
+from homeostat.core.holdings import Holdings
+from homeostat.core.ids import BoxId, CardId, WorkerId
+from homeostat.core.limits import CLAIM_WAIT_SECONDS_MAX
+from homeostat.core.ports.turns import OnRevoke
+from homeostat.core.records.card import Card, CardDraft
+from homeostat.core.records.turn import AgentKey, Grant, ToolCall
+from homeostat.core.records.view import Hydration, Outcome
+from homeostat.core.records.work import Ask, Delivered, Suspended
+from homeostat.core.wire import answers as a
+from homeostat.core.wire import workers as w
+
+
+class HttpSession:
+    """One worker's standing with a server; it outlives the server's restarts as long as the lease does."""
+
+    def __init__(self, client: Client, hosted: Collection[AgentKey], on_revoke: OnRevoke) -> None:
+        self._client = client
+        self._hosted = dict.fromkeys(hosted)
+        self._on_revoke = on_revoke
+        self._worker_id: WorkerId | None = None
+        self._lease_seconds = 0.0
+        self._holdings: Holdings
+        self._opening = asyncio.Lock()
+
+    # --- coming and going ----------------------------------------------------------------------------------
+
+    async def begin(self) -> None:
+        """Open the session, or take it up again with a server that does not know it."""
+        holding = self._holdings.fences if self._worker_id is not None else ()
+        body = {
+            "agents": [{"project": project, "agent_id": agent_id} for project, agent_id in self._hosted],
+            "worker_id": self._worker_id,
+            "holding": [
+                {"project": f.key[0], "agent_id": f.key[1], "turn_id": f.turn_id, "epoch": f.epoch} for f in holding
+            ],
+        }
+        session = (await self._post("/v1/workers", body)).read(w.SessionShape)
+        if self._worker_id is None:
+            self._worker_id = WorkerId(session.worker_id)
+            self._lease_seconds = session.lease_seconds
+            self._holdings = Holdings(
+                clock=self._client.transport.clock, lease_seconds=session.lease_seconds, on_revoke=self._on_revoke
+            )
+        for lost in session.revoked:
+            self._holdings.revoke(reading.fence(lost, self.worker_id))
+
+    @property
+    def worker_id(self) -> WorkerId:
+        assert self._worker_id is not None
+        return self._worker_id
+
+    @property
+    def lease_seconds(self) -> float:
+        return self._lease_seconds
+
+    async def host(self, agents: Collection[AgentKey]) -> None:
+        self._hosted.update(dict.fromkeys(agents))
+        body = {"agents": [{"project": project, "agent_id": agent_id} for project, agent_id in agents]}
+        await self._mine("agents", body)
+
+    async def claim(self, limit: int, seconds: float) -> list[Grant]:
+        held = min(seconds, CLAIM_WAIT_SECONDS_MAX)
+        body = {"limit": limit, "wait": held, "holding": [fence.turn_id for fence in self._holdings.fences]}
+        answer = (await self._mine("claim", body, held=held)).read(w.Grants)
+        grants = [reading.grant(shape) for shape in answer.grants]
+        return [grant for grant in grants if self._holdings.take(grant)]
+
+    async def renew(self, seconds: float = 0.0) -> None:
+        held = min(seconds, CLAIM_WAIT_SECONDS_MAX)
+        try:
+            answer = (await self._mine("renew", {"wait": held}, held=held)).read(w.Revoked)
+        except Unavailable:
+            self._holdings.missed()
+            raise
+        self._holdings.beaten()
+        for lost in answer.revoked:
+            self._holdings.revoke(reading.fence(lost, self.worker_id))
+
+    async def close(self) -> None:
+        try:
+            await self._client.transport.send("DELETE", f"/v1/workers/{self.worker_id}")
+        except WorkerUnknown:
+            return
+
+    # --- working -------------------------------------------------------------------------------------------
+
+    async def hydrate(self, grant: Grant) -> Hydration:
+        if grant.fresh and grant.turn.context_box_id is None and grant.turn.output_box_id is None:
+            return Hydration({}, (), ())
+        answer = await self._client.transport.send(
+            "GET", self._path(grant, "hydration"), project=grant.turn.project, query={"fresh": str(grant.fresh).lower()}
+        )
+        return reading.hydration(answer.read(w.HydrationShape))
+
+    async def card(self, grant: Grant, card_id: CardId) -> Card | None:
+        path = f"/v1/cards/{path_part(card_id)}"
+        try:
+            answer = await self._client.transport.send("GET", path, project=grant.turn.project)
+        except CardUnknown:
+            return None
+        return reading.card(answer.read(a.CardShape))
+
+    async def step(self, grant: Grant, name: str, outcome: Json) -> None:
+        await self._for(grant, "steps", {"name": name, "outcome": _raw(outcome)})
+
+    async def write(self, grant: Grant, cards: tuple[CardDraft, ...]) -> tuple[CardId, ...]:
+        answer = await self._for(grant, "cards", {"cards": _cards(cards)})
+        return tuple(CardId(one) for one in answer.read(w.CardIds).card_ids)
+
+    async def swap_boxes(
+        self, grant: Grant, *, context_box_id: BoxId | None = None, output_box_id: BoxId | None = None
+    ) -> None:
+        await self._for(grant, "boxes", {"context_box_id": context_box_id, "output_box_id": output_box_id})
+
+    async def suspend(
+        self,
+        grant: Grant,
+        calls: tuple[ToolCall, ...] = (),
+        *,
+        asks: tuple[Ask, ...] = (),
+        cards: tuple[CardDraft, ...] = (),
+    ) -> Suspended:
+        body = {"calls": list(map(_call, calls)), "asks": list(map(_ask, asks)), "cards": _cards(cards)}
+        shape = (await self._for(grant, "suspend", body)).read(w.SuspendedShape)
+        if not shape.ready:
+            self._holdings.drop(grant.turn.turn_id)
+        waits = tuple(reading.wait(one, grant.turn.turn_id, grant.turn.key) for one in shape.waits)
+        return Suspended(waits, shape.ready)
+
+    async def deliver(
+        self,
+        grant: Grant,
+        *,
+        status: Outcome,
+        result: Json,
+        error: Json | None = None,
+        cards: tuple[CardDraft, ...] = (),
+        claim_next: bool = False,
+    ) -> Delivered:
+        body = {
+            "status": status.value,
+            "result": _raw(result),
+            "error": None if error is None else _raw(error),
+            "cards": _cards(cards),
+            "claim_next": claim_next,
+        }
+        shape = (await self._for(grant, "deliver", body)).read(w.DeliveredShape)
+        self._holdings.drop(grant.turn.turn_id)
+        following = None if shape.next is None else reading.grant(shape.next)
+        if following is not None and not self._holdings.take(following):
+            following = None
+        return Delivered(CardId(shape.card_id), following)
+
+    async def release(self, grant: Grant) -> None:
+        await self._for(grant, "release", {})
+        self._holdings.drop(grant.turn.turn_id)
+
+    async def emit(self, grant: Grant, chunk: Json) -> None:
+        await self._for(grant, "chunks", {"chunk": _raw(chunk)})
+
+    # --- inside --------------------------------------------------------------------------------------------
+
+    def _path(self, grant: Grant, what: str) -> str:
+        return f"/v1/workers/{self.worker_id}/turns/{grant.turn.turn_id}/{what}"
+
+    async def _for(self, grant: Grant, what: str, body: dict[str, Any]) -> Received:
+        """Write for a turn; one that is no longer held is forgotten."""
+        fenced = {"agent_id": grant.turn.agent_id, "epoch": grant.epoch, **body}
+        try:
+            return await self._known(self._path(grant, what), fenced, project=grant.turn.project)
+        except StaleEpoch:
+            self._holdings.drop(grant.turn.turn_id)
+            raise
+
+    async def _mine(self, what: str, body: dict[str, Any], *, held: float = 0.0) -> Received:
+        return await self._known(f"/v1/workers/{self.worker_id}/{what}", body, held=held)
+
+    async def _known(
+        self, path: str, body: dict[str, Any], *, project: str | None = None, held: float = 0.0
+    ) -> Received:
+        """Ask as a worker the server knows; one that was restarted is introduced to it first."""
+        try:
+            return await self._post(path, body, project=project, held=held)
+        except WorkerUnknown:
+            async with self._opening:
+                await self.begin()
+            return await self._post(path, body, project=project, held=held)
+
+    async def _post(
+        self, path: str, body: dict[str, Any], *, project: str | None = None, held: float = 0.0
+    ) -> Received:
+        said = {name: value for name, value in body.items() if value is not None}
+        return await self._client.transport.send("POST", path, project=project, body=said, held_seconds=held)
+
+
+class HttpTurns:
+    """A server as a source of turns."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    async def register(self, agents: Collection[AgentKey]) -> None:
+        for project, agent_id in agents:
+            body = {"agent_type": "agent", "agent_id": agent_id}
+            await self._client.transport.send("POST", "/v1/agents/register", project=project, body=body)
+
+    async def open(self, hosted: Collection[AgentKey], on_revoke: OnRevoke) -> HttpSession:
+        session = HttpSession(self._client, hosted, on_revoke)
+        await session.begin()
+        return session
+
+
+def _raw(text: Json) -> msgspec.Raw:
+    return msgspec.Raw(text.encode())
+
+
+def _cards(drafts: tuple[CardDraft, ...]) -> list[dict[str, Any]]:
+    return [{"type": draft.type, "content": _raw(draft.content)} for draft in drafts]
+
+
+def _call(call: ToolCall) -> dict[str, Any]:
+    return {
+        "tool_call_id": call.call_id,
+        "tool": call.tool,
+        "args": _raw(call.args),
+        "timeout_seconds": call.timeout_seconds,
+        "after_execution": call.after_execution.value,
+        "step_id": call.step_id,
+    }
+
+
+def _ask(ask: Ask) -> dict[str, Any]:
+    return {
+        "tool_call_id": ask.call_id,
+        "agent_id": ask.agent_id,
+        "payload": _raw(ask.payload),
+        "timeout_seconds": ask.timeout_seconds,
+        "step_id": ask.step_id,
+        "context_box_id": ask.context_box_id,
+        "result_fields": None if ask.result_fields is None else _raw(ask.result_fields),
+    }

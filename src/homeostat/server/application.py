@@ -1,0 +1,123 @@
+"""The server as one ASGI application."""
+
+from collections.abc import Iterable
+from importlib.resources import files
+from typing import Any
+
+import msgspec
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+
+from homeostat.app.assemble import System
+from homeostat.core.errors import (
+    HomeostatError,
+    InvalidRequest,
+    MalformedPayload,
+    MethodNotAllowed,
+    RouteUnknown,
+)
+from homeostat.server import fleet, openapi, turns, workers
+from homeostat.server.answers import Answer
+from homeostat.server.call import Call
+from homeostat.server.edge import Edge
+from homeostat.server.endpoints import Endpoint, Routes
+from homeostat.server.health import health_routes
+from homeostat.server.metrics import Metrics
+from homeostat.server.patience import Patience
+from homeostat.server.problems import problem
+from homeostat.server.routing import Router
+
+HTML = b"text/html; charset=utf-8"
+CONTENT_SECURITY_POLICY = (
+    b"default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+    b"base-uri 'none'; frame-ancestors 'none'"
+)
+
+
+def create_app(system: System) -> FastAPI:
+    """Everything under one roof. Rooms add rows to the table, or routers of their own to the framework."""
+    patience = Patience()
+    metrics = Metrics(system, patience)
+    endpoints: list[Endpoint] = [
+        *turns.routes,
+        *workers.routes,
+        *fleet.routes,
+        *health_routes(metrics),
+    ]
+    app = FastAPI(title=openapi.TITLE, openapi_url=None, docs_url=None, redoc_url=None)
+    app.state.system = system
+    app.state.patience = patience
+    endpoints += _documentation(app, endpoints)
+    router = Router(endpoints)
+    app.add_middleware(Edge, system=system, router=router, metrics=metrics, patience=patience)
+    _explain_errors(app, system, router)
+    return app
+
+
+def _documentation(app: FastAPI, endpoints: Iterable[Endpoint]) -> Routes:
+    """The API description, and a page that shows it without asking anybody else on the network."""
+    routes = Routes("documentation")
+    described = tuple(endpoints)
+    made: dict[str, bytes] = {}
+
+    @routes.plain("GET", "/openapi.json")
+    async def read_openapi(call: Call) -> Answer:  # noqa: ARG001 — the signature is every endpoint's
+        """This description."""
+        if "openapi" not in made:
+            document = openapi.merge(openapi.describe([*described, *routes]), app.openapi())
+            made["openapi"] = msgspec.json.encode(document)
+        return Answer(200, made["openapi"])
+
+    for path, name, media_type in (
+        ("/docs", "docs.html", HTML),
+        ("/docs/docs.js", "docs.js", b"text/javascript; charset=utf-8"),
+        ("/docs/docs.css", "docs.css", b"text/css; charset=utf-8"),
+    ):
+        _page(routes, path, name, media_type)
+    return routes
+
+
+def _page(routes: Routes, path: str, name: str, media_type: bytes) -> None:
+    content = files("homeostat.server").joinpath("pages", name).read_bytes()
+    headers = ((b"content-security-policy", CONTENT_SECURITY_POLICY),)
+
+    @routes.plain("GET", path, media_type=media_type.partition(b";")[0].decode())
+    async def read_page(call: Call) -> Answer:  # noqa: ARG001
+        """The API, for people to read."""
+        return Answer(200, content, media_type, headers)
+
+
+def _explain_errors(app: FastAPI, system: System, router: Router) -> None:
+    """What the framework finds wrong is told in the same words as what we find wrong."""
+
+    def respond(request: Request, error: HomeostatError) -> Response:
+        call = Call(request.scope, request.receive, parameters={}, system=system, patience=app.state.patience)
+        answer = problem(error, call.trace_id or system.ids.trace())
+        headers = {name.decode(): value.decode() for name, value in answer.headers}
+        return Response(answer.body, answer.status, headers, answer.media_type.decode())
+
+    async def known(request: Request, error: Exception) -> Response:
+        assert isinstance(error, HomeostatError)
+        return respond(request, error)
+
+    async def invalid(request: Request, error: Exception) -> Response:
+        assert isinstance(error, RequestValidationError)
+        first: dict[str, Any] = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"] if part != "body")
+        return respond(request, MalformedPayload(field=place or "body", problem=first["msg"]))
+
+    async def refused(request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        path = request.url.path
+        allowed = router.allowed(request.scope.get("raw_path") or path.encode())
+        if error.status_code == 405 or (error.status_code == 404 and allowed):
+            named = ", ".join(allowed) or (error.headers or {}).get("allow", "")
+            return respond(request, MethodNotAllowed(method=request.method, path=path, allowed=named))
+        if error.status_code == 404:
+            return respond(request, RouteUnknown(path=path))
+        return respond(request, InvalidRequest(problem=str(error.detail).rstrip(".")))
+
+    app.add_exception_handler(HomeostatError, known)
+    app.add_exception_handler(RequestValidationError, invalid)
+    app.add_exception_handler(HTTPException, refused)

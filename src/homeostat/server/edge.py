@@ -1,0 +1,151 @@
+"""The outermost layer: every request is bounded, guarded, answered and counted here, whatever becomes of it."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any, Final
+
+from homeostat.app.assemble import System
+from homeostat.app.settings import is_loopback
+from homeostat.core.errors import HomeostatError, InternalError, OriginRefused, PayloadTooLarge
+from homeostat.core.limits import BODY_BYTES_MAX
+from homeostat.server.answers import Answer
+from homeostat.server.call import Call, Receive, Scope
+from homeostat.server.endpoints import Endpoint
+from homeostat.server.metrics import Metrics
+from homeostat.server.patience import Patience
+from homeostat.server.problems import problem
+from homeostat.server.routing import Router
+
+log = logging.getLogger(__name__)
+
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+HOSTS_KEPT_MAX: Final = 64
+
+
+class Edge:
+    """Answers the endpoints of the table itself and passes everything else on, under the same guard."""
+
+    def __init__(self, app: App, *, system: System, router: Router, metrics: Metrics, patience: Patience) -> None:
+        self._app = app
+        self._system = system
+        self._router = router
+        self._metrics = metrics
+        self._patience = patience
+        self._known_hosts: set[bytes] = set()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._other(scope, receive, send)
+            return
+        began = self._system.clock.monotonic()
+        raw_path: bytes = scope.get("raw_path") or scope["path"].encode()
+        call = Call(scope, receive, parameters={}, system=self._system, patience=self._patience)
+        endpoint: Endpoint | None = None
+        try:
+            self._guard(call)
+            found = self._router.find(scope["method"], raw_path)
+            if found is None:
+                status = await self._pass_on(call, receive, send)
+                self._metrics.answered(None, scope["method"], status, self._system.clock.monotonic() - began)
+                return
+            endpoint, call.parameters = found
+            answer = await endpoint.run(call)
+        except HomeostatError as error:
+            answer = self._problem(call, error)
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:  # noqa: BLE001 — whatever it was, the caller is answered and the log has it
+            answer = self._broken(call, error)
+        await self._send(call, answer, send)
+        self._metrics.answered(endpoint, scope["method"], answer.status, self._system.clock.monotonic() - began)
+
+    async def _other(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "websocket":
+            try:
+                self._guard(Call(scope, receive, parameters={}, system=self._system, patience=self._patience))
+            except OriginRefused:
+                await send({"type": "websocket.close", "code": 1008})
+                return
+        await self._app(scope, receive, send)
+
+    def _problem(self, call: Call, error: HomeostatError) -> Answer:
+        if call.trace_id is None:
+            call.trace_id = self._system.ids.trace()
+        return problem(error, call.trace_id)
+
+    def _broken(self, call: Call, error: Exception) -> Answer:
+        """The caller learns that it was us, and the log learns what it was."""
+        answer = self._problem(call, InternalError())
+        log.error("%s %s failed (%s)", call.scope["method"], call.scope["path"], call.trace_id, exc_info=error)
+        return answer
+
+    # --- guarding ------------------------------------------------------------------------------------------
+
+    def _guard(self, call: Call) -> None:
+        """No page of another site may speak for its visitor, and no name may be rebound to this server."""
+        host = call.headers.get(b"host", b"")
+        if host not in self._known_hosts:
+            self._check_host(host)
+        origin = call.headers.get(b"origin")
+        if origin is not None and call.scope.get("method") not in SAFE_METHODS and origin.partition(b"://")[2] != host:
+            raise OriginRefused(origin=origin.decode("latin-1"), host=host.decode("latin-1"))
+
+    def _check_host(self, host: bytes) -> None:
+        name = host.decode("latin-1")
+        bare = name[1:].partition("]")[0] if name.startswith("[") else name.partition(":")[0]
+        if self._system.settings.loopback and bare and not is_loopback(bare.lower()):
+            raise OriginRefused(origin=name, host=self._system.settings.host)
+        if len(self._known_hosts) < HOSTS_KEPT_MAX:
+            self._known_hosts.add(host)
+
+    # --- answering -----------------------------------------------------------------------------------------
+
+    async def _send(self, call: Call, answer: Answer, send: Send) -> None:
+        headers = [
+            (b"content-type", answer.media_type),
+            (b"content-length", str(len(answer.body)).encode()),
+            (b"x-content-type-options", b"nosniff"),
+            *answer.headers,
+        ]
+        if answer.status == 204:
+            del headers[:2]
+        if call.trace_id is not None:
+            headers.append((b"traceparent", traceparent(call.trace_id, self._system.ids.span())))
+        await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+        body = b"" if call.scope["method"] == "HEAD" else answer.body
+        await send({"type": "http.response.body", "body": body})
+
+    async def _pass_on(self, call: Call, receive: Receive, send: Send) -> int:
+        """Let the framework answer; its bodies are bounded as ours are."""
+        size = 0
+        status: int | None = None
+
+        async def bounded() -> MutableMapping[str, Any]:
+            nonlocal size
+            message = await receive()
+            size += len(message.get("body", b""))
+            if size > BODY_BYTES_MAX:
+                raise PayloadTooLarge(what="the body", size=f"more than {BODY_BYTES_MAX}", limit=BODY_BYTES_MAX)
+            return message
+
+        async def watched(message: MutableMapping[str, Any]) -> None:
+            nonlocal status
+            status = message.get("status", status)
+            await send(message)
+
+        try:
+            await self._app(call.scope, bounded, watched)
+        except Exception:
+            if status is None:
+                raise
+            log.exception("%s %s broke off", call.scope["method"], call.scope["path"])
+        return status or 500
+
+
+def traceparent(trace_id: str, span_id: str) -> bytes:
+    """The header by which a trace goes on."""
+    return f"00-{trace_id}-{span_id}-01".encode()

@@ -1,0 +1,153 @@
+"""Endpoints as rows: method, path, what comes in, what goes out, and how it is explained."""
+
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import msgspec
+
+from homeostat.core.codec import malformed
+from homeostat.core.errors import HomeostatError
+from homeostat.core.wire.fields import Shape
+from homeostat.server.answers import Answer
+from homeostat.server.call import Call
+
+TakesT = TypeVar("TakesT")
+
+Errors = tuple[type[HomeostatError], ...]
+Plain = Callable[[Call], Awaitable[Shape | Answer]]
+Taking = Callable[[Call, TakesT], Awaitable[Shape | Answer]]
+
+_encode = msgspec.json.Encoder().encode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """One route. A GET takes its query, everything else its body."""
+
+    method: str
+    path: str
+    run: Callable[[Call], Awaitable[Answer]]
+    name: str
+    summary: str
+    description: str
+    tag: str
+    status: int
+    takes: type[Any] | None
+    gives: type[Shape] | None
+    media_type: str
+    errors: Errors
+    examples: dict[str, Any] = field(default_factory=dict[str, Any])
+
+
+class Routes:
+    """The endpoints of one room."""
+
+    def __init__(self, tag: str) -> None:
+        self.tag = tag
+        self._endpoints: list[Endpoint] = []
+
+    def __iter__(self) -> Iterator[Endpoint]:
+        return iter(self._endpoints)
+
+    def plain(
+        self,
+        method: str,
+        path: str,
+        *,
+        gives: type[Shape] | None = None,
+        status: int = 200,
+        media_type: str = "application/json",
+        errors: Errors = (),
+    ) -> Callable[[Plain], Plain]:
+        """A route that takes nothing but what its path says."""
+
+        def add(handler: Plain) -> Plain:
+            async def run(call: Call) -> Answer:
+                return _answer(await handler(call), status)
+
+            self._add(
+                handler,
+                method=method,
+                path=path,
+                run=run,
+                takes=None,
+                gives=gives,
+                status=status,
+                media_type=media_type,
+                errors=errors,
+            )
+            return handler
+
+        return add
+
+    def taking(
+        self,
+        method: str,
+        path: str,
+        takes: type[TakesT],
+        *,
+        gives: type[Shape] | None = None,
+        status: int = 200,
+        errors: Errors = (),
+        examples: dict[str, Any] | None = None,
+    ) -> Callable[[Taking[TakesT]], Taking[TakesT]]:
+        """A route that takes a query or a body."""
+
+        def add(handler: Taking[TakesT]) -> Taking[TakesT]:
+            self._add(
+                handler,
+                method=method,
+                path=path,
+                run=(_querying if method == "GET" else _reading)(handler, takes, status),
+                takes=takes,
+                gives=gives,
+                status=status,
+                media_type="application/json",
+                errors=errors,
+                examples=examples or {},
+            )
+            return handler
+
+        return add
+
+    def _add(self, handler: Callable[..., Any], **row: Any) -> None:
+        """Take the words from the handler's docstring: the first line, and what follows it."""
+        summary, _, description = (handler.__doc__ or "").partition("\n")
+        self._endpoints.append(
+            Endpoint(
+                name=handler.__name__,
+                summary=summary.strip().rstrip("."),
+                description=" ".join(description.split()),
+                tag=self.tag,
+                **row,
+            )
+        )
+
+
+def _querying(handler: Taking[TakesT], takes: type[TakesT], status: int) -> Callable[[Call], Awaitable[Answer]]:
+    async def run(call: Call) -> Answer:
+        return _answer(await handler(call, call.asked(takes)), status)
+
+    return run
+
+
+def _reading(handler: Taking[TakesT], takes: type[TakesT], status: int) -> Callable[[Call], Awaitable[Answer]]:
+    decode = msgspec.json.Decoder(takes).decode
+
+    async def run(call: Call) -> Answer:
+        text = await call.read() or b"{}"
+        try:
+            body = decode(text)
+        except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as problem:
+            raise malformed(problem) from problem
+        return _answer(await handler(call, body), status)
+
+    return run
+
+
+def _answer(given: Shape | Answer, status: int) -> Answer:
+    return given if isinstance(given, Answer) else Answer(status, _encode(given))
+
+
+NOTHING = Answer(204, b"")

@@ -1,0 +1,68 @@
+"""What the server counts, in Prometheus' form. Labels are route templates and status codes, never anybody's ids."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from homeostat.app.assemble import System
+from homeostat.server.endpoints import Endpoint
+from homeostat.server.patience import Patience
+
+BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0)
+ELSEWHERE: Final = "elsewhere"  # every path that is no endpoint's shares one label
+
+
+class Metrics:
+    """The counters of one server."""
+
+    def __init__(self, system: System, patience: Patience) -> None:
+        self.registry = CollectorRegistry()
+        self._requests = Counter(
+            "homeostat_http_requests", "Requests answered", ("method", "route", "status"), registry=self.registry
+        )
+        self._seconds = Histogram(
+            "homeostat_http_request_seconds",
+            "Time to answer a request, the time it was held open included",
+            ("route",),
+            buckets=BUCKETS,
+            registry=self.registry,
+        )
+        self.registry.register(KernelCollector(system, patience))
+        self._counts: dict[tuple[str, str, int], Counter] = {}
+        self._times: dict[str, Histogram] = {}
+
+    def answered(self, endpoint: Endpoint | None, method: str, status: int, seconds: float) -> None:
+        """Count one answer."""
+        route = ELSEWHERE if endpoint is None else endpoint.path
+        key = (method if endpoint is not None else ELSEWHERE, route, status)
+        counter = self._counts.get(key)
+        if counter is None:
+            counter = self._counts[key] = self._requests.labels(key[0], route, str(status))
+        counter.inc()
+        histogram = self._times.get(route)
+        if histogram is None:
+            histogram = self._times[route] = self._seconds.labels(route)
+        histogram.observe(seconds)
+
+
+class KernelCollector(Collector):
+    """Reads the rooms' own counts when somebody asks."""
+
+    def __init__(self, system: System, patience: Patience) -> None:
+        self._system = system
+        self._patience = patience
+
+    def collect(self) -> Iterator[Metric]:
+        kernel, supervisor = self._system.kernel, self._system.supervisor
+        yield CounterMetricFamily("homeostat_flush_commits", "Transactions committed", kernel.flusher.commits)
+        yield CounterMetricFamily("homeostat_flush_conflicts", "Flushes decided anew", kernel.flusher.conflicts)
+        yield CounterMetricFamily("homeostat_events_published", "Events announced", kernel.relay.published)
+        yield GaugeMetricFamily("homeostat_workers", "Workers with a berth here", len(kernel.dock))
+        yield GaugeMetricFamily("homeostat_http_requests_held", "Requests held open", len(self._patience))
+        failures = CounterMetricFamily("homeostat_loop_failures", "Times a loop began again", labels=("loop",))
+        for child in supervisor.children:
+            failures.add_metric((child.title,), child.failures)
+        yield failures

@@ -1,0 +1,58 @@
+"""Names from a path or a body, made into ids; one that cannot exist is unknown before anybody looks."""
+
+import re
+from typing import Final
+
+from homeostat.core.errors import AgentUnknown, BoxUnknown, CardUnknown, MalformedPayload, TurnUnknown
+from homeostat.core.ids import AgentId, BoxId, CardId, ProjectId, TurnId
+from homeostat.core.limits import NAME_CHARS_MAX
+from homeostat.core.records.turn import AgentKey
+from homeostat.server.call import Call
+
+_TURN: Final = re.compile(r"turn_[0-9a-f]{24}")
+_BOX: Final = re.compile(r"box_[0-9a-f]{24}")
+_CARD: Final = re.compile(r"card_[0-9a-f]{24}_[0-9]{1,9}_[0-9a-f]{32}")
+_UNPRINTABLE: Final = re.compile(r"[\x00-\x1f\x7f]")
+CURSOR_MAX: Final = 1 << 53
+
+
+def agent_key(call: Call) -> AgentKey:
+    """The agent a path names, in the request's project."""
+    return key_in(call.project, call.parameters["agent_id"])
+
+
+def key_in(project: ProjectId, agent_id: str) -> AgentKey:
+    if not 0 < len(agent_id) <= NAME_CHARS_MAX or _UNPRINTABLE.search(agent_id):
+        raise AgentUnknown(agent_id=agent_id[:NAME_CHARS_MAX], project=project)
+    return (project, AgentId(agent_id))
+
+
+def turn_id(text: str) -> TurnId:
+    if not _TURN.fullmatch(text):
+        raise TurnUnknown(turn_id=text[:NAME_CHARS_MAX])
+    return TurnId(text)
+
+
+def box_id(text: str) -> BoxId:
+    if not _BOX.fullmatch(text):
+        raise BoxUnknown(box_id=text[:NAME_CHARS_MAX])
+    return BoxId(text)
+
+
+def optional_box_id(text: str | None) -> BoxId | None:
+    return None if text is None else box_id(text)
+
+
+def card_id(text: str) -> CardId:
+    if not _CARD.fullmatch(text):
+        raise CardUnknown(card_id=text[:NAME_CHARS_MAX])
+    return CardId(text)
+
+
+def number(cursor: str | None, *, default: int) -> int:
+    """A cursor that is a position."""
+    if cursor is None:
+        return default
+    if not cursor.isascii() or not cursor.isdigit() or int(cursor) > CURSOR_MAX:
+        raise MalformedPayload(field="cursor", problem="use the next_cursor of the page before")
+    return int(cursor)

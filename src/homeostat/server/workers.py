@@ -1,0 +1,278 @@
+"""Turns for workers elsewhere: the port that workers see, over HTTP.
+
+Nothing here needs an Idempotency-Key but writing cards, which honours one. Every other call may simply be repeated:
+a claim answered into the void is answered again, a beat is a beat, and what a fence protects cannot happen twice.
+"""
+
+from homeostat.app.sessions import RemoteSession
+from homeostat.core.codec import take_json
+from homeostat.core.errors import (
+    AgentUnknown,
+    BoxNotYours,
+    BoxUnknown,
+    DepthExceeded,
+    IdempotencyKeyReused,
+    InvalidRequest,
+    Overloaded,
+    ResultFieldsMissing,
+    StaleEpoch,
+    TurnUnknown,
+    WorkerUnknown,
+)
+from homeostat.core.ids import AgentId, ProjectId, ToolCallId, WorkerId
+from homeostat.core.records.turn import AgentKey, Grant, ToolCall
+from homeostat.core.records.work import Ask, Fence
+from homeostat.core.wire import workers as w
+from homeostat.server import names, render
+from homeostat.server.answers import Answer
+from homeostat.server.call import Call
+from homeostat.server.endpoints import NOTHING, Routes
+from homeostat.server.messages import result_fields
+from homeostat.server.turns import drafts
+
+routes = Routes("workers")
+
+FENCED = (WorkerUnknown, TurnUnknown, AgentUnknown, StaleEpoch)
+
+
+def _session(call: Call) -> RemoteSession:
+    return call.system.workers.get(call.parameters["worker_id"])
+
+
+def _keys(call: Call, agents: tuple[w.AgentRef, ...]) -> list[AgentKey]:
+    project = call.project
+    return [names.key_in(ProjectId(ref.project or project), ref.agent_id) for ref in agents]
+
+
+async def _grant(call: Call, session: RemoteSession, body: w.FencedBody) -> Grant:
+    key = (call.project, AgentId(body.agent_id))
+    return await session.grant(key, names.turn_id(call.parameters["turn_id"]), body.epoch)
+
+
+# --- coming and going ------------------------------------------------------------------------------------------
+
+
+@routes.taking(
+    "POST", "/v1/workers", w.SessionBody, gives=w.SessionShape, status=201, errors=(AgentUnknown, Overloaded)
+)
+async def open_session(call: Call, body: w.SessionBody) -> w.SessionShape:
+    """Begin to take turns, or come back after the server was restarted.
+
+    A worker that comes back names itself and the turns it works on. What it does not name goes to others; what is no
+    longer its own is answered as revoked.
+    """
+    worker_id = None if body.worker_id is None else WorkerId(body.worker_id)
+    holding = [
+        Fence(names.key_in(ProjectId(turn.project), turn.agent_id), names.turn_id(turn.turn_id), turn.epoch, worker_id)
+        for turn in body.holding
+        if worker_id is not None
+    ]
+    session, revoked = await call.system.workers.open(_keys(call, body.agents), worker_id, holding)
+    return w.SessionShape(
+        worker_id=session.worker_id,
+        lease_seconds=session.local.lease_seconds,
+        revoked=render.held(revoked),
+    )
+
+
+@routes.taking("POST", "/v1/workers/{worker_id}/agents", w.HostBody, status=204, errors=(WorkerUnknown, AgentUnknown))
+async def host_agents(call: Call, body: w.HostBody) -> Answer:
+    """Take turns of more agents."""
+    session = _session(call)
+    with session.presence():
+        await session.local.host(_keys(call, body.agents))
+    return NOTHING
+
+
+@routes.taking("POST", "/v1/workers/{worker_id}/claim", w.ClaimBody, gives=w.Grants, errors=(WorkerUnknown,))
+async def claim_turns(call: Call, body: w.ClaimBody) -> w.Grants:
+    """Up to `limit` turns; the request is held open until there is one or the time is over."""
+    session = _session(call)
+    with session.presence():
+        grants = await session.claim(body.limit, 0.0, body.holding)
+        if not grants and body.wait > 0:
+            waiting = session.claim(body.limit, body.wait, body.holding)
+            grants = await call.patience.wait(waiting, call.hung_up()) or []
+    return w.Grants(grants=tuple(map(render.grant, grants)))
+
+
+@routes.taking("POST", "/v1/workers/{worker_id}/renew", w.RenewBody, gives=w.Revoked, errors=(WorkerUnknown,))
+async def renew_lease(call: Call, body: w.RenewBody) -> w.Revoked:
+    """Beat; the answer lists turns that are no longer the worker's, and comes at once when there is one."""
+    session = _session(call)
+    with session.presence():
+        if body.wait > 0:
+            revoked = await call.patience.wait(session.renew(body.wait), call.hung_up()) or []
+        else:
+            revoked = await session.renew(0.0)
+    return w.Revoked(revoked=render.held(revoked))
+
+
+@routes.plain("DELETE", "/v1/workers/{worker_id}", status=204, errors=(WorkerUnknown,))
+async def close_session(call: Call) -> Answer:
+    """Leave; turns still held go to others."""
+    await call.system.workers.close(call.parameters["worker_id"])
+    return NOTHING
+
+
+# --- working ---------------------------------------------------------------------------------------------------
+
+
+@routes.taking(
+    "GET",
+    "/v1/workers/{worker_id}/turns/{turn_id}/hydration",
+    w.HydrationQuery,
+    gives=w.HydrationShape,
+    errors=(WorkerUnknown, TurnUnknown),
+)
+async def hydrate(call: Call, query: w.HydrationQuery) -> w.HydrationShape:
+    """What a worker needs to begin or continue: stored steps, context, and what the turn wrote before."""
+    session = _session(call)
+    kernel = call.system.kernel
+    with session.presence():
+        turn_id = names.turn_id(call.parameters["turn_id"])
+        view = await kernel.store.turn(call.project, turn_id)
+        if view is None:
+            raise TurnUnknown(turn_id=turn_id)
+        return render.hydration(await kernel.store.hydrate(view.turn, fresh=query.fresh))
+
+
+@routes.taking("POST", "/v1/workers/{worker_id}/turns/{turn_id}/steps", w.StepBody, status=204, errors=FENCED)
+async def store_step(call: Call, body: w.StepBody) -> Answer:
+    """Remember a step's outcome; the first one stored is the one that is replayed."""
+    session = _session(call)
+    with session.presence():
+        outcome = take_json(bytes(body.outcome), what="outcome")
+        await session.local.step(await _grant(call, session, body), body.name, outcome)
+    return NOTHING
+
+
+@routes.taking(
+    "POST",
+    "/v1/workers/{worker_id}/turns/{turn_id}/cards",
+    w.WriteBody,
+    gives=w.CardIds,
+    status=201,
+    errors=(*FENCED, IdempotencyKeyReused),
+)
+async def write_cards(call: Call, body: w.WriteBody) -> w.CardIds:
+    """Append cards to the turn's output."""
+    session = _session(call)
+    with session.presence():
+        grant = await _grant(call, session, body)
+        ids = await session.local.write(grant, drafts(body.cards), idempotency=call.idempotency)
+    return w.CardIds(card_ids=ids)
+
+
+@routes.taking(
+    "POST",
+    "/v1/workers/{worker_id}/turns/{turn_id}/boxes",
+    w.SwapBody,
+    status=204,
+    errors=(*FENCED, BoxUnknown, BoxNotYours),
+)
+async def swap_boxes(call: Call, body: w.SwapBody) -> Answer:
+    """Point the turn at other boxes, as compression does."""
+    session = _session(call)
+    with session.presence():
+        await session.local.swap_boxes(
+            await _grant(call, session, body),
+            context_box_id=names.optional_box_id(body.context_box_id),
+            output_box_id=names.optional_box_id(body.output_box_id),
+        )
+    return NOTHING
+
+
+@routes.taking(
+    "POST",
+    "/v1/workers/{worker_id}/turns/{turn_id}/suspend",
+    w.SuspendBody,
+    gives=w.SuspendedShape,
+    errors=(*FENCED, BoxUnknown, DepthExceeded, InvalidRequest),
+)
+async def suspend_turn(call: Call, body: w.SuspendBody) -> w.SuspendedShape:
+    """Wait for tools and for other agents' turns, holding nothing.
+
+    Unless the answer is `ready` the turn is granted again, to any worker, when the last result is in.
+    """
+    session = _session(call)
+    with session.presence():
+        grant = await _grant(call, session, body)
+        suspended = await session.local.suspend(
+            grant,
+            tuple(map(_tool_call, body.calls)),
+            asks=tuple(map(_ask, body.asks)),
+            cards=drafts(body.cards),
+        )
+        if not suspended.ready:
+            session.ended(grant.turn.turn_id)
+    return w.SuspendedShape(waits=tuple(map(render.wait, suspended.waits)), ready=suspended.ready)
+
+
+@routes.taking(
+    "POST",
+    "/v1/workers/{worker_id}/turns/{turn_id}/deliver",
+    w.DeliverBody,
+    gives=w.DeliveredShape,
+    errors=(*FENCED, ResultFieldsMissing),
+)
+async def deliver_turn(call: Call, body: w.DeliverBody) -> w.DeliveredShape:
+    """End the turn with its deliverable; with `claim_next` the agent's next turn comes along."""
+    session = _session(call)
+    with session.presence():
+        grant = await _grant(call, session, body)
+        delivered = await session.local.deliver(
+            grant,
+            status=body.status,
+            result=take_json(bytes(body.result), what="result"),
+            error=None if body.error is None else take_json(bytes(body.error), what="error"),
+            cards=drafts(body.cards),
+            claim_next=body.claim_next,
+        )
+        session.ended(grant.turn.turn_id, delivered.next)
+    following = None if delivered.next is None else render.grant(delivered.next)
+    return w.DeliveredShape(card_id=delivered.card_id, next=following)
+
+
+@routes.taking("POST", "/v1/workers/{worker_id}/turns/{turn_id}/release", w.FencedBody, status=204, errors=FENCED)
+async def release_turn(call: Call, body: w.FencedBody) -> Answer:
+    """Hand a turn back unharmed; it costs no attempt."""
+    session = _session(call)
+    with session.presence():
+        grant = await _grant(call, session, body)
+        await session.local.release(grant)
+        session.ended(grant.turn.turn_id)
+    return NOTHING
+
+
+@routes.taking("POST", "/v1/workers/{worker_id}/turns/{turn_id}/chunks", w.ChunkBody, status=204, errors=FENCED)
+async def emit_chunk(call: Call, body: w.ChunkBody) -> Answer:
+    """Stream a chunk of output; whoever is not listening misses it."""
+    session = _session(call)
+    with session.presence():
+        chunk = take_json(bytes(body.chunk), what="chunk")
+        await session.local.emit(await _grant(call, session, body), chunk)
+    return NOTHING
+
+
+def _tool_call(body: w.CallBody) -> ToolCall:
+    return ToolCall(
+        ToolCallId(body.tool_call_id),
+        body.tool,
+        take_json(bytes(body.args), what="args"),
+        body.timeout_seconds,
+        body.after_execution,
+        body.step_id,
+    )
+
+
+def _ask(body: w.AskBody) -> Ask:
+    return Ask(
+        call_id=ToolCallId(body.tool_call_id),
+        agent_id=AgentId(body.agent_id),
+        payload=take_json(bytes(body.payload), what="payload"),
+        timeout_seconds=body.timeout_seconds,
+        step_id=body.step_id,
+        context_box_id=names.optional_box_id(body.context_box_id),
+        result_fields=result_fields(body.result_fields),
+    )
