@@ -9,8 +9,10 @@ __all__ = [
     "__version__",
     "AgentLifecycleProtocol",
     "AgentState",
+    "Client",
     "ExecutionContext",
     "FatalError",
+    "HomeostatError",
     "LifecycleConfig",
     "LifecycleMetrics",
     "ManagedAgent",
@@ -19,6 +21,7 @@ __all__ = [
     "StartupError",
     "StateOwnership",
     "StateViolationError",
+    "SyncClient",
     "agent_lifecycle",
     "requires_state",
 ]
@@ -29,8 +32,10 @@ __all__ = [
 _HOMES: Final[dict[str, str]] = {
     "AgentLifecycleProtocol": "homeostat.agent.protocol",
     "AgentState": "homeostat.core.machines.agent",
+    "Client": "homeostat.client.client",
     "ExecutionContext": "homeostat.agent.protocol",
     "FatalError": "homeostat.agent.errors",
+    "HomeostatError": "homeostat.core.errors",
     "LifecycleConfig": "homeostat.agent.config",
     "LifecycleMetrics": "homeostat.agent.metrics",
     "ManagedAgent": "homeostat.agent.managed",
@@ -39,6 +44,7 @@ _HOMES: Final[dict[str, str]] = {
     "StartupError": "homeostat.agent.errors",
     "StateOwnership": "homeostat.agent.ownership",
     "StateViolationError": "homeostat.agent.errors",
+    "SyncClient": "homeostat.client.sync",
     "agent_lifecycle": "homeostat.agent.states",
     "requires_state": "homeostat.agent.states",
 }
@@ -51,6 +57,9 @@ if TYPE_CHECKING:
     from homeostat.agent.ownership import StateOwnership
     from homeostat.agent.protocol import AgentLifecycleProtocol, ExecutionContext, OrchestratorProtocol
     from homeostat.agent.states import agent_lifecycle, requires_state
+    from homeostat.client.client import Client
+    from homeostat.client.sync import SyncClient
+    from homeostat.core.errors import HomeostatError
     from homeostat.core.machines.agent import AgentState
 
 if not TYPE_CHECKING:  # a type checker would take every misspelt name for one of these

@@ -5,10 +5,13 @@ from typing import Annotated
 import typer
 
 import homeostat
+from homeostat.cli import turns, up
+from homeostat.cli.failures import EXIT_CODES
 
 application = typer.Typer(
     name="homeostat",
     help="Keep a fleet of AI agents alive, bounded and healthy.",
+    epilog=EXIT_CODES,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -31,3 +34,9 @@ def root(
 ) -> None:
     """Keep a fleet of AI agents alive, bounded and healthy."""
     del version
+
+
+application.command()(up.up)
+application.command()(up.server)
+application.command()(turns.enqueue)
+application.command()(turns.turn)

@@ -1,0 +1,35 @@
+"""How a command ends when something is wrong: one line that says what, one that says what to do, and an exit code."""
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Final
+
+import typer
+
+OK: Final = 0
+ERROR: Final = 1
+USAGE: Final = 2
+INTERRUPTED: Final = 130
+
+EXIT_CODES: Final = "Exit codes: 0 it worked, 1 it did not, 2 it was asked for in the wrong way, 130 interrupted."
+
+
+def fail(message: str, *, hint: str = "", code: int = ERROR) -> typer.Exit:
+    """Say what is wrong on the error stream; raise what this returns."""
+    typer.echo(f"homeostat: {message}", err=True)
+    if hint:
+        typer.echo(f"  {hint}", err=True)
+    return typer.Exit(code)
+
+
+@contextmanager
+def explained() -> Generator[None, None, None]:
+    """Tell errors of ours in words instead of a traceback."""
+    from homeostat.core.errors import HomeostatError, SettingInvalid
+
+    try:
+        yield
+    except SettingInvalid as error:
+        raise fail(error.message, hint=error.hint, code=USAGE) from error
+    except HomeostatError as error:
+        raise fail(error.message, hint=error.hint) from error

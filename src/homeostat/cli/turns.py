@@ -1,0 +1,108 @@
+"""`homeostat enqueue` and `homeostat turn`: send a message, and see what becomes of it."""
+
+import asyncio
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from homeostat.cli.failures import USAGE, explained, fail
+
+if TYPE_CHECKING:
+    from homeostat.client.client import Client
+
+CLIENT_RETRY_SECONDS = 0.0  # a person would rather hear that there is no server
+
+
+class Output(StrEnum):
+    """How a command shows what it found."""
+
+    TABLE = "table"
+    JSON = "json"
+
+
+OutputOption = Annotated[Output, typer.Option("--output", "-o", help="json is the API's body, unchanged.")]
+Url = Annotated[str | None, typer.Option(help="Where Homeostat is.", envvar="HOMEOSTAT_URL")]
+Project = Annotated[str | None, typer.Option(help="The project to act in.", envvar="HOMEOSTAT_PROJECT")]
+
+
+def enqueue(
+    agent: Annotated[str, typer.Argument(help="The agent's id.")],
+    payload: Annotated[str, typer.Argument(help="The message, as JSON; - reads it from standard input.")],
+    *,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait for the deliverable and show it.")] = False,
+    timeout: Annotated[float, typer.Option(help="How many seconds to wait.")] = 60.0,
+    type_: Annotated[str, typer.Option("--type", help="turn, ui_action, …")] = "turn",
+    key: Annotated[str | None, typer.Option("--idempotency-key", help="Send the message once under this key.")] = None,
+    url: Url = None,
+    project: Project = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Put a message into an agent's inbox."""
+    message = _json_of(payload)
+
+    async def work(client: "Client") -> None:
+        accepted = await client.enqueue(agent, message, type=type_, idempotency_key=key)
+        if not wait:
+            _show(accepted, output)
+            return
+        await client.deliverable(accepted.turn_id, wait=timeout)
+        _show(await client.read_json(f"/v1/turns/{accepted.turn_id}/deliverable"), output)
+
+    _run(work, url, project)
+
+
+def turn(
+    turn_id: Annotated[str, typer.Argument(help="The turn's id.")],
+    *,
+    url: Url = None,
+    project: Project = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Show a turn as it stands now."""
+
+    async def work(client: "Client") -> None:
+        _show(await client.read_json(f"/v1/turns/{turn_id}"), output)
+
+    _run(work, url, project)
+
+
+def _run(work: Any, url: str | None, project: str | None) -> None:
+    from homeostat.client.client import Client
+
+    async def run() -> None:
+        async with Client(url, project=project, retry_seconds=CLIENT_RETRY_SECONDS) as client:
+            await work(client)
+
+    with explained():
+        asyncio.run(run())
+
+
+def _json_of(text: str) -> object:
+    import sys
+
+    from homeostat.core.codec import from_json
+    from homeostat.core.errors import MalformedPayload
+
+    try:
+        return from_json(sys.stdin.read() if text == "-" else text)
+    except MalformedPayload as error:
+        raise fail(
+            f"the message is not JSON: {error.facts['problem']}",
+            hint='Quote it for the shell, as in \'{"question": "…"}\' or \'"a plain text"\'.',
+            code=USAGE,
+        ) from error
+
+
+def _show(answer: object, output: Output) -> None:
+    import msgspec
+
+    if output is Output.JSON:
+        typer.echo(msgspec.json.format(msgspec.json.encode(answer), indent=2).decode())
+        return
+    members: dict[str, object] = msgspec.to_builtins(answer)
+    width = max(map(len, members), default=0)
+    for name, value in members.items():
+        if value not in (None, [], {}):
+            shown = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+            typer.echo(f"{name:<{width}}  {shown}")

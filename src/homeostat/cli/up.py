@@ -1,0 +1,165 @@
+"""`homeostat up` and `homeostat server`: run Homeostat until told to stop."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from homeostat.cli.failures import INTERRUPTED, USAGE, explained, fail
+
+if TYPE_CHECKING:
+    import socket
+
+    from homeostat.app.assemble import System
+    from homeostat.app.data_dir import DataDirectory
+    from homeostat.app.settings import Settings
+
+DataDir = Annotated[Path | None, typer.Option(help="Where the embedded store keeps its file.")]
+Host = Annotated[str | None, typer.Option(help="The address to listen on; only loopback is possible without login.")]
+Port = Annotated[int | None, typer.Option(help="The port to listen on; a taken one moves to the next, 0 takes any.")]
+Ephemeral = Annotated[bool | None, typer.Option("--ephemeral", help="Keep everything in memory.")]
+StoreUrl = Annotated[str | None, typer.Option(help="postgresql://… instead of the embedded store.")]
+BusUrl = Annotated[str | None, typer.Option(help="nats://… to hear of other processes at once.")]
+LogLevel = Annotated[str | None, typer.Option(help="debug, info, warning or error.")]
+
+
+def up(
+    *,
+    port: Port = None,
+    host: Host = None,
+    data_dir: DataDir = None,
+    ephemeral: Ephemeral = None,
+    store_url: StoreUrl = None,
+    bus_url: BusUrl = None,
+    log_level: LogLevel = None,
+) -> None:
+    """Start everything in one process, on embedded engines unless told otherwise."""
+    run(
+        port=port,
+        host=host,
+        data_dir=data_dir,
+        ephemeral=ephemeral,
+        store_url=store_url,
+        bus_url=bus_url,
+        log_level=log_level,
+    )
+
+
+def server(
+    *,
+    port: Port = None,
+    host: Host = None,
+    data_dir: DataDir = None,
+    ephemeral: Ephemeral = None,
+    store_url: StoreUrl = None,
+    bus_url: BusUrl = None,
+    log_level: LogLevel = None,
+) -> None:
+    """Start the server alone."""
+    run(
+        port=port,
+        host=host,
+        data_dir=data_dir,
+        ephemeral=ephemeral,
+        store_url=store_url,
+        bus_url=bus_url,
+        log_level=log_level,
+    )
+
+
+def run(**options: Any) -> None:
+    """Serve with these options until a signal says stop."""
+    import asyncio
+    import logging
+    import os
+    from contextlib import nullcontext
+
+    from homeostat.app.data_dir import DataDirectory
+    from homeostat.app.settings import read_settings
+
+    with explained():
+        settings = read_settings(os.environ, options)
+        logging.basicConfig(level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+        _refuse_strangers(settings)
+        embedded = not settings.ephemeral and settings.store_url is None
+        with DataDirectory(settings.data_dir) if embedded else nullcontext() as directory:
+            listener = _listen(settings)
+            with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+                runner.run(_serve(settings, listener, directory))
+
+
+def _refuse_strangers(settings: "Settings") -> None:
+    if not settings.loopback:
+        raise fail(
+            f"listening on {settings.host} would let anybody on the network command your agents",
+            hint="Use 127.0.0.1, and a tunnel or a reverse proxy that checks who is calling.",
+            code=USAGE,
+        )
+
+
+def _listen(settings: "Settings") -> "socket.socket":
+    from homeostat.server.serving import bind
+
+    listener = bind(settings.host, settings.port)
+    taken = listener.getsockname()[1]
+    if settings.port not in {0, taken}:
+        typer.echo(f"Port {settings.port} is taken; using {taken} instead.")
+    return listener
+
+
+def _loop_factory() -> Any:
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    return uvloop.new_event_loop
+
+
+async def _serve(settings: "Settings", listener: "socket.socket", directory: "DataDirectory | None") -> None:
+    import asyncio
+
+    from homeostat.app.assemble import assemble
+    from homeostat.server.serving import serving, url_of
+
+    stop = asyncio.Event()
+    _heed_signals(stop)
+    async with assemble(settings) as system, serving(system, listener) as http:
+        url = url_of(listener)
+        if directory is not None:
+            directory.announce(url)
+        _banner(url, system)
+        assert http.running is not None
+        stopping = asyncio.create_task(stop.wait())
+        await asyncio.wait({stopping, http.running}, return_when=asyncio.FIRST_COMPLETED)
+        stopping.cancel()
+        typer.echo("Stopping; requests under way are finished first. Press Ctrl-C again to leave at once.", err=True)
+
+
+def _heed_signals(stop: Any) -> None:
+    """The first signal asks for an orderly end, the second one ends it."""
+    import asyncio
+    import os
+    import signal
+
+    def heed() -> None:
+        if stop.is_set():
+            os._exit(INTERRUPTED)
+        stop.set()
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, heed)
+
+
+def _banner(url: str, system: "System") -> None:
+    import homeostat
+
+    lines = {
+        "API": f"{url}/v1",
+        "API docs": f"{url}/docs",
+        "Data": system.store_place,
+    }
+    typer.echo(f"Homeostat {homeostat.__version__} is up at {url}")
+    for name, value in lines.items():
+        typer.echo(f"  {name:<9} {value}")
+    typer.echo("Press Ctrl-C to stop.")
