@@ -8,7 +8,7 @@ from typing import TypeVar
 from homeostat.core.codec import Json
 from homeostat.core.errors import StaleEpoch, Unavailable
 from homeostat.core.holdings import Holdings
-from homeostat.core.ids import BoxId, CardId, WorkerId
+from homeostat.core.ids import BoxId, CardId, TurnId, WorkerId
 from homeostat.core.ports.turns import OnRevoke
 from homeostat.core.records.card import Card, CardDraft
 from homeostat.core.records.turn import AgentKey, Grant, MessageType, ToolCall
@@ -56,10 +56,16 @@ class LocalSession:
             self._holdings.take(grant)
         return grants
 
-    async def renew(self, seconds: float = 0.0) -> None:
+    def adopt(self, fence: Fence) -> None:
+        """Hold a turn the worker brought along from before."""
+        self._holdings.adopt(fence)
+
+    async def renew(self, seconds: float = 0.0, *, held: Collection[TurnId] | None = None) -> None:
+        """As the port has it; whoever stands in for a worker elsewhere passes on what that one says it holds."""
         self._revoked.clear()
-        try:
+        if held is None:
             held = [*(f.turn_id for f in self._holdings.fences), *(g.turn.turn_id for g in self._spare)]
+        try:
             await self._kernel.renew(self._worker_id, held)
         except Unavailable:
             self._holdings.missed()

@@ -9,7 +9,6 @@ from homeostat.app.local_turns import LocalSession, LocalTurns
 from homeostat.core.errors import HomeostatError, Overloaded, StaleEpoch, TurnUnknown, WorkerUnknown
 from homeostat.core.ids import TurnId, WorkerId
 from homeostat.core.limits import WORKER_SESSIONS_MAX
-from homeostat.core.machines.turn import HeadStatus
 from homeostat.core.records.turn import AgentKey, Grant
 from homeostat.core.records.work import Fence, fence_of
 from homeostat.kernel.kernel import Kernel
@@ -27,7 +26,7 @@ class RemoteSession:
         self._kernel = kernel
         self.local: LocalSession
         self.given: dict[TurnId, Grant] = {}
-        self._revoked: list[Fence] = []
+        self._revoked: dict[TurnId, Fence] = {}
         self._bell = asyncio.Event()
         self._seen_at = kernel.clock.monotonic()
         self._present = 0
@@ -38,7 +37,7 @@ class RemoteSession:
 
     def revoke(self, fence: Fence) -> None:
         self.given.pop(fence.turn_id, None)
-        self._revoked.append(fence)
+        self._revoked[fence.turn_id] = fence
         self._bell.set()
 
     @contextmanager
@@ -65,16 +64,19 @@ class RemoteSession:
             self.given[grant.turn.turn_id] = grant
         return grants
 
-    async def renew(self, seconds: float) -> list[Fence]:
-        """A beat; answers with what was revoked since the last one, waiting for the first if there is none."""
-        await self.local.renew()
+    async def renew(self, seconds: float, holding: Collection[str]) -> list[Fence]:
+        """A beat; answers with what is revoked, waiting for it if nothing is.
+
+        A revocation is repeated until the worker no longer names the turn: an answer may have been lost.
+        """
+        await self.local.renew(held=[TurnId(turn_id) for turn_id in holding])
+        self._revoked = {turn_id: fence for turn_id, fence in self._revoked.items() if turn_id in holding}
         if not self._revoked and seconds > 0:
             self._bell.clear()
             with suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
                     await self._bell.wait()
-        revoked, self._revoked = self._revoked, []
-        return revoked
+        return list(self._revoked.values())
 
     async def grant(self, key: AgentKey, turn_id: TurnId, epoch: int) -> Grant:
         """The worker's leave to work on a turn it says it holds; the kernel checks again when it writes."""
@@ -88,6 +90,15 @@ class RemoteSession:
         if view.turn.key != key or view.epoch != epoch or not held:
             raise StaleEpoch(turn_id=turn_id, worker_id=self.worker_id, epoch=epoch)
         return Grant(view.turn, epoch, self.worker_id, fresh=False, waits=view.waits)
+
+    @contextmanager
+    def writing(self, turn_id: TurnId) -> Generator[None, None, None]:
+        """Around whatever a fence protects: a turn that is no longer the worker's is not given again."""
+        try:
+            yield
+        except StaleEpoch:
+            self.ended(turn_id)
+            raise
 
     def ended(self, turn_id: TurnId, following: Grant | None = None) -> None:
         """A turn is no longer the worker's; perhaps another one came in its place."""
@@ -126,23 +137,18 @@ class WorkerSessions:
         session = RemoteSession(self._kernel)
         session.local = await self._turns.open(hosted, session.revoke, worker_id=worker_id)
         self._sessions[session.worker_id] = session
-        return session, await self._take_up(session, hosted, holding) if worker_id is not None else []
+        return session, await self._take_up(session, holding) if worker_id is not None else []
 
-    async def _take_up(
-        self, session: RemoteSession, hosted: Collection[AgentKey], holding: Collection[Fence]
-    ) -> list[Fence]:
+    async def _take_up(self, session: RemoteSession, holding: Collection[Fence]) -> list[Fence]:
         """Compare what a returning worker holds with what the store says. What it does not know of goes back."""
-        claimed = {(fence.key, fence.turn_id, fence.epoch) for fence in holding}
-        mailboxes = await self._kernel.store.load(sorted({*hosted, *(fence.key for fence in holding)}))
-        actual: set[tuple[AgentKey, TurnId, int]] = set()
-        for key, mailbox in mailboxes.items():
-            head = mailbox.head
-            if head.status is HeadStatus.RUNNING and head.worker_id == session.worker_id and head.turn_id is not None:
-                actual.add((key, head.turn_id, head.epoch))
-        for key, turn_id, epoch in actual - claimed:
+        claimed = set(holding)
+        actual = {fence for fence, _ in await self._kernel.store.held(session.worker_id)}
+        for fence in claimed & actual:
+            session.local.adopt(fence)
+        for fence in actual - claimed:
             with suppress(StaleEpoch):
-                await self._kernel.release(Fence(key, turn_id, epoch, session.worker_id))
-        return [Fence(*lost, session.worker_id) for lost in claimed - actual]
+                await self._kernel.release(fence)
+        return list(claimed - actual)
 
     async def close(self, worker_id: str) -> None:
         """A worker leaves. Turns it was given and never learned of are lost with its lease."""

@@ -73,7 +73,7 @@ class HttpSession:
 
     async def claim(self, limit: int, seconds: float) -> list[Grant]:
         held = min(seconds, CLAIM_WAIT_SECONDS_MAX)
-        body = {"limit": limit, "wait": held, "holding": [fence.turn_id for fence in self._holdings.fences]}
+        body = {"limit": limit, "wait": held, "holding": self._holding()}
         answer = (await self._mine("claim", body, held=held)).read(w.Grants)
         grants = [reading.grant(shape) for shape in answer.grants]
         return [grant for grant in grants if self._holdings.take(grant)]
@@ -81,7 +81,7 @@ class HttpSession:
     async def renew(self, seconds: float = 0.0) -> None:
         held = min(seconds, CLAIM_WAIT_SECONDS_MAX)
         try:
-            answer = (await self._mine("renew", {"wait": held}, held=held)).read(w.Revoked)
+            answer = (await self._mine("renew", {"wait": held, "holding": self._holding()}, held=held)).read(w.Revoked)
         except Unavailable:
             self._holdings.missed()
             raise
@@ -172,6 +172,9 @@ class HttpSession:
         await self._for(grant, "chunks", {"chunk": _raw(chunk)})
 
     # --- inside --------------------------------------------------------------------------------------------
+
+    def _holding(self) -> list[str]:
+        return [fence.turn_id for fence in self._holdings.fences]
 
     def _path(self, grant: Grant, what: str) -> str:
         return f"/v1/workers/{self.worker_id}/turns/{grant.turn.turn_id}/{what}"

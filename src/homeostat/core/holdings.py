@@ -32,6 +32,10 @@ class Holdings:
         self._fences[fence.turn_id] = fence
         return True
 
+    def adopt(self, fence: Fence) -> None:
+        """Hold a turn that was granted to the same worker before."""
+        self._fences[fence.turn_id] = fence
+
     def drop(self, turn_id: TurnId) -> None:
         """A turn was delivered, suspended or handed back."""
         self._fences.pop(turn_id, None)

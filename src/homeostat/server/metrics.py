@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Final
 
-from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
@@ -19,6 +19,7 @@ class Metrics:
     """The counters of one server."""
 
     def __init__(self, system: System, patience: Patience) -> None:
+        disable_created_metrics()  # they would double the number of series and say nothing
         self.registry = CollectorRegistry()
         self._requests = Counter(
             "homeostat_http_requests", "Requests answered", ("method", "route", "status"), registry=self.registry

@@ -4,6 +4,9 @@ Nothing here needs an Idempotency-Key but writing cards, which honours one. Ever
 a claim answered into the void is answered again, a beat is a beat, and what a fence protects cannot happen twice.
 """
 
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
 from homeostat.app.sessions import RemoteSession
 from homeostat.core.codec import take_json
 from homeostat.core.errors import (
@@ -44,9 +47,13 @@ def _keys(call: Call, agents: tuple[w.AgentRef, ...]) -> list[AgentKey]:
     return [names.key_in(ProjectId(ref.project or project), ref.agent_id) for ref in agents]
 
 
-async def _grant(call: Call, session: RemoteSession, body: w.FencedBody) -> Grant:
-    key = (call.project, AgentId(body.agent_id))
-    return await session.grant(key, names.turn_id(call.parameters["turn_id"]), body.epoch)
+@asynccontextmanager
+async def _holding(call: Call, body: w.FencedBody) -> AsyncGenerator[tuple[RemoteSession, Grant], None]:
+    """The session and the turn that a request is about."""
+    session = _session(call)
+    turn_id = names.turn_id(call.parameters["turn_id"])
+    with session.presence(), session.writing(turn_id):
+        yield session, await session.grant((call.project, AgentId(body.agent_id)), turn_id, body.epoch)
 
 
 # --- coming and going ------------------------------------------------------------------------------------------
@@ -102,9 +109,10 @@ async def renew_lease(call: Call, body: w.RenewBody) -> w.Revoked:
     session = _session(call)
     with session.presence():
         if body.wait > 0:
-            revoked = await call.patience.wait(session.renew(body.wait), call.hung_up()) or []
+            renewing = session.renew(body.wait, body.holding)
+            revoked = await call.patience.wait(renewing, call.hung_up()) or []
         else:
-            revoked = await session.renew(0.0)
+            revoked = await session.renew(0.0, body.holding)
     return w.Revoked(revoked=render.held(revoked))
 
 
@@ -140,10 +148,9 @@ async def hydrate(call: Call, query: w.HydrationQuery) -> w.HydrationShape:
 @routes.taking("POST", "/v1/workers/{worker_id}/turns/{turn_id}/steps", w.StepBody, status=204, errors=FENCED)
 async def store_step(call: Call, body: w.StepBody) -> Answer:
     """Remember a step's outcome; the first one stored is the one that is replayed."""
-    session = _session(call)
-    with session.presence():
-        outcome = take_json(bytes(body.outcome), what="outcome")
-        await session.local.step(await _grant(call, session, body), body.name, outcome)
+    outcome = take_json(bytes(body.outcome), what="outcome")
+    async with _holding(call, body) as (session, grant):
+        await session.local.step(grant, body.name, outcome)
     return NOTHING
 
 
@@ -157,9 +164,7 @@ async def store_step(call: Call, body: w.StepBody) -> Answer:
 )
 async def write_cards(call: Call, body: w.WriteBody) -> w.CardIds:
     """Append cards to the turn's output."""
-    session = _session(call)
-    with session.presence():
-        grant = await _grant(call, session, body)
+    async with _holding(call, body) as (session, grant):
         ids = await session.local.write(grant, drafts(body.cards), idempotency=call.idempotency)
     return w.CardIds(card_ids=ids)
 
@@ -173,10 +178,9 @@ async def write_cards(call: Call, body: w.WriteBody) -> w.CardIds:
 )
 async def swap_boxes(call: Call, body: w.SwapBody) -> Answer:
     """Point the turn at other boxes, as compression does."""
-    session = _session(call)
-    with session.presence():
+    async with _holding(call, body) as (session, grant):
         await session.local.swap_boxes(
-            await _grant(call, session, body),
+            grant,
             context_box_id=names.optional_box_id(body.context_box_id),
             output_box_id=names.optional_box_id(body.output_box_id),
         )
@@ -195,9 +199,7 @@ async def suspend_turn(call: Call, body: w.SuspendBody) -> w.SuspendedShape:
 
     Unless the answer is `ready` the turn is granted again, to any worker, when the last result is in.
     """
-    session = _session(call)
-    with session.presence():
-        grant = await _grant(call, session, body)
+    async with _holding(call, body) as (session, grant):
         suspended = await session.local.suspend(
             grant,
             tuple(map(_tool_call, body.calls)),
@@ -218,9 +220,7 @@ async def suspend_turn(call: Call, body: w.SuspendBody) -> w.SuspendedShape:
 )
 async def deliver_turn(call: Call, body: w.DeliverBody) -> w.DeliveredShape:
     """End the turn with its deliverable; with `claim_next` the agent's next turn comes along."""
-    session = _session(call)
-    with session.presence():
-        grant = await _grant(call, session, body)
+    async with _holding(call, body) as (session, grant):
         delivered = await session.local.deliver(
             grant,
             status=body.status,
@@ -237,9 +237,7 @@ async def deliver_turn(call: Call, body: w.DeliverBody) -> w.DeliveredShape:
 @routes.taking("POST", "/v1/workers/{worker_id}/turns/{turn_id}/release", w.FencedBody, status=204, errors=FENCED)
 async def release_turn(call: Call, body: w.FencedBody) -> Answer:
     """Hand a turn back unharmed; it costs no attempt."""
-    session = _session(call)
-    with session.presence():
-        grant = await _grant(call, session, body)
+    async with _holding(call, body) as (session, grant):
         await session.local.release(grant)
         session.ended(grant.turn.turn_id)
     return NOTHING
@@ -248,10 +246,9 @@ async def release_turn(call: Call, body: w.FencedBody) -> Answer:
 @routes.taking("POST", "/v1/workers/{worker_id}/turns/{turn_id}/chunks", w.ChunkBody, status=204, errors=FENCED)
 async def emit_chunk(call: Call, body: w.ChunkBody) -> Answer:
     """Stream a chunk of output; whoever is not listening misses it."""
-    session = _session(call)
-    with session.presence():
-        chunk = take_json(bytes(body.chunk), what="chunk")
-        await session.local.emit(await _grant(call, session, body), chunk)
+    chunk = take_json(bytes(body.chunk), what="chunk")
+    async with _holding(call, body) as (session, grant):
+        await session.local.emit(grant, chunk)
     return NOTHING
 
 

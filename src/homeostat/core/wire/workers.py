@@ -32,6 +32,7 @@ class HeldTurn(Body, frozen=True, kw_only=True):
 
 
 Agents = Annotated[tuple[AgentRef, ...], msgspec.Meta(max_length=HOSTED_PER_SESSION_MAX)]
+TurnIds = Annotated[tuple[Name, ...], msgspec.Meta(max_length=HOSTED_PER_SESSION_MAX)]
 Holding = Annotated[tuple[HeldTurn, ...], msgspec.Meta(max_length=HOSTED_PER_SESSION_MAX)]
 
 
@@ -65,7 +66,7 @@ class ClaimBody(Body, frozen=True, kw_only=True):
 
     limit: Annotated[int, msgspec.Meta(ge=1, le=CLAIM_BATCH_MAX)] = 1
     wait: Wait = 0.0
-    holding: Annotated[tuple[Name, ...], msgspec.Meta(max_length=HOSTED_PER_SESSION_MAX)] = ()
+    holding: TurnIds = ()
 
 
 class GrantShape(Shape, frozen=True, kw_only=True):
@@ -85,9 +86,10 @@ class Grants(Shape, frozen=True, kw_only=True):
 
 
 class RenewBody(Body, frozen=True, kw_only=True):
-    """A worker is alive, and would hear of revoked turns for a while."""
+    """A worker is alive and says what it works on. A turn it was granted long ago and never heard of goes back."""
 
     wait: Wait = 0.0
+    holding: TurnIds = ()
 
 
 class Revoked(Shape, frozen=True, kw_only=True):
