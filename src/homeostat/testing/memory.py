@@ -62,6 +62,13 @@ class MemoryTurns(MemoryTurnsReading):
     async def outbox(self, before: Scope, limit: int) -> list[OutboxRow]:
         return [self.outbox_rows[key] for key in sorted(self.outbox_rows) if key < before][:limit]
 
+    async def held(self, worker_id: WorkerId) -> list[tuple[Fence, Millis]]:
+        return [
+            (Fence(head.key, head.turn_id, head.epoch, worker_id), head.since_ms)
+            for head in self.heads_by_key.values()
+            if head.worker_id == worker_id and head.turn_id is not None
+        ]
+
     async def due(self, now: Millis, *, unclaimed: tuple[Millis, Millis], lease_ms: int, limit: int) -> Due:
         ends = self.leases
         dead = [worker for worker in sorted(ends) if ends[worker] <= now or ends[worker] > now + 2 * lease_ms][:limit]
@@ -69,8 +76,8 @@ class MemoryTurns(MemoryTurnsReading):
         lost = [head for head in heads if head.worker_id in dead][:limit]
         orphans = [head for head in heads if head.worker_id is not None and head.worker_id not in ends][:limit]
         late = [wait for wait in self.pending.values() if wait.deadline_ms <= now]
-        after, before = unclaimed
-        waiting = [head for head in heads if after < head.since_ms <= before and _waits_for_a_worker(head)]
+        after, up_to = unclaimed
+        waiting = [head for head in heads if after < head.since_ms <= up_to and _waits_for_a_worker(head)]
         instants = [*ends.values(), *(wait.deadline_ms for wait in self.pending.values())]
         return Due(
             dead_workers=tuple(dead),
@@ -80,17 +87,12 @@ class MemoryTurns(MemoryTurnsReading):
                 if head.turn_id is not None and head.worker_id is not None
             ),
             timeouts=tuple(sorted(late, key=lambda wait: wait.deadline_ms)[:limit]),
-            unclaimed=tuple((h.key, h.since_ms) for h in sorted(waiting, key=lambda head: head.since_ms)[:limit]),
+            unclaimed=tuple(
+                (head.key, head.since_ms) for head in sorted(waiting, key=lambda head: head.since_ms)[:limit]
+            ),
             stranded=tuple(head.key for head in heads if _stranded(head))[:limit],
             next_ms=Millis(min(instants)) if instants else None,
         )
-
-    async def held(self, worker_id: WorkerId) -> list[tuple[Fence, Millis]]:
-        return [
-            (Fence(head.key, head.turn_id, head.epoch, worker_id), head.since_ms)
-            for head in self.heads_by_key.values()
-            if head.worker_id == worker_id and head.turn_id is not None
-        ]
 
     # --- saving --------------------------------------------------------------------------------------------
 
@@ -165,8 +167,11 @@ class MemoryTurns(MemoryTurnsReading):
 
     async def expire(self, before: Scope, limit: int) -> int:
         old = self._finished(turn_id for turn_id in sorted(self.turns) if turn_id < "turn_" + before)[:limit]
+        referred = {card.reference for cards in self.cards.values() for card in cards.values() if card.reference}
         for turn_id in old:
-            self.cards.pop(scope_of(turn_id), None)
+            cards = self.cards.pop(scope_of(turn_id), {})
+            if kept := {place: card for place, card in cards.items() if card.card_id in referred}:
+                self.cards[scope_of(turn_id)] = kept
             self.steps.pop(turn_id, None)
             self.waits.pop(turn_id, None)
             del self.turns[turn_id]

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from homeostat.app.local_turns import LocalSession, LocalTurns
 from homeostat.core.codec import Json, from_json, to_json
 from homeostat.core.errors import (
     BoxNotYours,
@@ -12,13 +13,12 @@ from homeostat.core.errors import (
     Unavailable,
     WorkerUnknown,
 )
-from homeostat.core.ids import AgentId, ToolCallId, TurnId, WorkerId
+from homeostat.core.ids import AgentId, ToolCallId, TurnId
 from homeostat.core.limits import LEASE_BEATS
 from homeostat.core.records.card import CardDraft
-from homeostat.core.records.turn import AfterExecution, AgentKey, Grant, MessageType, ToolCall
+from homeostat.core.records.turn import AfterExecution, AgentKey, Grant, ToolCall
 from homeostat.core.records.view import Hydration, Outcome
-from homeostat.core.records.work import Delivered, Fence, Suspended, fence_of
-from homeostat.kernel.commands import Deliver, Enqueue, Suspend
+from homeostat.core.records.work import Ask, Fence
 from homeostat.testing.simulation.script import payload_of
 
 if TYPE_CHECKING:
@@ -40,15 +40,15 @@ class Worker:
         self._kernel = process.kernel
         self._hosted = hosted
         self._slots = slots
-        self._id = WorkerId("")
+        self._session = LocalSession(process.kernel, self._revoked)
         self._bodies: dict[tuple[TurnId, int], asyncio.Task[None]] = {}
         self._free = asyncio.Event()
 
     async def run(self) -> None:
         while True:
             try:
-                self._id = await self._kernel.open_worker(self._hosted, self._revoked)
-                beat = self._process.begin(self._beat, self._id)
+                self._session = await LocalTurns(self._kernel).open(self._hosted, self._revoked)
+                beat = self._process.begin(self._beat, self._session)
                 try:
                     await self._serve()
                 finally:
@@ -76,7 +76,7 @@ class Worker:
 
     async def _claim(self, limit: int) -> list[Grant]:
         chance, weather = self._world.chance, self._world.weather
-        claim = self._kernel.claim(self._id, limit, chance.choice((1.0, 5.0, 20.0)))
+        claim = self._session.claim(limit, chance.choice((1.0, 5.0, 20.0)))
         if not weather.claim_given_up or chance.random() >= weather.claim_given_up:
             return await claim
         self._world.trace.count("claim_given_up")
@@ -91,14 +91,14 @@ class Worker:
         for task in list(self._bodies.values()):
             task.cancel()
         self._world.trace.count("worker_left")
-        await self._kernel.close_worker(self._id)
+        await self._session.close()
         await asyncio.sleep(0.05)
 
-    async def _beat(self, worker_id: WorkerId) -> None:
+    async def _beat(self, session: LocalSession) -> None:
         while True:
-            await asyncio.sleep(self._kernel.lease_seconds / LEASE_BEATS)
+            await asyncio.sleep(session.lease_seconds / LEASE_BEATS)
             try:
-                await self._kernel.renew(worker_id, [turn_id for turn_id, _ in self._bodies])
+                await session.renew()
             except Unavailable:
                 continue
             except WorkerUnknown:
@@ -121,6 +121,10 @@ class Worker:
         self._free.set()
 
     # --- what a body needs ---------------------------------------------------------------------------------
+
+    @property
+    def session(self) -> LocalSession:
+        return self._session
 
     @property
     def process(self) -> "Process":
@@ -148,9 +152,8 @@ class Body:
     def __init__(self, worker: Worker, grant: Grant) -> None:
         self._worker = worker
         self._grant = grant
-        self._fence = fence_of(grant)
         self._world = worker.process.world
-        self._kernel = worker.process.kernel
+        self._session = worker.session
         self._tag = ""
         self._hydration = Hydration({}, (), ())
 
@@ -158,7 +161,7 @@ class Body:
         body = from_json(self._grant.turn.payload)
         self._tag = body["tag"]
         try:
-            self._hydration = await self._worker.surely(lambda: self._kernel.hydrate(self._grant))
+            self._hydration = await self._worker.surely(lambda: self._session.hydrate(self._grant))
             if not self._grant.fresh:
                 self._world.trace.count("resumed_or_repeated")
             for op in body["script"]:
@@ -175,7 +178,7 @@ class Body:
             case "pause":
                 await asyncio.sleep(op[1])
             case "card":
-                await self._worker.surely(lambda: self._kernel.write(self._fence, (CardDraft("note", to_json("x")),)))
+                await self._worker.surely(lambda: self._session.write(self._grant, (CardDraft("note", to_json("x")),)))
             case "calls":
                 return await self._suspend(tuple(_tool_call(*call) for call in op[1]), ())
             case "ask":
@@ -183,7 +186,7 @@ class Body:
             case "swap":
                 await self._swap()
             case "release" if self._world.chance.random() < 0.5:
-                await self._worker.surely(lambda: self._kernel.release(self._fence))
+                await self._worker.surely(lambda: self._session.release(self._grant))
                 return True
             case "die" if self._world.chance.random() < 0.3:
                 self._worker.process.crash()
@@ -204,49 +207,44 @@ class Body:
             return
         turn_id = self._grant.turn.turn_id
         self._world.checks.side_effect(turn_id, self._grant.epoch, name)
-        await self._worker.surely(lambda: self._kernel.step(self._fence, name, to_json(self._grant.epoch)))
+        await self._worker.surely(lambda: self._session.step(self._grant, name, to_json(self._grant.epoch)))
         self._world.checks.stepped(turn_id, name)
 
     async def _ask(self, call_id: str, agent: str, script: list[Any], seconds: float) -> bool:
-        turn = self._grant.turn
-        child = Enqueue(
-            key=(turn.project, AgentId(agent)),
-            type=MessageType.JOIN_REQUEST,
-            payload=payload_of(f"{turn.turn_id}/{call_id}", script),
-            source=turn.agent_id,
-            parent_turn_id=turn.turn_id,
-            reply_call_id=ToolCallId(call_id),
-            trace_id=turn.trace_id,
-            depth=turn.depth + 1,
+        tag = f"{self._grant.turn.turn_id}/{call_id}"
+        ask = Ask(
+            call_id=ToolCallId(call_id),
+            agent_id=AgentId(agent),
+            payload=payload_of(tag, script),
+            timeout_seconds=seconds,
         )
-        call = ToolCall(ToolCallId(call_id), "agent", Json("{}"), seconds)
         self._world.trace.count("join")
-        self._world.unique_tags.add(f"{turn.turn_id}/{call_id}")
-        return await self._suspend((call,), (child,))
+        self._world.unique_tags.add(tag)
+        return await self._suspend((), (ask,))
 
-    async def _suspend(self, calls: tuple[ToolCall, ...], children: tuple[Enqueue, ...]) -> bool:
-        command = Suspend(fence=self._fence, calls=calls, children=children)
-        suspended: Suspended = await self._worker.surely(lambda: self._kernel.suspend(command))
+    async def _suspend(self, calls: tuple[ToolCall, ...], asks: tuple[Ask, ...]) -> bool:
+        suspended = await self._worker.surely(lambda: self._session.suspend(self._grant, calls, asks=asks))
         return not suspended.ready
 
     async def _swap(self) -> None:
         box = self._world.chance.choice(self._world.boxes) if self._world.boxes else None
         try:
-            await self._worker.surely(lambda: self._kernel.swap_boxes(self._fence, None, box))
+            await self._worker.surely(lambda: self._session.swap_boxes(self._grant, output_box_id=box))
             self._world.trace.count("box_swapped")
         except (BoxNotYours, BoxUnknown):
             self._world.trace.count("box_refused")
 
     async def _deliver(self, status: Outcome, *, claim_next: bool) -> None:
-        command = Deliver(
-            fence=self._fence,
-            status=status,
-            result=to_json({"tag": self._tag}),
-            error=to_json({"code": "script"}) if status is Outcome.FAILED else None,
-            cards=(CardDraft("note", to_json("last")),),
-            claim_next=claim_next,
+        delivered = await self._worker.surely(
+            lambda: self._session.deliver(
+                self._grant,
+                status=status,
+                result=to_json({"tag": self._tag}),
+                error=to_json({"code": "script"}) if status is Outcome.FAILED else None,
+                cards=(CardDraft("note", to_json("last")),),
+                claim_next=claim_next,
+            )
         )
-        delivered: Delivered = await self._worker.surely(lambda: self._kernel.deliver(command))
         turn_id = self._grant.turn.turn_id
         self._world.checks.delivered(turn_id, delivered.card_id)
         self._worker.follow(delivered.next)
