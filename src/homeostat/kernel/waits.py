@@ -21,6 +21,8 @@ from homeostat.kernel.dispatch import dispatch
 from homeostat.kernel.enqueue import admit, enqueue
 from homeostat.kernel.plan import Plan
 
+_CONTROL_WORDS = {word.value: word for word in AfterExecution}
+
 
 def suspend(plan: Plan, command: Suspend) -> Suspended:
     """Leave a turn waiting for its calls. A call it has waited for before keeps its deadline and its result."""
@@ -125,8 +127,8 @@ def effective_after(command: Report, wait: Wait) -> AfterExecution:
         control = cast("dict[str, object]", value).get("__cg_control")
         if isinstance(control, dict):
             word = cast("dict[str, object]", control).get("after_execution")
-            if isinstance(word, str) and word in AfterExecution:
-                return AfterExecution(word)
+            if isinstance(word, str) and (said := _CONTROL_WORDS.get(word)) is not None:
+                return said
     return command.after_execution or wait.after_execution
 
 
