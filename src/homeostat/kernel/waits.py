@@ -111,7 +111,8 @@ def _settle(plan: Plan, mailbox: Mailbox, command: Report, card_id: CardId, foll
             followups=followups,
         )
         return
-    moved = plan.move(mailbox, TurnEvent.RESUME, cards=entry.cards, waiting=0, deadline_ms=None)
+    epoch = mailbox.head.epoch + 1  # the worker that suspended it may not know yet that it did
+    moved = plan.move(mailbox, TurnEvent.RESUME, epoch=epoch, cards=entry.cards, waiting=0, deadline_ms=None)
     plan.put(changed(mailbox, head=moved))
     dispatch(plan, command.key)
 
