@@ -49,6 +49,7 @@ class Decision:
         self._known = known
         self._fresh: set[AgentKey] = set()
         self._answers: dict[RecallKey, Answer] = {}
+        self._answered_by: dict[RecallKey, Pending] = {}
 
     async def decide(self, batch: Iterable[Pending]) -> None:
         """Answer every command of a batch, in order."""
@@ -87,6 +88,7 @@ class Decision:
             record = Answer(*key, fingerprint, to_json(answer), self._plan.now)
             self._plan.writes.answers[key] = record
             self._answers[key] = record
+            self._answered_by[key] = pending
         self._plan.followups.extend(followups)
         return None
 
@@ -118,7 +120,8 @@ class Decision:
             return
         await self._load({cast(AgentKey, pending.key) for pending in doubtful}, cached=False)
         for pending in doubtful:
-            if (key := pending.recall_key) is not None and key in self._plan.writes.answers:
+            key = pending.recall_key
+            if key is not None and self._answered_by.get(key) is pending:  # what another said under this key stands
                 del self._plan.writes.answers[key]
                 del self._answers[key]
             await self._answer(pending)
