@@ -4,7 +4,7 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import cast
 
-from homeostat.core.codec import from_json, to_json
+from homeostat.core.codec import NULL, from_json, to_json
 from homeostat.core.errors import BoxUnknown, HomeostatError, IdempotencyKeyReused
 from homeostat.core.ids import ProjectId
 from homeostat.core.ports.store import TurnStore
@@ -160,6 +160,9 @@ class Decision:
             if length is None:
                 raise BoxUnknown(box_id=box_id)
             plan.boxes[need.box] = (length, await self._store.box_owner(project, box_id))
+        if need.card is not None:
+            card = await self._store.card(*need.card)
+            plan.contents[need.card] = card.content if card is not None else NULL
         if need.item is not None:
             project, agent_id, seq = need.item
             line = await self._store.inbox(project, agent_id, after_seq=seq - 1, limit=1)

@@ -30,10 +30,12 @@ class Need(Exception):
         mailbox: AgentKey | None = None,
         box: tuple[ProjectId, BoxId] | None = None,
         item: InboxKey | None = None,
+        card: tuple[ProjectId, CardId] | None = None,
     ) -> None:
         self.mailbox = mailbox
         self.box = box
         self.item = item
+        self.card = card
 
 
 class Plan:
@@ -42,6 +44,7 @@ class Plan:
     __slots__ = (
         "base",
         "boxes",
+        "contents",
         "events",
         "followups",
         "ids",
@@ -63,6 +66,7 @@ class Plan:
         self.mailboxes: dict[AgentKey, Mailbox | None] = {}
         self.base: dict[AgentKey, int] = {}
         self.boxes: dict[tuple[ProjectId, BoxId], tuple[int, AgentKey | None]] = {}
+        self.contents: dict[tuple[ProjectId, CardId], Json] = {}
         self.items: dict[InboxKey, OpenTurn | None] = {}
         self.touched: dict[AgentKey, None] = {}
         self.events: list[Event] = []
@@ -145,6 +149,16 @@ class Plan:
         if turn.output_box_id is not None:
             self._refer(turn.key, turn.output_box_id, card)
         return card.card_id
+
+    def content(self, project: ProjectId, card_id: CardId) -> Json:
+        """What a card says, be it stored or about to be."""
+        for card in self.writes.cards:
+            if card.reference is None and card.card_id == card_id:
+                return card.content
+        try:
+            return self.contents[project, card_id]
+        except KeyError:
+            raise Need(card=(project, card_id)) from None
 
     def append(self, entry: OpenTurn, drafts: tuple[CardDraft, ...]) -> tuple[OpenTurn, tuple[CardId, ...]]:
         """Write drafts behind the cards the turn has so far."""

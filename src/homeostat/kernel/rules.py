@@ -42,7 +42,7 @@ RULES: Mapping[type, Rule] = {
     c.Enqueue: _plain(enqueue),
     c.Claim: _plain(claim),
     c.Dispatch: _plain(redispatch),
-    c.Suspend: _plain(suspend),
+    c.Suspend: suspend,
     c.Report: report,
     c.Deliver: deliver,
     c.Stop: stop,

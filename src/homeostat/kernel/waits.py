@@ -2,8 +2,10 @@
 
 from typing import cast
 
+import msgspec
+
 from homeostat.core.clock import Millis
-from homeostat.core.codec import Json, from_json, to_json
+from homeostat.core.codec import NULL, Json, from_json, to_json
 from homeostat.core.errors import InvalidRequest, MalformedPayload
 from homeostat.core.ids import CardId
 from homeostat.core.limits import WAIT_SECONDS_DEFAULT, WAIT_SECONDS_MAX, WAITS_PER_TURN_MAX
@@ -24,7 +26,17 @@ from homeostat.kernel.plan import Plan
 _CONTROL_WORDS = {word.value: word for word in AfterExecution}
 
 
-def suspend(plan: Plan, command: Suspend) -> Suspended:
+class _Said(msgspec.Struct):
+    """What a result card holds, as far as the end of a turn is concerned."""
+
+    status: WaitStatus
+    result: msgspec.Raw
+
+
+_said = msgspec.json.Decoder(_Said)
+
+
+def suspend(plan: Plan, command: Suspend, followups: Followups) -> Suspended:
     """Leave a turn waiting for its calls. A call it has waited for before keeps its deadline and its result."""
     mailbox = plan.held(command.fence)
     entry = cast(OpenTurn, mailbox.active)
@@ -37,6 +49,9 @@ def suspend(plan: Plan, command: Suspend) -> Suspended:
     if len(known) + len(fresh) > WAITS_PER_TURN_MAX:
         raise InvalidRequest(problem=f"a turn may wait for {WAITS_PER_TURN_MAX} tool calls")
     plan.rolling(entry)
+    asked = tuple(known[call.call_id] for call in command.calls if call.call_id in known)
+    if not fresh and all(wait.status is not WaitStatus.PENDING for wait in asked):
+        return _go_on(plan, mailbox, command, asked, followups)
     children = [child for child in command.children if child.reply_call_id not in known]
     for child in children:
         if child.key == command.fence.key:
@@ -55,16 +70,27 @@ def suspend(plan: Plan, command: Suspend) -> Suspended:
     entry = changed(entry, waits=(*entry.waits, *waits))
     wanted = {call.call_id for call in command.calls}
     asked = tuple(wait for wait in entry.waits if wait.call_id in wanted)
-    if all(wait.status is not WaitStatus.PENDING for wait in asked):
-        moved = plan.move(mailbox, None, cards=entry.cards)
-        plan.put(changed(mailbox, head=moved, active=entry))
-        return Suspended(asked, ready=True)
     waiting, deadline = _outstanding(entry)
     moved = plan.move(
         mailbox, TurnEvent.SUSPEND, worker_id=None, cards=entry.cards, waiting=waiting, deadline_ms=deadline
     )
     plan.put(changed(mailbox, head=moved, active=entry))
     return Suspended(asked, ready=False)
+
+
+def _go_on(plan: Plan, mailbox: Mailbox, command: Suspend, asked: tuple[Wait, ...], followups: Followups) -> Suspended:
+    """Everything asked for is in: the turn goes on running, unless one of its results ends it."""
+    entry = cast(OpenTurn, mailbox.active)
+    final = _last_word(asked)
+    if final is not None:
+        _result_of(plan, final)
+    entry, _ = plan.append(entry, command.cards)
+    mailbox = changed(mailbox, active=entry)
+    if final is not None:
+        _end(plan, mailbox, final, followups)
+        return Suspended(asked, ready=False)
+    plan.put(changed(mailbox, head=plan.move(mailbox, None, cards=entry.cards)))
+    return Suspended(asked, ready=True)
 
 
 def report(plan: Plan, command: Report, followups: Followups) -> Reported:
@@ -76,6 +102,10 @@ def report(plan: Plan, command: Report, followups: Followups) -> Reported:
         return Reported(accepted=False)
     plan.rolling(entry)
     after = effective_after(command, wait)
+    others = tuple(other for other in entry.waits if other is not wait)
+    final = _last_word(others)
+    if final is not None and after is not AfterExecution.TERMINATE:
+        _result_of(plan, final)
     entry, (card_id,) = plan.append(entry, (CardDraft(TOOL_RESULT, _result_card(command)),))
     answered = changed(
         wait, status=command.status, after_execution=after, result_card_id=card_id, answered_at_ms=plan.now
@@ -87,11 +117,12 @@ def report(plan: Plan, command: Report, followups: Followups) -> Reported:
         queue = tuple(entry if other.turn.turn_id == command.turn_id else other for other in mailbox.queue)
         plan.put(changed(mailbox, head=plan.move(mailbox, None), queue=queue))
         return Reported(accepted=True, result_card_id=card_id)
-    _settle(plan, changed(mailbox, active=entry), command, card_id, followups)
+    final = answered if after is AfterExecution.TERMINATE else final
+    _settle(plan, changed(mailbox, active=entry), final, followups)
     return Reported(accepted=True, result_card_id=card_id)
 
 
-def _settle(plan: Plan, mailbox: Mailbox, command: Report, card_id: CardId, followups: Followups) -> None:
+def _settle(plan: Plan, mailbox: Mailbox, final: Wait | None, followups: Followups) -> None:
     """Resume, end or keep waiting, now that one more result is in."""
     entry = cast(OpenTurn, mailbox.active)
     waiting, deadline = _outstanding(entry)
@@ -99,26 +130,41 @@ def _settle(plan: Plan, mailbox: Mailbox, command: Report, card_id: CardId, foll
         moved = plan.move(mailbox, None, cards=entry.cards, waiting=waiting, deadline_ms=deadline)
         plan.put(changed(mailbox, head=moved))
         return
-    if any(_ends_turn(wait) for wait in entry.waits):
-        failed = command.status is not WaitStatus.SUCCESS
-        finish(
-            plan,
-            changed(mailbox, head=changed(mailbox.head, cards=entry.cards)),
-            TurnEvent.DELIVER,
-            status=Outcome.FAILED if failed else Outcome.SUCCESS,
-            result=command.result,
-            error=to_json({"code": f"tool_{command.status.value}", "card_id": card_id}) if failed else None,
-            followups=followups,
-        )
+    if final is not None:
+        _end(plan, mailbox, final, followups)
         return
     epoch = mailbox.head.epoch + 1  # the worker that suspended it may not know yet that it did
     moved = plan.move(mailbox, TurnEvent.RESUME, epoch=epoch, cards=entry.cards, waiting=0, deadline_ms=None)
     plan.put(changed(mailbox, head=moved))
-    dispatch(plan, command.key)
+    dispatch(plan, mailbox.head.key)
 
 
-def _ends_turn(wait: Wait) -> bool:
-    return wait.after_execution is AfterExecution.TERMINATE and wait.status is not WaitStatus.CANCELLED
+def _last_word(waits: tuple[Wait, ...]) -> Wait | None:
+    """The result that ends its turn: the latest of those that say so."""
+    final = [w for w in waits if w.after_execution is AfterExecution.TERMINATE and w.result_card_id is not None]
+    return max(final, key=lambda wait: wait.answered_at_ms or 0, default=None)
+
+
+def _result_of(plan: Plan, wait: Wait) -> _Said:
+    """What a call brought; asked for before anything is written."""
+    assert wait.result_card_id is not None, "a wait that ends its turn was answered"
+    content = plan.content(wait.project, wait.result_card_id)
+    return _said.decode(content) if content != NULL else _Said(wait.status, msgspec.Raw(b"null"))
+
+
+def _end(plan: Plan, mailbox: Mailbox, final: Wait, followups: Followups) -> None:
+    """End a turn with the result that said so, whichever came in last."""
+    said = _result_of(plan, final)
+    failed = said.status is not WaitStatus.SUCCESS
+    finish(
+        plan,
+        mailbox,
+        TurnEvent.DELIVER,
+        status=Outcome.FAILED if failed else Outcome.SUCCESS,
+        result=Json(bytes(said.result).decode()),
+        error=to_json({"code": f"tool_{said.status.value}", "card_id": final.result_card_id}) if failed else None,
+        followups=followups,
+    )
 
 
 def effective_after(command: Report, wait: Wait) -> AfterExecution:

@@ -4,7 +4,10 @@ import pytest
 
 from homeostat.core.codec import from_json
 from homeostat.core.machines.turn import HeadStatus
-from homeostat.core.records.turn import AfterExecution
+from homeostat.core.records.head import Gate
+from homeostat.core.records.turn import AfterExecution, WaitStatus
+from homeostat.core.records.view import Outcome
+from homeostat.kernel.commands import Preempt, SetGate
 from homeostat.testing.desk import Desk, call
 
 TERMINATE = AfterExecution.TERMINATE
@@ -36,3 +39,55 @@ def test_a_turn_resumes_under_a_new_epoch() -> None:
     again = desk.claim("a")
     assert again.turn == grant.turn
     assert again.epoch > grant.epoch, "a worker that missed its own suspension would still be believed"
+
+
+def test_a_terminating_result_is_the_deliverable_although_another_came_last() -> None:
+    desk = Desk("a")
+    grant = desk.begin("a")
+    desk.suspend(grant, call("final", after=TERMINATE), call("other"))
+    desk.report(grant, "final", {"answer": 42})
+    assert desk.head("a").status is HeadStatus.SUSPENDED
+    desk.report(grant, "other", {"noise": True})
+    ended = desk.deliverable(grant.turn.turn_id)
+    assert ended is not None
+    assert from_json(ended.result) == {"answer": 42}
+
+
+def test_a_terminating_result_in_the_same_batch_is_the_deliverable_too() -> None:
+    desk = Desk("a")
+    grant = desk.begin("a")
+    desk.suspend(grant, call("final", after=TERMINATE), call("other"))
+    desk.all(desk.result(grant, "final", {"answer": 42}), desk.result(grant, "other", {"noise": True}))
+    ended = desk.deliverable(grant.turn.turn_id)
+    assert ended is not None
+    assert from_json(ended.result) == {"answer": 42}
+
+
+def test_a_failed_terminating_result_ends_the_turn_as_failed_although_another_succeeded_last() -> None:
+    desk = Desk("a")
+    grant = desk.begin("a")
+    desk.suspend(grant, call("final", after=TERMINATE), call("other"))
+    desk.report(grant, "final", {"why": "no"}, status=WaitStatus.ERROR)
+    desk.report(grant, "other")
+    ended = desk.deliverable(grant.turn.turn_id)
+    assert ended is not None
+    assert ended.status is Outcome.FAILED
+    assert from_json(ended.result) == {"why": "no"}
+    assert '"tool_error"' in (ended.error or "")
+
+
+def test_a_terminating_result_that_came_while_its_turn_was_put_back_ends_it_when_it_asks_again() -> None:
+    desk = Desk("a")
+    grant = desk.begin("a")
+    final = call("final", after=TERMINATE)
+    desk.suspend(grant, final)
+    desk.do(SetGate(key=grant.turn.key, gate=Gate.CLOSED))
+    desk.do(Preempt(key=grant.turn.key))
+    assert desk.report(grant, "final", {"answer": 42}).accepted
+    desk.do(SetGate(key=grant.turn.key, gate=Gate.OPEN))
+    again = desk.suspend(desk.claim("a"), final)
+    assert not again.ready, "the turn is over, its worker has nothing more to do"
+    ended = desk.deliverable(grant.turn.turn_id)
+    assert ended is not None
+    assert from_json(ended.result) == {"answer": 42}
+    assert desk.head("a").status is HeadStatus.IDLE
