@@ -1,6 +1,6 @@
 """The turn store as plain dictionaries: for simulations and quick tests, never for production."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 
 from homeostat.core.clock import Millis
 from homeostat.core.ids import BoxId, ProjectId, Scope, TurnId, WorkerId, scope_of
@@ -166,7 +166,11 @@ class MemoryTurns(MemoryTurnsReading):
     # --- forgetting ----------------------------------------------------------------------------------------
 
     async def expire(self, before: Scope, limit: int) -> int:
-        old = self._finished(turn_id for turn_id in sorted(self.turns) if turn_id < "turn_" + before)[:limit]
+        instant = int(before, 16) >> 48
+        old = [
+            turn_id for turn_id in sorted(self.turns) if turn_id < "turn_" + before and self._ended(turn_id, instant)
+        ]
+        old = old[:limit]
         referred = {card.reference for cards in self.cards.values() for card in cards.values() if card.reference}
         for turn_id in old:
             cards = self.cards.pop(scope_of(turn_id), {})
@@ -175,13 +179,13 @@ class MemoryTurns(MemoryTurnsReading):
             self.steps.pop(turn_id, None)
             self.waits.pop(turn_id, None)
             del self.turns[turn_id]
-        instant = int(before, 16) >> 48
         for key in [key for key, answer in self.answers.items() if answer.created_at_ms < instant][:limit]:
             del self.answers[key]
         return len(old)
 
-    def _finished(self, turn_ids: Iterable[TurnId]) -> list[TurnId]:
-        return [turn_id for turn_id in turn_ids if DELIVERABLE_POSITION in self.cards.get(scope_of(turn_id), {})]
+    def _ended(self, turn_id: TurnId, before_ms: int) -> bool:
+        card = self.cards.get(scope_of(turn_id), {}).get(DELIVERABLE_POSITION)
+        return card is not None and card.created_at_ms < before_ms
 
 
 def _waits_for_a_worker(head: Head | None) -> bool:

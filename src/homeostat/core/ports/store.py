@@ -93,7 +93,7 @@ class TurnStore(Protocol):
         ...
 
     async def expire(self, before: Scope, limit: int) -> int:
-        """Forget finished turns older than a scope, with all that belongs to them; returns how many."""
+        """Forget turns that ended before the instant of a scope, with all that belongs to them; returns how many."""
         ...
 
     async def lease(self, worker_id: WorkerId) -> Millis | None:

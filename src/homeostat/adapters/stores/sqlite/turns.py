@@ -75,12 +75,13 @@ class SqliteTurns(SqliteTurnsReading):
 
     async def expire(self, before: Scope, limit: int) -> int:
         def work(connection: sqlite3.Connection) -> int:
-            old = [row[0] for row in connection.execute(SQL["turns_old"], ("turn_" + before, limit))]
+            instant = int(before, 16) >> 48
+            old = [row[0] for row in connection.execute(SQL["turns_old"], ("turn_" + before, instant, limit))]
             connection.execute("BEGIN IMMEDIATE")
             with _Rollback(connection):
                 for name in ("expire_cards", "expire_steps", "expire_waits", "expire_turns"):
                     connection.execute(SQL[name], (json.dumps(old),))
-                connection.execute(SQL["expire_answers"], (int(before, 16) >> 48, limit))
+                connection.execute(SQL["expire_answers"], (instant, limit))
                 connection.execute("COMMIT")
             return len(old)
 
