@@ -317,7 +317,8 @@ class Kernel:
         for fence, since in await self.store.held(worker_id):
             if fence.turn_id not in known and since < long_ago:
                 self.flusher.forget([fence.key])
-                await self.release(fence)
+                with suppress(StaleEpoch):
+                    await self.release(fence)
 
     async def hydrate(self, grant: Grant) -> Hydration:
         """What a worker needs to continue: stored steps, context, and what the turn wrote before."""
