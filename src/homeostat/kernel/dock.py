@@ -24,11 +24,17 @@ class Berth:
     arrival: asyncio.Future[None] | None = None
     granted: list[Grant] = field(default_factory=list[Grant])
     ready: dict[AgentKey, None] = field(default_factory=dict[AgentKey, None])
+    strangers: dict[Fence, float] = field(default_factory=dict[Fence, float])
 
     def collect(self, claim: asyncio.Future[Grant | None]) -> None:
         """Take in what a claim came to; a lost race is nothing."""
         if not claim.cancelled() and claim.exception() is None and (grant := claim.result()) is not None:
             self.granted.append(grant)
+
+    def unheard_of(self, fences: list[Fence], now: float) -> list[tuple[Fence, float]]:
+        """Turns the worker holds without knowing it, each with the seconds since that was first noticed."""
+        self.strangers = {fence: self.strangers.get(fence, now) for fence in fences}
+        return [(fence, now - since) for fence, since in self.strangers.items()]
 
     def notify(self) -> None:
         if self.arrival is not None and not self.arrival.done():

@@ -312,10 +312,11 @@ class Kernel:
         """A worker is alive and says what it works on; a turn it was granted and never heard of goes back."""
         berth = self.dock.berth(worker_id)
         await self._do(Renew(worker_id=worker_id))
+        stored = await self.store.held(worker_id)
         known = {*held, *(grant.turn.turn_id for grant in berth.granted)}
-        long_ago = self.clock.now_ms() - int(self.lease_seconds * 1000)
-        for fence, since in await self.store.held(worker_id):
-            if fence.turn_id not in known and since < long_ago:
+        unheard = berth.unheard_of([fence for fence, _ in stored if fence.turn_id not in known], self.clock.monotonic())
+        for fence, seconds in unheard:
+            if seconds >= self.lease_seconds:  # before that its grant may still be on its way
                 self.flusher.forget([fence.key])
                 with suppress(StaleEpoch):
                     await self.release(fence)
