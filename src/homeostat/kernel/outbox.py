@@ -17,6 +17,8 @@ from homeostat.kernel.flush import Flusher
 
 log = logging.getLogger(__name__)
 
+_LAST = Scope("g")  # behind every scope there can be
+
 
 class Relay:
     """Publishes outbox rows straight from the commit, and sweeps up rows that others left behind."""
@@ -29,7 +31,7 @@ class Relay:
         self._rows: deque[OutboxRow] = deque()
         self._signals: deque[Event] = deque(maxlen=OUTBOX_BUFFER_MAX)
         self._wanted = asyncio.Event()
-        self._busy = False
+        self._seen: dict[Scope, float] = {}
         self.published = 0
 
     def hand_over(self, row: OutboxRow | None, signals: list[Event]) -> None:
@@ -69,10 +71,20 @@ class Relay:
         return len(events)
 
     async def sweep(self) -> int:
-        """Publish rows whose process did not live to do it."""
-        before = scope_floor(int(self._clock.now_ms() - OUTBOX_GRACE_SECONDS * 1000))
+        """Publish rows whose process did not live to do it: old ones, and those that were here a while ago already.
+
+        An id's age is only as good as the clock of the process that gave it.
+        """
+        found = await self._store.outbox(_LAST, SWEEP_ROWS_MAX)
+        now, old = self._clock.monotonic(), scope_floor(int(self._clock.now_ms() - OUTBOX_GRACE_SECONDS * 1000))
+        self._seen = {row.outbox_id: self._seen.get(row.outbox_id, now) for row in found}
         held = {row.outbox_id for row in self._rows}
-        rows = [row for row in await self._store.outbox(before, SWEEP_ROWS_MAX) if row.outbox_id not in held]
+        rows = [
+            row
+            for row in found
+            if row.outbox_id not in held
+            and (row.outbox_id < old or now - self._seen[row.outbox_id] >= OUTBOX_GRACE_SECONDS)
+        ]
         if rows:
             await self._bus.publish(tuple(event for row in rows for event in row.events))
             self._forget([row.outbox_id for row in rows])
