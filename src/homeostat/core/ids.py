@@ -133,3 +133,9 @@ def same_digest(one: str, other: str) -> bool:
 def process_seed() -> int:
     """A seed for one process, printed where a run must be repeatable."""
     return int.from_bytes(os.urandom(6), "big")
+
+
+def chance(*seeds: object) -> random.Random:
+    """Randomness that repeats: the same seeds give the same sequence, in every process."""
+    text = "\0".join(str(seed) for seed in seeds)
+    return random.Random(hashlib.sha256(text.encode()).digest())  # noqa: S311 - it is meant to be predictable

@@ -1,0 +1,1 @@
+"""Upstreams: whoever answers model calls."""
