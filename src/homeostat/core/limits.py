@@ -24,6 +24,7 @@ CLAIM_WAIT_SECONDS_MAX: Final = 30.0  # a claim or a renewal is held open this l
 FLUSH_COMMANDS_MAX: Final = 256  # commands that share one commit
 FLUSH_WAITING_MAX: Final = 20_000  # commands in memory before new messages are turned away
 FLUSH_CONFLICTS_MAX: Final = 16  # lost races in a row before a command is answered with "try again"
+RIDE_SECONDS: Final = 0.05  # how long a command that is in no hurry waits for others to share a commit with
 CLAIM_BATCH_MAX: Final = 64  # turns granted by one claim
 QUEUE_FRONT: Final = 16  # queued turns kept at hand per agent
 MAILBOXES_CACHED_MAX: Final = 8_192

@@ -15,6 +15,7 @@ from homeostat.core.limits import (
     FLUSH_WAITING_MAX,
     MAILBOX_CACHED_PAYLOAD_BYTES_MAX,
     MAILBOXES_CACHED_MAX,
+    RIDE_SECONDS,
 )
 from homeostat.core.machines.turn import HeadStatus
 from homeostat.core.ports.store import TurnStore
@@ -56,6 +57,8 @@ class Flusher:
         self._lease_ms = int(lease_seconds * 1000)
         self._committed = committed
         self._waiting: deque[Waiting] = deque()
+        self._riders: deque[Waiting] = deque()
+        self._departure: asyncio.TimerHandle | None = None
         self._wanted = asyncio.Event()
         self._mailboxes: dict[AgentKey, Mailbox] = {}
         self._leases: dict[WorkerId, Millis] = {}
@@ -74,6 +77,14 @@ class Flusher:
             self._wanted.set()
         return future
 
+    def ride(self, command: c.Command) -> asyncio.Future[Any]:
+        """Put a command that is in no hurry into whatever flush comes next, rather than pay a commit for it alone."""
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._riders.append(Waiting(command, future))
+        if self._departure is None:
+            self._departure = asyncio.get_running_loop().call_later(RIDE_SECONDS, self._wanted.set)
+        return future
+
     def forget(self, keys: Iterable[AgentKey]) -> None:
         """Somebody else may have moved these agents: read them again before deciding."""
         for key in keys:
@@ -85,12 +96,17 @@ class Flusher:
         while True:
             await self._wanted.wait()
             self._wanted.clear()
+            await self.tick()
             while self._waiting:
                 await self.tick()
 
     async def tick(self) -> int:
         """Flush what waits now; returns how many commands were answered."""
-        batch = [self._waiting.popleft() for _ in range(min(len(self._waiting), FLUSH_COMMANDS_MAX))]
+        batch = [*self._riders, *(self._waiting.popleft() for _ in range(min(len(self._waiting), FLUSH_COMMANDS_MAX)))]
+        self._riders.clear()
+        if self._departure is not None:
+            self._departure.cancel()
+            self._departure = None
         if not batch:
             return 0
         try:

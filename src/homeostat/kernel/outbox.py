@@ -92,7 +92,7 @@ class Relay:
 
     def _forget(self, outbox_ids: list[Scope]) -> None:
         """Drop published rows with the next flush. Should that fail they are announced again, which is allowed."""
-        future = self._flusher.submit(Published(outbox_ids=tuple(outbox_ids)))
+        future = self._flusher.ride(Published(outbox_ids=tuple(outbox_ids)))
         future.add_done_callback(_ignore_unavailable)
 
 
