@@ -106,11 +106,14 @@ async def _open_postgres(url: str, stack: AsyncExitStack) -> tuple[TurnStore, st
 
 async def _open_bus(settings: Settings, stack: AsyncExitStack) -> Bus:
     if settings.bus_url is None:
-        bus: Bus = LocalBus()
-    else:
-        nats: Any = import_module("homeostat.adapters.doorbells.nats")
-        bus = await nats.NatsBus.connect(settings.bus_url)
+        local = LocalBus()
+        stack.push_async_callback(local.close)
+        return local
+    from homeostat.adapters.doorbells.nats import NatsBus  # noqa: PLC0415 — a driver is loaded where it is used
+
+    bus = NatsBus(settings.bus_url)
     stack.push_async_callback(bus.close)
+    await bus.open()
     return bus
 
 

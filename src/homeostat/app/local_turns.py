@@ -62,7 +62,6 @@ class LocalSession:
 
     async def renew(self, seconds: float = 0.0, *, held: Collection[TurnId] | None = None) -> None:
         """As the port has it; whoever stands in for a worker elsewhere passes on what that one says it holds."""
-        self._revoked.clear()
         if held is None:
             held = [*(f.turn_id for f in self._holdings.fences), *(g.turn.turn_id for g in self._spare)]
         try:
@@ -75,6 +74,7 @@ class LocalSession:
             with suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
                     await self._revoked.wait()
+        self._revoked.clear()
 
     async def hydrate(self, grant: Grant) -> Hydration:
         return await self._kernel.hydrate(grant)

@@ -28,6 +28,8 @@ class RemoteSession:
         self.given: dict[TurnId, Grant] = {}
         self._revoked: dict[TurnId, Fence] = {}
         self._bell = asyncio.Event()
+        self._turnstile = asyncio.Lock()
+        self._newcomer: asyncio.Future[None] | None = None
         self._seen_at = kernel.clock.monotonic()
         self._present = 0
 
@@ -36,7 +38,9 @@ class RemoteSession:
         return self.local.worker_id
 
     def revoke(self, fence: Fence) -> None:
-        self.given.pop(fence.turn_id, None)
+        given = self.given.get(fence.turn_id)
+        if given is not None and fence_of(given) == fence:
+            del self.given[fence.turn_id]
         self._revoked[fence.turn_id] = fence
         self._bell.set()
 
@@ -55,14 +59,31 @@ class RemoteSession:
         return 0.0 if self._present else self._kernel.clock.monotonic() - self._seen_at
 
     async def claim(self, limit: int, seconds: float, holding: Collection[str]) -> list[Grant]:
-        """Turns for the worker; first of all those it was given and does not know of."""
-        lost = [grant for turn_id, grant in self.given.items() if turn_id not in holding]
-        if lost:
-            return lost[:limit]
-        grants = await self.local.claim(limit, seconds)
-        for grant in grants:
-            self.given[grant.turn.turn_id] = grant
-        return grants
+        """Turns for the worker; first of all those it was given and does not know of.
+
+        A worker claims once at a time: a claim that still waits when the next one comes belongs to a connection that
+        is gone. It ends, and what it had got goes to the newcomer.
+        """
+        if self._newcomer is not None and not self._newcomer.done():
+            self._newcomer.set_result(None)
+        newcomer = self._newcomer = asyncio.get_running_loop().create_future()
+        async with self._turnstile:
+            lost = [grant for turn_id, grant in self.given.items() if turn_id not in holding]
+            if lost or newcomer.done():
+                return lost[:limit]
+            claiming = asyncio.ensure_future(self.local.claim(limit, seconds))
+            claiming.add_done_callback(self._give)
+            try:
+                await asyncio.wait({claiming, newcomer}, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                if not claiming.done():
+                    claiming.cancel()
+                    await asyncio.wait({claiming})
+            return [] if claiming.cancelled() else claiming.result()
+
+    def _give(self, claiming: asyncio.Future[list[Grant]]) -> None:
+        if not claiming.cancelled() and claiming.exception() is None:
+            self.given.update((grant.turn.turn_id, grant) for grant in claiming.result())
 
     async def renew(self, seconds: float, holding: Collection[str]) -> list[Fence]:
         """A beat; answers with what is revoked, waiting for it if nothing is.
@@ -70,7 +91,8 @@ class RemoteSession:
         A revocation is repeated until the worker no longer names the turn: an answer may have been lost.
         """
         await self.local.renew(held=[TurnId(turn_id) for turn_id in holding])
-        self._revoked = {turn_id: fence for turn_id, fence in self._revoked.items() if turn_id in holding}
+        unheard = {turn_id for turn_id in self._revoked if turn_id in holding and turn_id not in self.given}
+        self._revoked = {turn_id: self._revoked[turn_id] for turn_id in unheard}
         if not self._revoked and seconds > 0:
             self._bell.clear()
             with suppress(TimeoutError):

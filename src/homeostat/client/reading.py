@@ -24,14 +24,15 @@ from homeostat.core.records.view import Deliverable, Edge, HeadView, Hydration, 
 from homeostat.core.records.work import Fence
 from homeostat.core.wire import answers as a
 from homeostat.core.wire import workers as w
+from homeostat.core.wire.fields import NO_VALUE
 
 
 def text(raw: msgspec.Raw) -> Json:
     return Json(bytes(raw).decode())
 
 
-def optional_text(raw: msgspec.Raw | None) -> Json | None:
-    return None if raw is None else text(raw)
+def optional_text(raw: msgspec.Raw) -> Json | None:
+    return None if raw == NO_VALUE else text(raw)
 
 
 def instant(moment: str | None) -> Millis | None:

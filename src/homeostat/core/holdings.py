@@ -27,8 +27,11 @@ class Holdings:
     def take(self, grant: Grant) -> bool:
         """Begin to hold a turn; False if it is held already, as when an answer arrived twice."""
         fence = fence_of(grant)
-        if self._fences.get(fence.turn_id) == fence:
+        held = self._fences.get(fence.turn_id)
+        if held == fence:
             return False
+        if held is not None:
+            self.revoke(held)
         self._fences[fence.turn_id] = fence
         return True
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from homeostat.core.errors import WorkerUnknown
 from homeostat.core.ids import WorkerId
 from homeostat.core.records.turn import AgentKey, Grant
-from homeostat.kernel.commands import Fence
+from homeostat.core.records.work import Fence, fence_of
 
 Revoke = Callable[[Fence], None]
 
@@ -121,6 +121,7 @@ class Dock:
         berth = self._berths.get(fence.worker_id)
         if berth is None:
             return False
-        berth.granted = [grant for grant in berth.granted if grant.turn.turn_id != fence.turn_id]
+        # The turn may have come back to the same worker under a new epoch, in the very commit that took it away.
+        berth.granted = [grant for grant in berth.granted if fence_of(grant) != fence]
         berth.revoke(fence)
         return True

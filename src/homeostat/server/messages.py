@@ -63,9 +63,9 @@ def enqueue_of(
     )
 
 
-def result_fields(raw: msgspec.Raw | None) -> Json | None:
+def result_fields(raw: msgspec.Raw) -> Json | None:
     """What a deliverable must cover; whatever else a caller says of its fields is kept for the agent to read."""
-    if raw is None:
+    if raw == NO_VALUE:
         return None
     text = take_json(bytes(raw), what="result_fields")
     if len(read_as(list[ResultField], text, what="result_fields")) > RESULT_FIELDS_MAX:

@@ -13,6 +13,7 @@ from homeostat.core.records.view import Deliverable, Edge, HeadView, Hydration, 
 from homeostat.core.records.work import Fence
 from homeostat.core.wire import answers as a
 from homeostat.core.wire import workers as w
+from homeostat.core.wire.fields import NO_VALUE
 
 
 def value(text: Json) -> msgspec.Raw:
@@ -20,8 +21,8 @@ def value(text: Json) -> msgspec.Raw:
     return msgspec.Raw(text.encode())
 
 
-def optional_value(text: Json | None) -> msgspec.Raw | None:
-    return None if text is None else value(text)
+def optional_value(text: Json | None) -> msgspec.Raw:
+    return NO_VALUE if text is None else value(text)
 
 
 def instant(moment: Millis | None) -> str | None:

@@ -26,6 +26,7 @@ from homeostat.core.ids import AgentId, ProjectId, ToolCallId, WorkerId
 from homeostat.core.records.turn import AgentKey, Grant, ToolCall
 from homeostat.core.records.work import Ask, Fence
 from homeostat.core.wire import workers as w
+from homeostat.core.wire.fields import NO_VALUE
 from homeostat.server import names, render
 from homeostat.server.answers import Answer
 from homeostat.server.call import Call
@@ -225,7 +226,7 @@ async def deliver_turn(call: Call, body: w.DeliverBody) -> w.DeliveredShape:
             grant,
             status=body.status,
             result=take_json(bytes(body.result), what="result"),
-            error=None if body.error is None else take_json(bytes(body.error), what="error"),
+            error=None if body.error == NO_VALUE else take_json(bytes(body.error), what="error"),
             cards=drafts(body.cards),
             claim_next=body.claim_next,
         )

@@ -51,7 +51,7 @@ class TurnFacts(Shape, frozen=True, kw_only=True):
     run_id: str | None
     context_box_id: str | None
     output_box_id: str
-    result_fields: Value | None
+    result_fields: Value
     previous_turn_id: str | None
     created_at: Instant
 
@@ -80,7 +80,7 @@ class DeliverableShape(Shape, frozen=True, kw_only=True):
     output_box_id: str
     status: Outcome
     result: Value
-    error: Value | None
+    error: Value
     epoch: int
     finished_at: Instant
 

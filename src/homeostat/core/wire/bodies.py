@@ -36,8 +36,8 @@ class Message(Body, frozen=True, kw_only=True):
         Name | None, msgspec.Meta(description="A box that serves as rolling memory; one agent writes to it.")
     ] = None
     result_fields: Annotated[
-        Value | None, msgspec.Meta(description="A list of {name, required?} that a successful deliverable must cover.")
-    ] = None
+        msgspec.Raw, msgspec.Meta(description="A list of {name, required?} that a successful deliverable must cover.")
+    ] = NO_VALUE
     run_id: Name | None = None
     source_agent_id: Name | None = None
     parent_turn_id: Name | None = None

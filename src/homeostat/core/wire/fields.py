@@ -25,6 +25,7 @@ Value = Annotated[msgspec.Raw, msgspec.Meta(description="Any JSON value.")]
 """A JSON value that is passed on unread."""
 
 NO_VALUE = msgspec.Raw(b"null")
+"""Nothing: what is optional and raw is this when it is absent."""
 
 
 class Shape(msgspec.Struct, frozen=True, kw_only=True):

@@ -151,7 +151,7 @@ class AskBody(Body, frozen=True, kw_only=True):
     timeout_seconds: float | None = None
     step_id: Name | None = None
     context_box_id: Name | None = None
-    result_fields: Value | None = None
+    result_fields: Value = NO_VALUE
 
 
 class SuspendBody(FencedBody, frozen=True, kw_only=True):
@@ -174,7 +174,7 @@ class DeliverBody(FencedBody, frozen=True, kw_only=True):
 
     status: Outcome = Outcome.SUCCESS
     result: Value = NO_VALUE
-    error: Value | None = None
+    error: Value = NO_VALUE
     cards: Cards = ()
     claim_next: bool = False
 
