@@ -1,23 +1,25 @@
 """Waiting for tools without holding anything: suspend, report, resume."""
 
+from collections import Counter
+from collections.abc import Mapping
 from typing import cast
 
 import msgspec
 
 from homeostat.core.clock import Millis
 from homeostat.core.codec import NULL, Json, from_json, to_json
-from homeostat.core.errors import InvalidRequest, MalformedPayload
-from homeostat.core.ids import CardId
-from homeostat.core.limits import WAIT_SECONDS_DEFAULT, WAIT_SECONDS_MAX, WAITS_PER_TURN_MAX
+from homeostat.core.errors import InvalidRequest, MalformedPayload, QueueFull
+from homeostat.core.ids import CardId, ToolCallId
+from homeostat.core.limits import QUEUE_PER_AGENT_MAX, WAIT_SECONDS_DEFAULT, WAIT_SECONDS_MAX, WAITS_PER_TURN_MAX
 from homeostat.core.machines.turn import HeadStatus, TurnEvent
 from homeostat.core.records.card import TOOL_CALL, TOOL_RESULT, CardDraft
 from homeostat.core.records.change import changed
 from homeostat.core.records.event import Channel, Event
 from homeostat.core.records.head import Mailbox
-from homeostat.core.records.turn import AfterExecution, OpenTurn, ToolCall, Wait, WaitStatus
+from homeostat.core.records.turn import AfterExecution, MessageType, OpenTurn, ToolCall, Wait, WaitStatus
 from homeostat.core.records.view import Outcome
 from homeostat.core.records.work import Suspended
-from homeostat.kernel.commands import Report, Reported, Suspend
+from homeostat.kernel.commands import Enqueue, Report, Reported, Suspend
 from homeostat.kernel.deliver import Followups, finish
 from homeostat.kernel.dispatch import dispatch
 from homeostat.kernel.enqueue import admit, enqueue
@@ -40,42 +42,65 @@ def suspend(plan: Plan, command: Suspend, followups: Followups) -> Suspended:
     """Leave a turn waiting for its calls. A call it has waited for before keeps its deadline and its result."""
     mailbox = plan.held(command.fence)
     entry = cast(OpenTurn, mailbox.active)
-    if not command.calls:
-        raise InvalidRequest(problem="a turn suspends on at least one tool call")
     known = {wait.call_id: wait for wait in entry.waits}
-    fresh = [call for call in command.calls if call.call_id not in known]
-    if len({call.call_id for call in command.calls}) != len(command.calls):
-        raise InvalidRequest(problem="tool_call_id must be unique within a turn")
-    if len(known) + len(fresh) > WAITS_PER_TURN_MAX:
-        raise InvalidRequest(problem=f"a turn may wait for {WAITS_PER_TURN_MAX} tool calls")
+    fresh = _new_calls(command, known)
     plan.rolling(entry)
     asked = tuple(known[call.call_id] for call in command.calls if call.call_id in known)
     if not fresh and all(wait.status is not WaitStatus.PENDING for wait in asked):
         return _go_on(plan, mailbox, command, asked, followups)
-    children = [child for child in command.children if child.reply_call_id not in known]
-    for child in children:
-        if child.key == command.fence.key:
-            raise InvalidRequest(problem="an agent that asks itself would wait for ever")
-        admit(plan, child)
+    children = _new_children(plan, command, known)
+    drafts = tuple(CardDraft(TOOL_CALL, _call_card(call)) for call in fresh)
+
     for child in children:
         enqueue(plan, child)
     entry, _ = plan.append(entry, command.cards)
-    entry, calls = plan.append(entry, tuple(CardDraft(TOOL_CALL, _call_card(call)) for call in fresh))
+    entry, cards = plan.append(entry, drafts)
     joined = {child.reply_call_id for child in command.children}
-    waits = [_open_wait(plan, entry, call, card) for call, card in zip(fresh, calls, strict=True)]
+    waits = tuple(_open_wait(plan, entry, call, card) for call, card in zip(fresh, cards, strict=True))
     for wait in waits:
         plan.writes.new_waits[wait.turn_id, wait.call_id] = wait
         if wait.call_id not in joined:
             _send(plan, entry, wait, command.fence.epoch)
     entry = changed(entry, waits=(*entry.waits, *waits))
-    wanted = {call.call_id for call in command.calls}
-    asked = tuple(wait for wait in entry.waits if wait.call_id in wanted)
     waiting, deadline = _outstanding(entry)
     moved = plan.move(
         mailbox, TurnEvent.SUSPEND, worker_id=None, cards=entry.cards, waiting=waiting, deadline_ms=deadline
     )
     plan.put(changed(mailbox, head=moved, active=entry))
-    return Suspended(asked, ready=False)
+    return Suspended((*asked, *waits), ready=False)
+
+
+def _new_calls(command: Suspend, known: Mapping[ToolCallId, Wait]) -> list[ToolCall]:
+    """The calls a turn has not waited for before, if all of them can be waited for."""
+    if not command.calls:
+        raise InvalidRequest(problem="a turn suspends on at least one tool call")
+    if len({call.call_id for call in command.calls}) != len(command.calls):
+        raise InvalidRequest(problem="tool_call_id must be unique within a turn")
+    fresh = [call for call in command.calls if call.call_id not in known]
+    if len(known) + len(fresh) > WAITS_PER_TURN_MAX:
+        raise InvalidRequest(problem=f"a turn may wait for {WAITS_PER_TURN_MAX} tool calls")
+    for call in fresh:
+        if call.timeout_seconds is not None and not 0 < call.timeout_seconds <= WAIT_SECONDS_MAX:
+            raise MalformedPayload(field="timeout_seconds", problem=f"must lie between 0 and {WAIT_SECONDS_MAX:.0f}")
+    return fresh
+
+
+def _new_children(plan: Plan, command: Suspend, known: Mapping[ToolCallId, Wait]) -> list[Enqueue]:
+    """The turns of other agents to wait for, if every one of them can be accepted beside the others."""
+    children = [child for child in command.children if child.reply_call_id not in known]
+    for child in children:
+        if child.key == command.fence.key:
+            raise InvalidRequest(problem="an agent that asks itself would wait for ever")
+        if child.key[0] != command.fence.key[0]:
+            raise InvalidRequest(problem="an agent of another project cannot be asked")
+        if child.type is not MessageType.JOIN_REQUEST or child.output_box_id is not None:
+            raise InvalidRequest(problem="a turn waits for join requests that write to boxes of their own")
+        admit(plan, child)
+    for key, count in Counter(child.key for child in children).items():
+        head = plan.mailbox(key).head
+        if head.queued + count > QUEUE_PER_AGENT_MAX:
+            raise QueueFull(agent_id=head.agent_id, queued=head.queued)
+    return children
 
 
 def _go_on(plan: Plan, mailbox: Mailbox, command: Suspend, asked: tuple[Wait, ...], followups: Followups) -> Suspended:
@@ -194,8 +219,6 @@ def _outstanding(entry: OpenTurn) -> tuple[int, Millis | None]:
 
 def _open_wait(plan: Plan, entry: OpenTurn, call: ToolCall, card_id: CardId) -> Wait:
     seconds = WAIT_SECONDS_DEFAULT if call.timeout_seconds is None else call.timeout_seconds
-    if not 0 < seconds <= WAIT_SECONDS_MAX:
-        raise MalformedPayload(field="timeout_seconds", problem=f"must lie between 0 and {WAIT_SECONDS_MAX:.0f}")
     return Wait(
         turn_id=entry.turn.turn_id,
         call_id=call.call_id,

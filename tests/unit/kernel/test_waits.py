@@ -1,14 +1,22 @@
 """Suspending, reporting and resuming, rule by rule."""
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
-from homeostat.core.codec import from_json
+from homeostat.core.codec import Json, from_json
+from homeostat.core.errors import AgentUnknown, DepthExceeded, HomeostatError, InvalidRequest, MalformedPayload
+from homeostat.core.ids import AgentId, BoxId, ProjectId, ToolCallId
+from homeostat.core.limits import DEPTH_MAX, WAIT_SECONDS_MAX, WAITS_PER_TURN_MAX
 from homeostat.core.machines.turn import HeadStatus
+from homeostat.core.records.card import CardDraft
 from homeostat.core.records.head import Gate
-from homeostat.core.records.turn import AfterExecution, WaitStatus
+from homeostat.core.records.turn import AfterExecution, MessageType, ToolCall, WaitStatus
 from homeostat.core.records.view import Outcome
-from homeostat.kernel.commands import Preempt, SetGate
-from homeostat.testing.desk import Desk, call
+from homeostat.core.records.work import fence_of
+from homeostat.kernel.commands import Enqueue, Preempt, SetGate, Suspend
+from homeostat.testing.desk import Desk, call, key_of
 
 TERMINATE = AfterExecution.TERMINATE
 
@@ -91,3 +99,48 @@ def test_a_terminating_result_that_came_while_its_turn_was_put_back_ends_it_when
     assert ended is not None
     assert from_json(ended.result) == {"answer": 42}
     assert desk.head("a").status is HeadStatus.IDLE
+
+
+def ask(agent: str, call_id: str = "ask", **changes: Any) -> Enqueue:
+    said: dict[str, Any] = {"type": MessageType.JOIN_REQUEST, "payload": Json("{}"), "source": AgentId("a"), **changes}
+    return Enqueue(key=changes.pop("key", key_of(agent)), reply_call_id=ToolCallId(call_id), **said)
+
+
+@pytest.mark.parametrize(
+    ("calls", "children", "error"),
+    [
+        ((), (), InvalidRequest),
+        ((call("x"), call("x")), (), InvalidRequest),
+        ((call("x", 0.0),), (), MalformedPayload),
+        ((call("x"), call("y", -1.0)), (), MalformedPayload),
+        ((call("x", float("nan")),), (), MalformedPayload),
+        ((call("x", WAIT_SECONDS_MAX + 1),), (), MalformedPayload),
+        (tuple(call(f"x{n}") for n in range(WAITS_PER_TURN_MAX + 1)), (), InvalidRequest),
+        ((call("\ud800"),), (), MalformedPayload),
+        ((call("ask"),), (ask("b"), ask("a")), InvalidRequest),
+        ((call("ask"),), (ask("b"), ask("nobody")), AgentUnknown),
+        ((call("ask"),), (ask("b"), ask("b", depth=DEPTH_MAX + 1)), DepthExceeded),
+        ((call("ask"),), (ask("b"), ask("b", type=MessageType.UI_ACTION)), InvalidRequest),
+        ((call("ask"),), (ask("b"), ask("b", output_box_id=BoxId("box_1"))), InvalidRequest),
+        ((call("ask"),), (ask("b"), replace(ask("b"), key=(ProjectId("other"), AgentId("b")))), InvalidRequest),
+    ],
+)
+def test_a_suspension_that_is_refused_leaves_nothing_behind(
+    calls: tuple[ToolCall, ...], children: tuple[Enqueue, ...], error: type[HomeostatError]
+) -> None:
+    desk = Desk("a", "b")
+    grant = desk.begin("a")
+    note = CardDraft("note", Json("1"))
+    (answer,) = desk.decide(Suspend(fence=fence_of(grant), calls=calls, children=children, cards=(note,)))
+    assert isinstance(answer, error)
+    assert not desk.writes
+    assert not desk.plan.events
+
+
+def test_two_turns_of_one_agent_can_be_asked_for_at_once() -> None:
+    desk = Desk("a", "b")
+    grant = desk.begin("a")
+    desk.suspend(grant, call("one"), call("two"), children=(ask("b", "one"), ask("b", "two")))
+    assert desk.head("b").status is HeadStatus.DISPATCHED
+    assert desk.head("b").queued == 1
+    assert desk.head("a").waiting == 2

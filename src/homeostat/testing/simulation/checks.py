@@ -30,6 +30,7 @@ class Checks:
         self._entered: dict[tuple[TurnId, int], int] = {}
         self._stored: dict[tuple[TurnId, str], int] = {}
         self._waits: dict[tuple[TurnId, ToolCallId], Wait] = {}
+        self.forbidden_tags: set[str] = set()
 
     # --- after every commit --------------------------------------------------------------------------------
 
@@ -40,8 +41,10 @@ class Checks:
             self.open.setdefault(turn.key, set()).add(turn.turn_id)
             tag = str(from_json(turn.payload)["tag"])
             self.requested.setdefault(tag, []).append(turn.turn_id)
+            if tag in self.forbidden_tags:
+                raise Violation("never_a_refused_command_changes_anything", f"{turn}")
         for card in writes.cards:
-            if card.position == DELIVERABLE_POSITION and card.reference is None and card.author is not None:
+            if _is_end(card):
                 self._turn_ended(card)
         for key, (_, head) in writes.heads.items():
             if (old := before[key]) is not None:
@@ -49,6 +52,8 @@ class Checks:
             self._agent_is_whole(head)
         for wait in (*writes.new_waits.values(), *writes.waits.values()):
             self._wait_moved(wait)
+        for turn_id in [turn_of(card.scope) for card in writes.cards if _is_end(card)]:
+            self._parent_was_told(turn_id)
         for step in writes.steps:
             self._stored.setdefault((step.turn_id, step.name), self.commits)
         for event in writes.outbox.events if writes.outbox else ():
@@ -74,10 +79,15 @@ class Checks:
         line = self._store.lines.get(head.key, {})
         if head.queued != len(line):
             raise Violation("always_the_queue_is_counted", f"{len(line)} in line, {head}")
+        if head.status is HeadStatus.IDLE and head.gate is Gate.OPEN and head.queued:
+            raise Violation("always_an_idle_agent_has_no_mail", f"{head}")
         present = [entry.turn.turn_id for entry in line.values()]
         if head.turn_id is not None:
             present.append(head.turn_id)
             turn = self._store.turns[head.turn_id]
+            cards = sum(1 for place in self._store.cards.get(scope_of(turn.turn_id), {}) if place > 0)
+            if cards != head.cards:
+                raise Violation("always_cards_are_counted", f"{cards} cards, {head}")
             if line and min(line) < turn.seq:
                 raise Violation("always_queue_order_per_agent", f"{turn.seq} is active, {sorted(line)} wait")
         if len(present) != len(set(present)) or set(present) != self.open.get(head.key, set()):
@@ -97,6 +107,14 @@ class Checks:
         self._trace.count("terminated_by_result", by_tool)
         if content["error"] is not None and content["error"].get("code") == "attempts_exhausted":
             self._trace.count("attempts_exhausted")
+
+    def _parent_was_told(self, turn_id: TurnId) -> None:
+        """The commit that ends a joined turn brings its reply home."""
+        turn = self._store.turns[turn_id]
+        if turn.parent_turn_id is not None and turn.reply_call_id is not None:
+            wait = self._store.pending.get((turn.parent_turn_id, turn.reply_call_id))
+            if wait is not None:
+                raise Violation("always_the_end_of_a_joined_turn_is_its_parent_s_result", f"{turn_id} {wait}")
 
     def _wait_moved(self, wait: Wait) -> None:
         key = (wait.turn_id, wait.call_id)
@@ -207,3 +225,7 @@ class Checks:
             places = sorted(position for position in entries if position > 0)
             if places != list(range(1, len(places) + 1)):
                 raise Violation("finally_rolling_boxes_have_no_gaps", f"{box_id} of {owner}: {places}")
+
+
+def _is_end(card: Card) -> bool:
+    return card.position == DELIVERABLE_POSITION and card.reference is None and card.author is not None

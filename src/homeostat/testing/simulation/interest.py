@@ -41,6 +41,7 @@ INTERESTING: Final = {
     "preempted_running": "a running turn was put back",
     "preempted_suspended": "a suspended turn was put back",
     "recovery": "a turn was taken from a silent worker",
+    "refused": "a worker asked for what it may not have",
     "repeated_event": "an announcement came twice",
     "result_accepted": "a result was taken in",
     "result_while_queued": "a result came for a turn that had been put back",

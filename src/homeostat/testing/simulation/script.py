@@ -14,8 +14,8 @@ def draw_script(chance: Chance, agents: list[str], depth: int = 0, host: str = "
     ops: list[Op] = []
     for number in range(chance.choice((0, 0, 1, 1, 2, 3, 4))):
         kind = chance.choices(
-            ("step", "pause", "card", "calls", "ask", "swap", "release", "die"),
-            (8, 4, 2, 6, 3 if depth < DEPTH_MAX else 0, 1, 1, 0.6),
+            ("step", "pause", "card", "calls", "ask", "swap", "release", "die", "misbehave"),
+            (8, 4, 2, 6, 3 if depth < DEPTH_MAX else 0, 1, 1, 0.6, 1.5),
         )[0]
         match kind:
             case "step":

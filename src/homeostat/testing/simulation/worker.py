@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from homeostat.app.local_turns import LocalSession, LocalTurns
@@ -9,11 +10,13 @@ from homeostat.core.codec import Json, from_json, to_json
 from homeostat.core.errors import (
     BoxNotYours,
     BoxUnknown,
+    ProtocolViolation,
+    Refused,
     StaleEpoch,
     Unavailable,
     WorkerUnknown,
 )
-from homeostat.core.ids import AgentId, ToolCallId, TurnId
+from homeostat.core.ids import AgentId, BoxId, ToolCallId, TurnId, box_of
 from homeostat.core.limits import LEASE_BEATS
 from homeostat.core.records.card import CardDraft
 from homeostat.core.records.turn import AfterExecution, AgentKey, Grant, ToolCall
@@ -185,6 +188,8 @@ class Body:
                 return await self._ask(op[1], op[2], op[3], op[4])
             case "swap":
                 await self._swap()
+            case "misbehave":
+                await self._misbehave()
             case "release" if self._world.chance.random() < 0.5:
                 await self._worker.surely(lambda: self._session.release(self._grant))
                 return True
@@ -233,6 +238,43 @@ class Body:
             self._world.trace.count("box_swapped")
         except (BoxNotYours, BoxUnknown):
             self._world.trace.count("box_refused")
+
+    async def _misbehave(self) -> None:
+        """Ask for what must be refused; none of it may leave a trace."""
+        grant, session = self._grant, self._session
+        tag = f"{grant.turn.turn_id}/refused"
+        self._world.checks.forbidden_tags.add(tag)
+        fine = Ask(call_id=ToolCallId("fine"), agent_id=self._neighbour(), payload=payload_of(tag, []))
+        late, twin = _tool_call("late", "mail", -1.0, "suspend"), _tool_call("twin", "mail", 1.0, "suspend")
+        notes = (CardDraft("note", to_json("never")),)
+        forged = replace(grant, epoch=grant.epoch + 1)
+        wrongs: list[Callable[[], Awaitable[object]]] = [
+            lambda: session.suspend(grant, (), cards=notes),
+            lambda: session.suspend(grant, (late,), asks=(fine,), cards=notes),
+            lambda: session.suspend(grant, (twin, twin), asks=(fine,), cards=notes),
+            lambda: session.suspend(grant, asks=(fine, replace(fine, agent_id=AgentId("nobody"))), cards=notes),
+            lambda: session.suspend(grant, asks=(fine, replace(fine, agent_id=grant.turn.agent_id)), cards=notes),
+            lambda: session.swap_boxes(grant, output_box_id=BoxId("box_nowhere")),
+            lambda: session.swap_boxes(grant, output_box_id=box_of(grant.turn.turn_id)),
+            lambda: session.swap_boxes(grant, output_box_id=box_of(self._world.some_turn())),
+            lambda: session.step(forged, "forged", to_json(0)),
+        ]
+        for wrong in wrongs:
+            try:
+                await wrong()
+            except (ProtocolViolation, Refused):
+                self._world.trace.count("refused")
+            except Unavailable:
+                continue
+            except StaleEpoch as stale:
+                if self._world.holds(grant):
+                    continue
+                raise Gone from stale
+            else:
+                self._world.violated("never_a_refused_command_changes_anything", f"{wrongs.index(wrong)} was allowed")
+
+    def _neighbour(self) -> AgentId:
+        return next(agent for _, agent in self._world.agents if agent != self._grant.turn.agent_id)
 
     async def _deliver(self, status: Outcome, *, claim_next: bool) -> None:
         delivered = await self._worker.surely(

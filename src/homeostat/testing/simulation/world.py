@@ -6,8 +6,8 @@ from contextvars import copy_context
 from typing import Any
 
 from homeostat.core.errors import StoreUnavailable, Unavailable
-from homeostat.core.ids import DEFAULT_PROJECT, AgentId, BoxId, Chance
-from homeostat.core.records.turn import AgentKey
+from homeostat.core.ids import DEFAULT_PROJECT, AgentId, BoxId, Chance, TurnId
+from homeostat.core.records.turn import AgentKey, Grant
 from homeostat.kernel.kernel import Kernel
 from homeostat.testing.clock import EPOCH_MS
 from homeostat.testing.loop import SeededLoop
@@ -75,6 +75,15 @@ class World:
             await work(*args)
         except Exception as error:  # noqa: BLE001 — any error ends the seed
             self.fail(error)
+
+    def some_turn(self) -> TurnId:
+        """A turn that is not finished; there is one, or nobody would ask."""
+        return self.chance.choice(sorted(turn_id for turns in self.checks.open.values() for turn_id in turns))
+
+    def holds(self, grant: Grant) -> bool:
+        """Whether a grant is still good, by the store's own word."""
+        head = self.memory.heads_by_key[grant.turn.key]
+        return (head.turn_id, head.epoch, head.worker_id) == (grant.turn.turn_id, grant.epoch, grant.worker_id)
 
     def some_process(self) -> Process:
         return self.chance.choice(self.processes)
