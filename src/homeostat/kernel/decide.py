@@ -5,15 +5,15 @@ from collections.abc import Iterable, Mapping
 from typing import cast
 
 from homeostat.core.codec import NULL, from_json, to_json
-from homeostat.core.errors import BoxUnknown, HomeostatError, IdempotencyKeyReused
-from homeostat.core.ids import ProjectId
+from homeostat.core.errors import BoxNotYours, BoxUnknown, HomeostatError, IdempotencyKeyReused
+from homeostat.core.ids import BoxId, ProjectId, scope_of, turn_of
 from homeostat.core.ports.store import TurnStore
 from homeostat.core.records.head import Mailbox
 from homeostat.core.records.turn import AgentKey
 from homeostat.core.records.writes import Answer
 from homeostat.kernel import commands as c
 from homeostat.kernel.deliver import Followups
-from homeostat.kernel.plan import Need, Plan
+from homeostat.kernel.plan import BoxState, Need, Plan
 from homeostat.kernel.rules import ANSWERS, RULES, key_of, project_of
 
 log = logging.getLogger(__name__)
@@ -155,11 +155,7 @@ class Decision:
         if need.mailbox is not None:
             await self._load([need.mailbox])
         if need.box is not None:
-            project, box_id = need.box
-            length = await self._store.box_length(project, box_id)
-            if length is None:
-                raise BoxUnknown(box_id=box_id)
-            plan.boxes[need.box] = (length, await self._store.box_owner(project, box_id))
+            plan.boxes[need.box] = await self._box(*need.box)
         if need.card is not None:
             card = await self._store.card(*need.card)
             plan.contents[need.card] = card.content if card is not None else NULL
@@ -167,3 +163,17 @@ class Decision:
             project, agent_id, seq = need.item
             line = await self._store.inbox(project, agent_id, after_seq=seq - 1, limit=1)
             plan.items[need.item] = line[0] if line and line[0].turn.seq == seq else None
+
+    async def _box(self, project: ProjectId, box_id: BoxId) -> BoxState:
+        length = await self._store.box_length(project, box_id)
+        owner = await self._store.box_owner(project, box_id)
+        if owner is not None:
+            return BoxState(length or 0, owner)  # a box whose cards were forgotten is empty, not gone
+        if length is None:
+            raise BoxUnknown(box_id=box_id)
+        view = await self._store.turn(project, turn_of(scope_of(box_id)))
+        if view is None:
+            return BoxState(length, None)
+        if view.deliverable is None:  # its turn counts places by itself: a second writer would take them
+            raise BoxNotYours(box_id=box_id, owner=view.turn.agent_id)
+        return BoxState(length, None, view.turn.key)

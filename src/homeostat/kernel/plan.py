@@ -1,6 +1,7 @@
 """The plan of one flush: mailboxes as the rules leave them, and the writes that make them so."""
 
 from collections import deque
+from dataclasses import dataclass
 from typing import Any
 
 from homeostat.core.clock import Millis
@@ -38,6 +39,15 @@ class Need(Exception):
         self.card = card
 
 
+@dataclass(frozen=True, slots=True)
+class BoxState:
+    """How long a box is, who writes to it, and whose finished turn it was born with, if it was."""
+
+    length: int
+    owner: AgentKey | None
+    born_of: AgentKey | None = None
+
+
 class Plan:
     """What a flush is about to do. Rules read from it and write to it; nothing else happens until it is saved."""
 
@@ -65,7 +75,7 @@ class Plan:
         self.leases = leases
         self.mailboxes: dict[AgentKey, Mailbox | None] = {}
         self.base: dict[AgentKey, int] = {}
-        self.boxes: dict[tuple[ProjectId, BoxId], tuple[int, AgentKey | None]] = {}
+        self.boxes: dict[tuple[ProjectId, BoxId], BoxState] = {}
         self.contents: dict[tuple[ProjectId, CardId], Json] = {}
         self.items: dict[InboxKey, OpenTurn | None] = {}
         self.touched: dict[AgentKey, None] = {}
@@ -173,7 +183,7 @@ class Plan:
         if (box_id := entry.turn.output_box_id) is not None:
             self.box(entry.turn.project, box_id)
 
-    def box(self, project: ProjectId, box_id: BoxId) -> tuple[int, AgentKey | None]:
+    def box(self, project: ProjectId, box_id: BoxId) -> BoxState:
         """How long a box is and who writes to it."""
         try:
             return self.boxes[project, box_id]
@@ -182,23 +192,24 @@ class Plan:
 
     def may_own(self, key: AgentKey, box_id: BoxId) -> None:
         """One agent writes to a box, and an agent has one active turn: so a box has one writer."""
-        _, owner = self.box(key[0], box_id)
+        box = self.box(key[0], box_id)
+        owner = box.owner or box.born_of
         if owner is not None and owner != key:
             raise BoxNotYours(box_id=box_id, owner=owner[1])
 
     def own_box(self, key: AgentKey, box_id: BoxId) -> None:
         """Take a box as output."""
         self.may_own(key, box_id)
-        length, owner = self.boxes[key[0], box_id]
-        if owner is None:
+        box = self.boxes[key[0], box_id]
+        if box.owner is None:
             self.writes.box_owners[box_id] = key
-            self.boxes[key[0], box_id] = (length, key)
+            self.boxes[key[0], box_id] = BoxState(box.length, key)
 
     def _refer(self, key: AgentKey, box_id: BoxId, card: Card) -> None:
-        length, owner = self.boxes[key[0], box_id]
-        self.boxes[key[0], box_id] = (length + 1, owner)
+        box = self.boxes[key[0], box_id]
+        self.boxes[key[0], box_id] = BoxState(box.length + 1, box.owner, box.born_of)
         self.writes.cards.append(
-            changed(card, scope=scope_of(box_id), position=length + 1, content=Json(""), reference=card.card_id)
+            changed(card, scope=scope_of(box_id), position=box.length + 1, content=Json(""), reference=card.card_id)
         )
 
     # --- leases and announcements --------------------------------------------------------------------------
