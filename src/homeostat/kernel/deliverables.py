@@ -2,10 +2,10 @@
 
 import asyncio
 
-from homeostat.core.ids import ProjectId, TurnId, turn_of
+from homeostat.core.ids import BoxId, ProjectId, TurnId, turn_of
 from homeostat.core.limits import DELIVERABLES_CACHED_MAX, SAFETY_POLL_SECONDS
 from homeostat.core.ports.store import TurnStore
-from homeostat.core.records.card import DELIVERABLE_POSITION, Card
+from homeostat.core.records.card import DELIVERABLE, Card
 from homeostat.core.records.view import Deliverable, read_deliverable
 
 
@@ -15,7 +15,7 @@ class Deliverables:
     def __init__(self, *, store: TurnStore) -> None:
         self._store = store
         self._waiters: dict[TurnId, list[asyncio.Future[None]]] = {}
-        self._recent: dict[TurnId, Card] = {}
+        self._recent: dict[TurnId, tuple[Card, BoxId | None]] = {}
 
     def watch(self, turn_id: TurnId) -> asyncio.Future[None]:
         """A future that is done once the turn may have ended."""
@@ -32,11 +32,12 @@ class Deliverables:
 
     def committed(self, cards: list[Card]) -> None:
         """Cards became durable here; ends among them wake their waiters."""
-        for card in cards:
-            if card.position == DELIVERABLE_POSITION and card.reference is None:
-                turn_id = turn_of(card.scope)
-                self._recent[turn_id] = card
-                self.ended(turn_id)
+        ends = {card.card_id: card for card in cards if card.type == DELIVERABLE and card.reference is None}
+        boxes = {card.reference: BoxId("box_" + card.scope) for card in cards if card.reference in ends}
+        for card_id, card in ends.items():
+            turn_id = turn_of(card.scope)
+            self._recent[turn_id] = (card, boxes.get(card_id))
+            self.ended(turn_id)
         if len(self._recent) > DELIVERABLES_CACHED_MAX:
             for turn_id in list(self._recent)[: DELIVERABLES_CACHED_MAX // 4]:
                 del self._recent[turn_id]
@@ -49,9 +50,9 @@ class Deliverables:
 
     async def get(self, project: ProjectId, turn_id: TurnId) -> Deliverable | None:
         """A turn's end, if it has one."""
-        card = self._recent.get(turn_id)
-        if card is not None and card.project == project:
-            return read_deliverable(card)
+        recent = self._recent.get(turn_id)
+        if recent is not None and recent[0].project == project:
+            return read_deliverable(*recent)
         return await self._store.deliverable(project, turn_id)
 
     async def wait(
@@ -69,12 +70,13 @@ class Deliverables:
                 left = until - loop.time()
                 if left > 0:
                     await _arrival(future, min(left, SAFETY_POLL_SECONDS))
+                if future.done():  # watch first, then look: an end in between is not missed
+                    self.unwatch(turn_id, future)
+                    future = self.watch(turn_id)
                 if (found := await self.get(project, turn_id)) is not None:
                     return found
                 if loop.time() >= until:
                     return None
-                if future.done():
-                    future = self.watch(turn_id)
         finally:
             self.unwatch(turn_id, future)
 

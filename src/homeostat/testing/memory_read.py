@@ -16,7 +16,7 @@ from homeostat.core.ids import (
     scope_of,
     turn_of,
 )
-from homeostat.core.records.card import DELIVERABLE_POSITION, Card
+from homeostat.core.records.card import DELIVERABLE, DELIVERABLE_POSITION, Card
 from homeostat.core.records.head import Head
 from homeostat.core.records.turn import AgentKey, MessageType, OpenTurn, Step, Turn, Wait, WaitStatus
 from homeostat.core.records.view import Deliverable, Edge, HeadView, Hydration, TurnView, read_deliverable
@@ -60,7 +60,7 @@ class MemoryTurnsReading:
 
     async def deliverable(self, project: ProjectId, turn_id: TurnId) -> Deliverable | None:
         card = self.cards.get(scope_of(turn_id), {}).get(DELIVERABLE_POSITION)
-        if card is None or card.project != project:
+        if card is None or card.project != project or card.type != DELIVERABLE:
             return None
         turn = self._own(project, turn_id)
         return read_deliverable(card, turn.output_box if turn else None)

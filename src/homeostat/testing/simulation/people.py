@@ -235,9 +235,10 @@ class Operator:
     # --- the end of the storm ------------------------------------------------------------------------------
 
     async def open_everything(self) -> None:
-        """Open all gates."""
+        """Open the gates that are not."""
         for key in self._world.agents:
-            await self._world.rpc(_set_gate(key, Gate.OPEN))
+            if self._world.memory.heads_by_key[key].gate is not Gate.OPEN:
+                await self._world.rpc(_set_gate(key, Gate.OPEN))
 
     async def give_up_on(self, turn_id: TurnId) -> None:
         """Stop a turn that waits for a day that a wrong clock named."""

@@ -156,9 +156,9 @@ class World:
             process.wake()
         self.trace.note("calm")
         await asyncio.wait(self._clients)
-        await self.operator.open_everything()
         until = self.loop.time() + CALM_SECONDS_MAX
         while self.loop.time() < until:
+            await self.operator.open_everything()  # an order to close may have been on its way for long
             await self.sleep(4.0)
             for turn_id in self.operator.hopeless():
                 self.trace.count("waited_for_a_wrong_day")

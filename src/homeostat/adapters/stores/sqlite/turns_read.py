@@ -10,7 +10,7 @@ from homeostat.adapters.stores.views import resolve, turn_view
 from homeostat.core.clock import Millis
 from homeostat.core.ids import AgentId, BoxId, CardId, ProjectId, Scope, TraceId, TurnId, scope_of
 from homeostat.core.limits import PAGE_MAX
-from homeostat.core.records.card import DELIVERABLE_POSITION, Card
+from homeostat.core.records.card import DELIVERABLE, DELIVERABLE_POSITION, Card
 from homeostat.core.records.head import Head
 from homeostat.core.records.turn import OpenTurn, Turn, Wait
 from homeostat.core.records.view import Deliverable, Edge, HeadView, Hydration, TurnView, read_deliverable
@@ -44,10 +44,11 @@ class SqliteTurnsReading:
 
     async def deliverable(self, project: ProjectId, turn_id: TurnId) -> Deliverable | None:
         row = await self._one("card_get", project, scope_of(turn_id), DELIVERABLE_POSITION)
-        if row is None:
+        card = rows.read_card(row) if row is not None else None
+        if card is None or card.type != DELIVERABLE:
             return None
         turn = await self._one("turn_get", turn_id, project)
-        return read_deliverable(rows.read_card(row), rows.read_turn(turn).output_box if turn else None)
+        return read_deliverable(card, rows.read_turn(turn).output_box if turn else None)
 
     async def head(self, project: ProjectId, agent_id: AgentId) -> HeadView | None:
         row = await self._one("head_get", project, agent_id)

@@ -1,0 +1,87 @@
+"""Waiting for the end of a turn."""
+
+import asyncio
+
+import pytest
+
+from homeostat.core.ids import DEFAULT_PROJECT, ProjectId, TurnId, scope_of, turn_of
+from homeostat.core.records.view import Deliverable
+from homeostat.kernel import deliverables as module
+from homeostat.kernel.deliverables import Deliverables
+from homeostat.testing.desk import Desk
+from homeostat.testing.kernels import running_kernel
+
+
+async def test_a_deliverable_reads_the_same_from_memory_and_from_the_store() -> None:
+    desk = Desk("a")
+    async with running_kernel(desk.store) as kernel:
+        memory = await kernel.create_box(DEFAULT_PROJECT, (), None)
+        for box in (None, memory):
+            accepted = await kernel.enqueue(desk.message("a", output_box_id=box))
+            await kernel.stop(DEFAULT_PROJECT, accepted.turn_id, reason="enough", actor="ann")
+            at_hand = await kernel.deliverables.get(DEFAULT_PROJECT, accepted.turn_id)
+            stored = await desk.store.deliverable(DEFAULT_PROJECT, accepted.turn_id)
+            assert at_hand is not None
+            assert at_hand == stored
+            assert box is None or at_hand.output_box_id == box
+
+
+async def test_whoever_waits_is_woken_by_the_commit() -> None:
+    desk = Desk("a")
+    async with running_kernel(desk.store) as kernel:
+        accepted = await kernel.enqueue(desk.message("a"))
+        waiting = asyncio.ensure_future(kernel.deliverables.wait(DEFAULT_PROJECT, accepted.turn_id, 60.0))
+        await asyncio.sleep(0)
+        await kernel.stop(DEFAULT_PROJECT, accepted.turn_id, reason="enough", actor="ann")
+        found = await asyncio.wait_for(waiting, 5.0)
+        assert isinstance(found, Deliverable)
+        assert found.turn_id == accepted.turn_id
+
+
+async def test_nobody_waits_beyond_their_time() -> None:
+    desk = Desk("a")
+    async with running_kernel(desk.store) as kernel:
+        accepted = await kernel.enqueue(desk.message("a"))
+        assert await kernel.deliverables.wait(DEFAULT_PROJECT, accepted.turn_id, 0.0) is None
+        assert await kernel.deliverables.wait(DEFAULT_PROJECT, accepted.turn_id, 0.01) is None
+
+
+async def test_the_first_card_of_an_empty_box_is_nobody_s_deliverable() -> None:
+    desk = Desk("a")
+    async with running_kernel(desk.store) as kernel:
+        box = await kernel.create_box(DEFAULT_PROJECT, (), None)
+        assert await kernel.deliverables.get(DEFAULT_PROJECT, turn_of(scope_of(box))) is None
+        fresh = Deliverables(store=desk.store)
+        assert await fresh.get(DEFAULT_PROJECT, turn_of(scope_of(box))) is None
+
+
+async def test_a_wait_that_looks_often_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "SAFETY_POLL_SECONDS", 0.001)
+    desk = Desk("a")
+    async with running_kernel(desk.store) as kernel:
+        accepted = await kernel.enqueue(desk.message("a"))
+        assert await kernel.deliverables.wait(DEFAULT_PROJECT, accepted.turn_id, 0.02) is None
+        assert kernel.deliverables._waiters == {}
+
+
+async def test_an_end_between_a_false_alarm_and_the_look_is_not_missed(monkeypatch: pytest.MonkeyPatch) -> None:
+    desk = Desk("a")
+    async with running_kernel(desk.store) as kernel:
+        accepted = await kernel.enqueue(desk.message("a"))
+        look = kernel.deliverables.get
+        looks = 0
+
+        async def slow(project: ProjectId, turn_id: TurnId) -> Deliverable | None:
+            nonlocal looks
+            looks += 1
+            if looks == 2:  # what it saw is old by the time it is told
+                await kernel.stop(project, turn_id, reason="enough", actor="ann")
+                return None
+            return await look(project, turn_id)
+
+        monkeypatch.setattr(kernel.deliverables, "get", slow)
+        waiting = asyncio.ensure_future(kernel.deliverables.wait(DEFAULT_PROJECT, accepted.turn_id, 600.0))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        kernel.deliverables.ended(accepted.turn_id)
+        assert await asyncio.wait_for(waiting, 5.0) is not None
