@@ -7,6 +7,7 @@ import asyncio
 import logging
 from collections.abc import Sequence
 from contextlib import suppress
+from typing import Self
 
 from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
@@ -76,6 +77,13 @@ class NatsBus:
         self._runner: asyncio.Task[None] | None = None
         self._sound = True
         self._closing = False
+
+    @classmethod
+    async def connect(cls, url: str) -> Self:
+        """A bus on one server, or on a cluster whose addresses are separated by commas."""
+        bus = cls(url.split(","))
+        await bus.open()
+        return bus
 
     async def open(self, seconds: float = BUS_CONNECT_SECONDS) -> bool:
         """Start connecting, and wait a little for the first connection; False if it goes on in the background."""

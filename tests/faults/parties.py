@@ -1,0 +1,295 @@
+"""Processes that are killed: workers that act out what their turns ask for, clients that note what they were told."""
+
+import argparse
+import asyncio
+import json
+import os
+import random
+import signal
+import sys
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TypeVar
+
+from homeostat.app.assemble import System, assemble
+from homeostat.app.settings import Settings
+from homeostat.core.codec import Json, to_json
+from homeostat.core.errors import HomeostatError, StaleEpoch, Unavailable
+from homeostat.core.ids import AgentId, ProjectId, ToolCallId, TurnId, digest_of
+from homeostat.core.ports.turns import WorkerSession
+from homeostat.core.records.event import Channel, Event, subject
+from homeostat.core.records.turn import AgentKey, Grant, MessageType, ToolCall, WaitStatus
+from homeostat.core.records.view import Hydration, Outcome
+from homeostat.core.records.work import Ask, Fence
+from homeostat.kernel.commands import Enqueue, Idempotency
+
+T = TypeVar("T")
+
+PROJECT = ProjectId("faults")
+SCRIPTS: tuple[list[str], ...] = (
+    [],
+    ["step a", "nap", "step b", "nap", "step c"],
+    ["nap", "step a", "tool", "step b"],
+    ["step a", "ask", "nap", "step b"],
+)
+
+
+def agents(count: int) -> list[AgentKey]:
+    return [(PROJECT, AgentId(f"agent-{number}")) for number in range(count)]
+
+
+class Journal:
+    """Lines that are on disk when `note` returns."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+
+    def note(self, **entry: object) -> None:
+        os.write(self._file, json.dumps(entry).encode() + b"\n")
+        os.fsync(self._file)
+
+
+async def insist(call: Callable[[], Awaitable[T]]) -> T:
+    """Repeat what got no answer."""
+    while True:
+        try:
+            return await call()
+        except Unavailable:
+            await asyncio.sleep(0.05)
+
+
+# --- workers -----------------------------------------------------------------------------------------------------
+
+
+class Worker:
+    """Acts out turns. Its effects are lines in a file, one per time a step really ran."""
+
+    def __init__(self, system: System, folder: Path, chance: random.Random) -> None:
+        self._system = system
+        self._chance = chance
+        self._journal = Journal(folder / f"told-{os.getpid()}.jsonl")
+        self._effects = Journal(folder / "effects.jsonl")
+        self._tasks: dict[TurnId, asyncio.Task[None]] = {}
+        self.session: WorkerSession
+
+    def revoked(self, fence: Fence) -> None:
+        task = self._tasks.get(fence.turn_id)
+        if task is not None:
+            task.cancel()
+
+    async def run(self, hosted: list[AgentKey]) -> None:
+        self.session = await self._system.turns.open(hosted, self.revoked)
+        beating = asyncio.create_task(self._beat())
+        try:
+            while True:
+                for grant in await insist(lambda: self.session.claim(8, 5.0)):
+                    self._begin(grant)
+        finally:
+            beating.cancel()
+
+    async def _beat(self) -> None:
+        pause = self.session.lease_seconds / 3
+        while True:
+            with suppress(Unavailable):
+                await self.session.renew()
+            await asyncio.sleep(pause)
+
+    def _begin(self, grant: Grant) -> None:
+        turn_id = grant.turn.turn_id
+        self._tasks[turn_id] = task = asyncio.create_task(self._act(grant))
+        task.add_done_callback(lambda done: self._ended(turn_id, done))
+
+    def _ended(self, turn_id: TurnId, task: asyncio.Task[None]) -> None:
+        if self._tasks.get(turn_id) is task:
+            del self._tasks[turn_id]
+        if not task.cancelled() and (error := task.exception()) is not None and not isinstance(error, StaleEpoch):
+            self._journal.note(broken=turn_id, error=repr(error))
+
+    async def _act(self, grant: Grant) -> None:
+        payload = json.loads(grant.turn.payload)
+        hydration = await insist(lambda: self.session.hydrate(grant))
+        for action in payload["script"]:
+            if not await self._do(grant, hydration, action):
+                return
+        result = to_json({"id": payload["id"], "epoch": grant.epoch})
+        delivered = await insist(
+            lambda: self.session.deliver(grant, status=Outcome.SUCCESS, result=result, claim_next=True)
+        )
+        self._journal.note(end=grant.turn.turn_id, card=delivered.card_id)
+        if delivered.next is not None:
+            self._begin(delivered.next)
+
+    async def _do(self, grant: Grant, hydration: Hydration, action: str) -> bool:
+        """Act; False if the turn was left waiting and is no longer ours."""
+        if action == "nap":
+            await asyncio.sleep(self._chance.uniform(0.0, 0.1))
+        elif action.startswith("step"):
+            if action not in hydration.steps:
+                await self._step(grant, action)
+        elif not any(wait.call_id == action and wait.status is not WaitStatus.PENDING for wait in grant.waits):
+            return await self._wait(grant, action)
+        return True
+
+    async def _step(self, grant: Grant, name: str) -> None:
+        token = self._system.ids.scope()
+        self._effects.note(turn=grant.turn.turn_id, step=name, epoch=grant.epoch, token=token)
+        outcome = to_json({"epoch": grant.epoch, "token": token})
+        await insist(lambda: self.session.step(grant, name, outcome))
+        self._journal.note(step=name, turn=grant.turn.turn_id, outcome=outcome)
+
+    async def _wait(self, grant: Grant, action: str) -> bool:
+        call_id = ToolCallId(action)
+        if action == "tool":
+            calls = (ToolCall(call_id, "echo", Json("{}"), timeout_seconds=0.7),)
+            suspended = await insist(lambda: self.session.suspend(grant, calls))
+        else:
+            others = [key for key in agents(12) if key[1] != grant.turn.agent_id]
+            child = to_json({"id": f"child of {grant.turn.turn_id}", "script": ["step a"]})
+            ask = Ask(call_id=call_id, agent_id=self._chance.choice(others)[1], payload=child, timeout_seconds=3.0)
+            suspended = await insist(lambda: self.session.suspend(grant, asks=(ask,)))
+        return suspended.ready
+
+
+# --- clients -----------------------------------------------------------------------------------------------------
+
+
+class Client:
+    """Sends messages, stops some, answers tools, and notes what it was told."""
+
+    def __init__(self, system: System, folder: Path, chance: random.Random) -> None:
+        self._kernel = system.kernel
+        self._chance = chance
+        self._journal = Journal(folder / f"told-{os.getpid()}.jsonl")
+        self._background: set[asyncio.Task[None]] = set()
+        self.stopping = asyncio.Event()
+
+    async def run(self, hosted: list[AgentKey], streams: int) -> None:
+        for key in hosted:
+            await insist(lambda key=key: self._kernel.register(key))
+        await asyncio.gather(*(self._stream(hosted, number) for number in range(streams)))
+
+    async def _stream(self, hosted: list[AgentKey], stream: int) -> None:
+        number = 0
+        while not self.stopping.is_set():
+            number += 1
+            name = f"{os.getpid()}:{stream}:{number}"
+            script = self._chance.choice(SCRIPTS)
+            payload = to_json({"id": name, "script": script})
+            command = Enqueue(
+                key=self._chance.choice(hosted),
+                type=MessageType.TURN,
+                payload=payload,
+                idempotency=Idempotency(name, digest_of(payload)),
+            )
+            accepted = await self._insist(lambda command=command: self._kernel.enqueue(command))
+            if accepted is None:
+                return
+            self._journal.note(turn=accepted.turn_id, payload=payload)
+            if "tool" in script:
+                self._spawn(self._answer(accepted.turn_id))
+            if self._chance.random() < 0.1:
+                await self._stop(accepted.turn_id)
+            elif self._chance.random() < 0.7:
+                await self._see(accepted.turn_id)
+
+    async def _insist(self, call: Callable[[], Awaitable[T]]) -> T | None:
+        while not self.stopping.is_set():
+            with suppress(Unavailable):
+                return await call()
+            await asyncio.sleep(0.05)
+        return None
+
+    def _spawn(self, work: Any) -> None:
+        task = asyncio.create_task(work)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+
+    async def _see(self, turn_id: TurnId) -> None:
+        """Read the end, if it comes soon."""
+        end = await self._insist(lambda: self._kernel.deliverables.wait(PROJECT, turn_id, 1.0))
+        if end is not None:
+            self._journal.note(end=turn_id, card=end.card_id)
+
+    async def _stop(self, turn_id: TurnId) -> None:
+        await asyncio.sleep(self._chance.uniform(0.0, 0.1))
+        stopped = await self._insist(lambda: self._kernel.stop(PROJECT, turn_id, reason="a test", actor="a client"))
+        if stopped is not None and stopped.card_id is not None:
+            self._journal.note(end=turn_id, card=stopped.card_id)
+
+    async def _answer(self, turn_id: TurnId) -> None:
+        """Be the tool: bring the result until it is taken in, or nobody wants it any more."""
+        for _ in range(100):
+            reported = await self._insist(
+                lambda: self._kernel.report(
+                    PROJECT, turn_id, ToolCallId("tool"), status=WaitStatus.SUCCESS, result=Json('"answer"')
+                )
+            )
+            if reported is None:
+                return
+            if reported.accepted:
+                self._journal.note(result="tool", turn=turn_id, card=reported.result_card_id)
+                return
+            await asyncio.sleep(0.05)
+
+
+# --- what runs ---------------------------------------------------------------------------------------------------
+
+
+async def serve(arguments: argparse.Namespace) -> None:
+    chance = random.Random(arguments.seed)  # noqa: S311 — a seed is the point
+    settings = Settings(
+        store_url=arguments.store, bus_url=arguments.bus, lease_seconds=arguments.lease, data_dir=arguments.folder
+    )
+    while True:
+        try:
+            async with assemble(settings) as system:
+                await act(arguments, system, chance)
+                return
+        except Unavailable:
+            await asyncio.sleep(0.05)
+
+
+async def act(arguments: argparse.Namespace, system: System, chance: random.Random) -> None:
+    hosted = agents(12)
+    sys.stdout.write("ready\n")
+    sys.stdout.flush()
+    stopping = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopping.set)
+    work: list[asyncio.Task[None]] = []
+    if arguments.role in ("client", "both"):
+        client = Client(system, arguments.folder, chance)
+        client.stopping = stopping
+        work.append(asyncio.create_task(client.run(hosted, arguments.streams)))
+    if arguments.role == "both":
+        heard = Journal(arguments.folder / "heard.jsonl")
+
+        async def hear(event: Event) -> None:
+            heard.note(id=event.event_id, target=event.target, payload=event.payload)
+
+        await system.bus.subscribe(subject(PROJECT, Channel.EVT, "agent", "*", "task"), hear)
+    if arguments.role in ("worker", "both"):
+        worker = Worker(system, arguments.folder, chance)
+        work.append(asyncio.create_task(worker.run(hosted)))
+    waiting = asyncio.create_task(stopping.wait())
+    await asyncio.wait([waiting, *work], return_when=asyncio.FIRST_COMPLETED)
+    for task in work:
+        if task.done() and (error := task.exception()) is not None and not isinstance(error, HomeostatError):
+            raise error
+        task.cancel()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("role", choices=["worker", "client", "both"])
+    parser.add_argument("--store", required=True)
+    parser.add_argument("--bus")
+    parser.add_argument("--folder", type=Path, required=True)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--lease", type=float, default=1.0)
+    parser.add_argument("--streams", type=int, default=6)
+    asyncio.run(serve(parser.parse_args()))
+
+
+if __name__ == "__main__":
+    main()
