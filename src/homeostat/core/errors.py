@@ -5,14 +5,15 @@ HomeostatError
 │   ├── IllegalTransition · MalformedPayload · UnknownMessageType · PayloadTooLarge · InvalidRequest
 │   ├── AgentUnknown · TurnUnknown · CardUnknown · BoxUnknown · WorkerUnknown · RouteUnknown · MethodNotAllowed
 │   ├── ResultFieldsMissing · IdempotencyKeyReused
-│   └── SettingInvalid
+│   └── SettingInvalid · IntervalInvalid
 ├── Conflict            the world moved on: read again, then decide
 │   ├── StaleEpoch · AgentBusy · TurnUnfinished · AgentExists
+│   └── AgentGone · AgentExpired
 ├── Refused             a rule or a budget says no
 │   ├── DepthExceeded · GateClosed · QueueFull · BoxNotYours · Unauthenticated · Forbidden · OriginRefused
 └── Unavailable         try again later; nothing is known to have changed
-    ├── StoreUnavailable · BusUnavailable · ServerUnreachable · Overloaded · ShuttingDown · InternalError
-    └── UpstreamFailed
+    ├── StoreUnavailable · BusUnavailable · StatusUnavailable · ServerUnreachable · Overloaded · ShuttingDown
+    └── InternalError · UpstreamFailed
 
 The docstring of a class is its message; `{names}` in it are filled from keyword arguments.
 """
@@ -180,6 +181,12 @@ class SettingInvalid(ProtocolViolation):
     code = "setting_invalid"
 
 
+class IntervalInvalid(ProtocolViolation):
+    """A push interval of {interval} is not possible; it has to lie between {low} s and {high} s."""
+
+    code = "interval_invalid"
+
+
 class StaleEpoch(Conflict):
     """Turn {turn_id} is no longer held by {worker_id} under epoch {epoch}."""
 
@@ -195,9 +202,25 @@ class AgentBusy(Conflict):
 
 
 class AgentExists(Conflict):
-    """Agent {agent_id!r} is registered already, and the key that came along is not its key."""
+    """Agent {agent_id!r} is registered already."""
 
     code = "agent_exists"
+    hint = "Send the key it was given to register it again, or choose another id."
+
+
+class AgentGone(Conflict):
+    """Agent {agent_id!r} was deregistered."""
+
+    code = "agent_gone"
+    http_status = 410
+    hint = "A heartbeat does not bring it back; register it again with its key if it should return."
+
+
+class AgentExpired(AgentGone):
+    """Agent {agent_id!r} was dead for so long that the fleet let it go."""
+
+    code = "agent_expired"
+    hint = "Register it again with its id and key."
 
 
 class TurnUnfinished(Conflict):
@@ -269,6 +292,12 @@ class BusUnavailable(Unavailable):
     """The bus did not answer: {problem}."""
 
     code = "bus_unavailable"
+
+
+class StatusUnavailable(Unavailable):
+    """The status server did not answer: {problem}."""
+
+    code = "status_unavailable"
 
 
 class Overloaded(Unavailable):

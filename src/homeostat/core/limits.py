@@ -56,6 +56,7 @@ BUS_KEEP_BYTES: Final = 256 << 20  # and how much may have been said meanwhile, 
 
 # --- sweeps ------------------------------------------------------------------------------------------------
 SWEEP_ROWS_MAX: Final = 256  # rows one sweep touches before it yields
+SWEEP_ROUNDS_MAX: Final = 40  # and how often it goes on at once when more is due
 RETENTION_SECONDS: Final = 7 * 24 * 3600.0  # finished turns stay readable this long
 OUTBOX_GRACE_SECONDS: Final = 2.0  # after this an unpublished row is anybody's
 OUTBOX_BUFFER_MAX: Final = 4_096  # events held in memory for the relay; beyond it they wait in the store
@@ -71,3 +72,38 @@ STARTUP_RETRY_SECONDS: Final = 0.02  # the first pause between two attempts; it 
 STARTUP_RETRY_SECONDS_MAX: Final = 2.0
 EMIT_SECONDS: Final = 1.0  # what a lifecycle event may cost the agent it is about
 MEMORY_KEYS_MAX: Final = 1_000  # per agent
+
+# --- the fleet ---------------------------------------------------------------------------------------------
+PUSH_INTERVAL_SECONDS_DEFAULT: Final = 30.0  # where no setting says otherwise
+PUSH_INTERVAL_SECONDS_MIN: Final = 0.1  # below it agents would do little but beat
+PUSH_INTERVAL_SECONDS_MAX: Final = 3600.0
+STALE_INTERVALS: Final = 3  # intervals of silence after which an agent is stale
+DEAD_INTERVALS: Final = 5  # and after which it is dead
+AGENT_EXPIRY_SECONDS: Final = 24 * 3600.0  # how long a dead agent stays listed
+FLEET_BODY_BYTES_MAX: Final = 64 << 10  # a heartbeat, a registration, a setting
+TAGS_MAX: Final = 64
+TAG_CHARS_MAX: Final = 100
+TYPE_CHARS_MAX: Final = 100
+HOSTNAME_CHARS_MAX: Final = 255  # the longest a DNS name may be
+LAST_ACTION_CHARS_MAX: Final = 500  # longer descriptions are cut: a talkative agent is not a dead one
+METRIC_MAX: Final = 1e15  # no honest count or measure is larger
+HISTORY_SAMPLES_MAX: Final = 60  # heartbeats remembered per agent, for graphs
+FLEET_SWEEP_IDLE_SECONDS: Final = 1.0  # the sweep looks at least this often
+LISTENING_GAP_SECONDS: Final = 5.0  # if nobody looked for longer, the silence was ours and not the agents'
+STANDINGS_SAVED_SECONDS: Final = 30.0  # how often the in-process keeper writes down what changed
+REGISTRY_POLL_SECONDS: Final = 5.0  # how late another process' registration may be seen, should its word be lost
+BEATS_PER_ROUND_TRIP_MAX: Final = 128
+REGISTRATIONS_PER_COMMIT_MAX: Final = 64
+STATUS_TIMEOUT_SECONDS: Final = 2.0  # how long a status server may take to answer
+
+# --- the live feed -----------------------------------------------------------------------------------------
+FRAME_GAP_SECONDS: Final = 0.25  # heartbeats of this long share one message; what agents do at once is not held back
+RELAY_GAP_SECONDS: Final = 0.05  # and this long on their way to other processes
+ANNOUNCED_CHANGES_MAX: Final = 1_000  # changes in one event on the bus, well below what a bus would carry
+FRAMES_KEPT_MAX: Final = 64  # messages a reader may lag behind before it is resynchronised
+UPDATES_KEPT_MAX: Final = 16_384  # updates a reader may have missed and still resume
+FRAME_UPDATES_MAX: Final = 1_000  # updates in one message
+SNAPSHOT_AGENTS_MAX: Final = 500  # agents in one message of a snapshot
+SNAPSHOT_REUSE_SECONDS: Final = 1.0  # readers that come together share one snapshot
+READERS_WOKEN_MAX: Final = 32  # readers served before heartbeats get their turn again
+READERS_MAX: Final = 10_000

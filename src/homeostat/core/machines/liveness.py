@@ -2,6 +2,8 @@
 
 from enum import StrEnum
 
+from homeostat.core.clock import Millis
+from homeostat.core.limits import DEAD_INTERVALS, STALE_INTERVALS
 from homeostat.core.machines.table import Machine, Row
 
 
@@ -43,3 +45,21 @@ LIVENESS = Machine(
         Row(S.DEAD, E.EXPIRE, S.GONE, "dead for longer than the fleet remembers"),
     ],
 )
+
+
+def verdict_due(presence: Liveness, *, counted_ms: int, since_ms: int, interval_ms: int, expiry_ms: int) -> Millis:
+    """When an agent that stays silent comes up for its next verdict."""
+    assert presence is not Liveness.GONE, "nobody waits for one who left"
+    if presence is Liveness.ALIVE:
+        return Millis(counted_ms + STALE_INTERVALS * interval_ms)
+    if presence is Liveness.STALE:
+        return Millis(counted_ms + DEAD_INTERVALS * interval_ms)
+    return Millis(since_ms + expiry_ms)
+
+
+def missed(presence: Liveness, *, now: int, counted_ms: int, interval_ms: int) -> LivenessEvent:
+    """What happened to an agent whose verdict is due."""
+    if presence is Liveness.DEAD:
+        return LivenessEvent.EXPIRE
+    dead = now >= counted_ms + DEAD_INTERVALS * interval_ms
+    return LivenessEvent.MISSED_DEAD if dead else LivenessEvent.MISSED_STALE

@@ -1,0 +1,1 @@
+"""Status keepers: where heartbeats go."""

@@ -1,0 +1,114 @@
+"""What changed about an agent, in the form every reader gets; encoded once, and only if somebody reads."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import msgspec
+
+from homeostat.core.clock import Millis, rfc3339
+from homeostat.core.ids import AgentId
+from homeostat.core.machines.liveness import Liveness
+from homeostat.core.records.fleet import Beat
+from homeostat.core.wire.fleet import AgentRow, HeartbeatUpdate, PresenceUpdate, RegistrationUpdate, UpdateEvent
+
+_encoder = msgspec.json.Encoder()
+
+
+class Update:
+    """One numbered change. Its type and tags say whom it concerns."""
+
+    __slots__ = ("_encoded", "_write", "agent_type", "seq", "tags")
+
+    def __init__(
+        self, seq: int, agent_type: str, tags: tuple[str, ...], write: Callable[[int], msgspec.Struct]
+    ) -> None:
+        self.seq = seq
+        self.agent_type = agent_type
+        self.tags = tags
+        self._write = write
+        self._encoded: msgspec.Raw | None = None
+
+    @property
+    def encoded(self) -> msgspec.Raw:
+        if self._encoded is None:
+            self._encoded = msgspec.Raw(_encoder.encode(self._write(self.seq)))
+        return self._encoded
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """A heartbeat was taken."""
+
+    beat: Beat
+
+    @property
+    def agent_type(self) -> str:
+        return self.beat.status.agent_type
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        return self.beat.status.tags
+
+    def write(self, seq: int) -> HeartbeatUpdate:
+        status = self.beat.status
+        return HeartbeatUpdate(
+            seq=seq,
+            agent_id=status.agent_id,
+            status=status.status,
+            reported_status=status.status,
+            last_seen_at=rfc3339(self.beat.received_ms),
+            timestamp=status.timestamp,
+            started_at=status.started_at,
+            uptime_seconds=status.uptime_seconds,
+            last_action=status.last_action,
+            last_action_at=status.last_action_at,
+            items_processed=status.items_processed,
+            queue_depth=status.queue_depth,
+            processing_time_avg_ms=status.processing_time_avg_ms,
+            error_count=status.error_count,
+            memory_mb=status.memory_mb,
+            push_interval_seconds=self.beat.interval_ms / 1000,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Fell:
+    """An agent fell silent, or left."""
+
+    event: UpdateEvent
+    agent_id: AgentId
+    agent_type: str
+    tags: tuple[str, ...]
+    presence: Liveness
+    since_ms: Millis
+
+    def write(self, seq: int) -> PresenceUpdate:
+        return PresenceUpdate(
+            seq=seq,
+            event=self.event,
+            agent_id=self.agent_id,
+            presence=self.presence,
+            presence_since=rfc3339(self.since_ms),
+            status=self.presence.value,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """An agent registered, for the first time or again."""
+
+    agent: AgentRow
+
+    @property
+    def agent_type(self) -> str:
+        return self.agent.agent_type
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        return self.agent.tags
+
+    def write(self, seq: int) -> RegistrationUpdate:
+        return RegistrationUpdate(seq=seq, agent_id=self.agent.agent_id, agent=self.agent)
+
+
+Change = Heard | Fell | Joined
