@@ -104,8 +104,8 @@ class Broadcaster:
         self._fresh: list[Update] = []
         self._to_relay: deque[Change] = deque(maxlen=UPDATES_KEPT_MAX)
         self._relayed = asyncio.Event()
-        self._framed_seq = 0
         self._channels: dict[Interest, Channel] = {}
+        self._to_serve: set[Channel] = set()
         self._stirred = asyncio.Event()
         self._urgent = asyncio.Event()
 
@@ -138,24 +138,26 @@ class Broadcaster:
         """Make messages of what is new and hand them out; returns how many updates they tell."""
         self._stirred.clear()
         self._urgent.clear()
-        fresh, self._fresh = self._fresh, []
-        self._framed_seq = self.seq
-        if fresh and self._channels:
-            await self._serve(self._frame(fresh))
-        return len(fresh)
+        told = self._cut()
+        channels, self._to_serve = self._to_serve, set()
+        await self._serve(channels)
+        return told
 
-    def _frame(self, fresh: list[Update]) -> list[Channel]:
-        """Give each channel its part of the news; returns the channels that got any."""
+    def _cut(self) -> int:
+        """Make messages of all that is new, so that whatever begins now begins between two messages."""
+        fresh, self._fresh = self._fresh, []
         parts: dict[Interest, list[Update]] = {}
-        for update in fresh:
-            for interest in _interests(update):
-                if interest in self._channels:
-                    parts.setdefault(interest, []).append(update)
+        if self._channels:
+            for update in fresh:
+                for interest in _interests(update):
+                    if interest in self._channels:
+                        parts.setdefault(interest, []).append(update)
         for interest, updates in parts.items():
             channel = self._channels[interest]
             for frame in self._deltas(updates, channel.seq, self.seq):
                 channel.add(frame)
-        return [self._channels[interest] for interest in parts]
+            self._to_serve.add(channel)
+        return len(fresh)
 
     def _deltas(self, updates: list[Update], since: int, upto: int) -> Iterator[Frame]:
         """Messages that lead from one point of the sequence to another, at least one."""
@@ -166,7 +168,7 @@ class Broadcaster:
             yield Frame(since, seq, _encoder.encode(message).decode())
             since = seq
 
-    async def _serve(self, channels: list[Channel]) -> None:
+    async def _serve(self, channels: set[Channel]) -> None:
         """Wake readers in small groups, so that heartbeats are answered in between."""
         woken = 0
         for channel in channels:
@@ -200,6 +202,7 @@ class Broadcaster:
         """Begin to read: from a point of the sequence if it is this stream's and still known, else from a snapshot."""
         if self.readers >= READERS_MAX:
             raise Overloaded(problem=f"{self.readers} readers follow the fleet")
+        self._cut()
         missed = self._since(interest, after) if stream == self.stream and after is not None else None
         reader = Reader(self, self.enter(interest))
         self.readers += 1
@@ -216,9 +219,10 @@ class Broadcaster:
         return list(self._deltas(missed, after, self.seq))
 
     def enter(self, interest: Interest) -> Channel:
+        self._cut()
         channel = self._channels.get(interest)
         if channel is None:
-            channel = self._channels[interest] = Channel(interest, self._framed_seq)
+            channel = self._channels[interest] = Channel(interest, self.seq)
         channel.readers += 1
         return channel
 
@@ -234,6 +238,7 @@ class Broadcaster:
             usable = channel.snapshot and age < SNAPSHOT_REUSE_SECONDS
             if usable and (channel.base == 0 or channel.snapshot[-1].seq >= channel.frames[0].since):
                 return channel.snapshot
+            self._cut()
             seq = self.seq
             pages = [page async for page in self._rows(channel.interest)] or [[]]
             channel.snapshot = [self._page(seq, part, len(pages), page) for part, page in enumerate(pages, start=1)]
