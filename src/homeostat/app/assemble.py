@@ -2,22 +2,27 @@
 
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 from homeostat.adapters.doorbells.local import LocalBus
-from homeostat.adapters.stores.sqlite import SqliteEngine, SqliteTurns
+from homeostat.adapters.statuses.local import LocalStatuses
+from homeostat.adapters.stores.sqlite import SqliteEngine, SqliteFleet, SqliteTurns
 from homeostat.app.local_turns import LocalTurns
 from homeostat.app.sessions import WorkerSessions
 from homeostat.app.settings import Settings
 from homeostat.app.supervisor import Supervisor
 from homeostat.core.clock import Clock, SystemClock
-from homeostat.core.ids import Ids
+from homeostat.core.ids import AgentId, Ids
 from homeostat.core.ports.bus import Bus
+from homeostat.core.ports.fleet import RegistryStore, StatusKeeper
 from homeostat.core.ports.store import TurnStore
+from homeostat.fleet.fleet import Fleet
+from homeostat.fleet.registry import Enrolled, Introduction
+from homeostat.kernel.commands import Idempotency
 from homeostat.kernel.kernel import Kernel
 
 STORE_FILE = "homeostat.db"
@@ -32,10 +37,18 @@ class System:
     ids: Ids
     bus: Bus
     kernel: Kernel
+    fleet: Fleet
     turns: LocalTurns
     workers: WorkerSessions
     supervisor: Supervisor
     store_place: str
+
+    async def enrol(
+        self, said: Introduction, agent_id: AgentId, *, key: str | None, idempotency: Idempotency | None = None
+    ) -> Enrolled:
+        """Register an agent where all rooms know it: the kernel gives it an inbox, the fleet its key."""
+        await self.kernel.register((said.project, agent_id), idempotency=idempotency)
+        return await self.fleet.register(replace(said, agent_id=agent_id), key)
 
 
 @asynccontextmanager
@@ -44,21 +57,33 @@ async def assemble(settings: Settings, *, clock: Clock | None = None) -> AsyncGe
     clock = clock or SystemClock()
     ids = Ids(clock=clock)
     async with AsyncExitStack() as stack:
-        store, place = await _open_store(settings, stack)
+        stores = await _open_stores(settings, stack)
         bus = await _open_bus(settings, stack)
         kernel = Kernel(
-            store=store,
+            store=stores.turns,
             bus=bus,
             clock=clock,
             ids=ids,
             lease_seconds=settings.lease_seconds,
             retention_seconds=settings.retention_seconds,
         )
+        fleet = Fleet(
+            store=stores.registry,
+            keeper=_status_keeper(settings, stores.registry),
+            bus=bus,
+            clock=clock,
+            ids=ids,
+            alone=settings.bus_url is None,
+        )
+        stack.push_async_callback(fleet.close)
         supervisor = Supervisor(clock=clock)
         stack.push_async_callback(supervisor.stop)
         for title, run in kernel.loops:
             supervisor.add(title, run)
         await kernel.listen()
+        await fleet.open()
+        for title, run in fleet.loops:
+            supervisor.add(title, run)
         turns = LocalTurns(kernel)
         workers = WorkerSessions(kernel, turns)
         supervisor.add("worker sessions", workers.run)
@@ -69,15 +94,25 @@ async def assemble(settings: Settings, *, clock: Clock | None = None) -> AsyncGe
             ids=ids,
             bus=bus,
             kernel=kernel,
+            fleet=fleet,
             turns=turns,
             workers=workers,
             supervisor=supervisor,
-            store_place=place,
+            store_place=stores.place,
         )
 
 
-async def _open_store(settings: Settings, stack: AsyncExitStack) -> tuple[TurnStore, str]:
-    """The store that the settings name, open and migrated, and where it is in words."""
+@dataclass(frozen=True, slots=True)
+class _Stores:
+    """Every room's keeper on one engine, and where that is in words."""
+
+    turns: TurnStore
+    registry: RegistryStore
+    place: str
+
+
+async def _open_stores(settings: Settings, stack: AsyncExitStack) -> _Stores:
+    """The store that the settings name, open and migrated."""
     if settings.store_url is not None and not settings.store_url.startswith("sqlite"):
         return await _open_postgres(settings.store_url, stack)
     path = _sqlite_path(settings)
@@ -86,7 +121,8 @@ async def _open_store(settings: Settings, stack: AsyncExitStack) -> tuple[TurnSt
     engine = SqliteEngine(path)
     stack.push_async_callback(engine.close)
     await engine.open()
-    return SqliteTurns(engine), "memory, forgotten at the end" if path is None else str(path)
+    place = "memory, forgotten at the end" if path is None else str(path)
+    return _Stores(SqliteTurns(engine), SqliteFleet(engine), place)
 
 
 def _sqlite_path(settings: Settings) -> Path | None:
@@ -95,13 +131,21 @@ def _sqlite_path(settings: Settings) -> Path | None:
     return None if settings.ephemeral else settings.data_dir / STORE_FILE
 
 
-async def _open_postgres(url: str, stack: AsyncExitStack) -> tuple[TurnStore, str]:
+async def _open_postgres(url: str, stack: AsyncExitStack) -> _Stores:
     # The driver is loaded only where it is used.
     stores: Any = import_module("homeostat.app.stores")
     engine = stores.open_engine(url)
     stack.push_async_callback(engine.close)
     await engine.open()
-    return stores.turn_store(engine), without_credentials(url)
+    return _Stores(stores.turn_store(engine), stores.registry_store(engine), without_credentials(url))
+
+
+def _status_keeper(settings: Settings, registry: RegistryStore) -> StatusKeeper:
+    if settings.status_url is None:
+        return LocalStatuses(store=registry)
+    from homeostat.adapters.statuses.redis import RedisStatuses  # noqa: PLC0415 — a driver is loaded where it is used
+
+    return RedisStatuses(url=settings.status_url)
 
 
 async def _open_bus(settings: Settings, stack: AsyncExitStack) -> Bus:

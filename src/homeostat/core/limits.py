@@ -94,6 +94,7 @@ STANDINGS_SAVED_SECONDS: Final = 30.0  # how often the in-process keeper writes 
 REGISTRY_POLL_SECONDS: Final = 5.0  # how late another process' registration may be seen, should its word be lost
 BEATS_PER_ROUND_TRIP_MAX: Final = 128
 REGISTRATIONS_PER_COMMIT_MAX: Final = 64
+REGISTRATION_REPEAT_SECONDS: Final = 600.0  # how long one whose answer was lost may be asked for again under its key
 STATUS_TIMEOUT_SECONDS: Final = 2.0  # how long a status server may take to answer
 
 # --- the live feed -----------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ import msgspec
 
 from homeostat.core.clock import Clock
 from homeostat.core.errors import Overloaded
+from homeostat.core.ids import DEFAULT_PROJECT, ProjectId
 from homeostat.core.limits import (
     FRAME_GAP_SECONDS,
     FRAME_UPDATES_MAX,
@@ -25,21 +26,24 @@ from homeostat.core.limits import (
     UPDATES_KEPT_MAX,
 )
 from homeostat.core.wire.fleet import AgentRow, DeltaMessage, SnapshotMessage
-from homeostat.fleet.updates import Change, Heard, Update
+from homeostat.fleet.updates import About, Change, Heard, Update
 
 _encoder = msgspec.json.Encoder()
 
 
 @dataclass(frozen=True, slots=True)
 class Interest:
-    """Whom a reader wants to see: agents of a type, with a tag, both, or all."""
+    """Whom a reader wants to see: a project's agents of a type, with a tag, both, or all."""
 
     agent_type: str | None = None
     tag: str | None = None
+    project: ProjectId = DEFAULT_PROJECT
 
-    def covers(self, update: Update) -> bool:
-        return (self.agent_type is None or self.agent_type == update.agent_type) and (
-            self.tag is None or self.tag in update.tags
+    def covers(self, about: About) -> bool:
+        return (
+            self.project == about.project
+            and (self.agent_type is None or self.agent_type == about.agent_type)
+            and (self.tag is None or self.tag in about.tags)
         )
 
 
@@ -114,7 +118,7 @@ class Broadcaster:
     def publish(self, change: Change, *, relay: bool = True) -> None:
         """Take a change into the sequence. Heartbeats wait for company; everything else is told at once."""
         self.seq += 1
-        update = Update(self.seq, change.agent_type, change.tags, change.write)
+        update = Update(self.seq, change)
         self._kept.append(update)
         self._fresh.append(update)
         if relay and self._relay is not None:
@@ -253,9 +257,9 @@ class Broadcaster:
 def _interests(update: Update) -> Iterator[Interest]:
     """Every filter an update passes."""
     for agent_type in (None, update.agent_type):
-        yield Interest(agent_type)
+        yield Interest(agent_type, None, update.project)
         for tag in update.tags:
-            yield Interest(agent_type, tag)
+            yield Interest(agent_type, tag, update.project)
 
 
 class Reader:

@@ -38,7 +38,7 @@ from homeostat.fleet.liveness import Sweeper
 from homeostat.fleet.push_rate import PushRates
 from homeostat.fleet.registry import Enrolled, Introduction, Member, Registry, checked_word
 from homeostat.fleet.rows import row_of
-from homeostat.fleet.updates import Change, Fell, Heard, Joined
+from homeostat.fleet.updates import Change, Heard, Joined, fell
 
 log = logging.getLogger(__name__)
 
@@ -133,7 +133,7 @@ class Fleet:
         now = self._clock.now_ms()
         try:
             await self._keeper.admit(now, Admission(member.entry, self.registry.interval(member).ms))
-            self.broadcaster.publish(Joined((await self._rows([member]))[0]))
+            self.broadcaster.publish(Joined((await self._rows([member]))[0], member.entry.project))
         except Unavailable as error:  # its first heartbeat makes up for it
             log.warning("%s is registered, but has no status yet: %s", member.entry.agent_id, error)
         self.sweeper.expect(now + STALE_INTERVALS * member.interval_ms)
@@ -147,9 +147,7 @@ class Fleet:
         except Unavailable as error:  # the sweep finds it
             log.warning("%s has left, but its status is still there: %s", agent_id, error)
         if left is not None and left.gone_at_ms is not None:
-            self.broadcaster.publish(
-                Fell(UpdateEvent.DEREGISTERED, agent_id, left.agent_type, left.tags, Liveness.GONE, left.gone_at_ms)
-            )
+            self.broadcaster.publish(fell(UpdateEvent.DEREGISTERED, left, Liveness.GONE, left.gone_at_ms))
         return left
 
     async def identify(self, secret: str | None) -> Member:
@@ -263,10 +261,7 @@ class Fleet:
 
     def _candidates(self, interest: Interest, after: AgentId | None = None) -> Iterator[Member]:
         for member in self.registry.members(after):
-            entry = member.entry
-            if (interest.agent_type is None or entry.agent_type == interest.agent_type) and (
-                interest.tag is None or interest.tag in entry.tags
-            ):
+            if interest.covers(member.entry):
                 yield member
 
     async def _rows(self, members: list[Member]) -> list[AgentRow]:

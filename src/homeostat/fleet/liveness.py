@@ -19,7 +19,7 @@ from homeostat.core.records.fleet import Admission, Departure, Mark, Silence
 from homeostat.core.wire.fleet import UpdateEvent
 from homeostat.fleet.broadcast import Broadcaster
 from homeostat.fleet.registry import Registry
-from homeostat.fleet.updates import Fell
+from homeostat.fleet.updates import fell
 
 log = logging.getLogger(__name__)
 
@@ -136,10 +136,7 @@ class Sweeper:
         for mark in marks:
             member = self._registry.get(mark.silence.agent_id)
             if mark.silence.agent_id in applied and member is not None:
-                entry = member.entry
-                self._broadcaster.publish(
-                    Fell(_TOLD[mark.presence], entry.agent_id, entry.agent_type, entry.tags, mark.presence, now)
-                )
+                self._broadcaster.publish(fell(_TOLD[mark.presence], member.entry, mark.presence, now))
                 self.marked[mark.presence] += 1
         return len(applied)
 
@@ -148,6 +145,6 @@ class Sweeper:
         await self._keeper.drop([agent_id])
         if left is None:
             return 0
-        self._broadcaster.publish(Fell(UpdateEvent.EXPIRED, agent_id, left.agent_type, left.tags, Liveness.GONE, now))
+        self._broadcaster.publish(fell(UpdateEvent.EXPIRED, left, Liveness.GONE, now))
         self.marked[Liveness.GONE] += 1
         return 1

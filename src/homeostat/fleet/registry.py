@@ -23,6 +23,7 @@ from homeostat.core.limits import (
     HOSTNAME_CHARS_MAX,
     NAME_CHARS_MAX,
     PAGE_MAX,
+    REGISTRATION_REPEAT_SECONDS,
     REGISTRATIONS_PER_COMMIT_MAX,
     RETENTION_SECONDS,
     SWEEP_ROWS_MAX,
@@ -51,6 +52,7 @@ class Introduction:
     pid: int | None = None
     agent_id: AgentId | None = None
     project: ProjectId = DEFAULT_PROJECT
+    request_digest: str | None = None
 
 
 class Member:
@@ -150,6 +152,9 @@ class Registry:
             if known is None:
                 secret = self._ids.secret()
                 entry, base = self._new(said, secret), None
+            elif key is None and self._repeats(known, said):
+                secret = self._ids.secret()
+                entry, base = replace(known, key_digest=key_digest(secret)), known.revision
             else:
                 secret = _proven(known, key)
                 entry, base = _again(known, said), known.revision
@@ -168,6 +173,20 @@ class Registry:
             pid=said.pid,
             key_digest=key_digest(secret),
             registered_at_ms=self._clock.now_ms(),
+            request_digest=said.request_digest,
+        )
+
+    def _repeats(self, known: Registration, said: Introduction) -> bool:
+        """Whether this is the request that entered the agent, sent again because its answer got lost.
+
+        The key that was in that answer is not known any more; a new one takes its place.
+        """
+        age_ms = self._clock.now_ms() - known.registered_at_ms
+        return (
+            said.request_digest is not None
+            and said.request_digest == known.request_digest
+            and age_ms <= REGISTRATION_REPEAT_SECONDS * 1000
+            and not known.gone
         )
 
     async def leave(self, agent_id: AgentId, why: Departure) -> Registration | None:
@@ -216,6 +235,9 @@ class Registry:
             self._members[entry.agent_id] = self._by_digest[entry.key_digest] = Member(entry)
             insort(self._ordered, entry.agent_id)
         else:
+            if held.entry.key_digest != entry.key_digest:
+                del self._by_digest[held.entry.key_digest]
+                self._by_digest[entry.key_digest] = held
             held.entry = entry
             held.rates_version = -1
 

@@ -1,38 +1,30 @@
 """What changed about an agent, in the form every reader gets; encoded once, and only if somebody reads."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 import msgspec
 
 from homeostat.core.clock import Millis, rfc3339
-from homeostat.core.ids import AgentId
+from homeostat.core.ids import AgentId, ProjectId
 from homeostat.core.machines.liveness import Liveness
-from homeostat.core.records.fleet import Beat
+from homeostat.core.records.fleet import Beat, Registration
 from homeostat.core.wire.fleet import AgentRow, HeartbeatUpdate, PresenceUpdate, RegistrationUpdate, UpdateEvent
 
 _encoder = msgspec.json.Encoder()
 
 
-class Update:
-    """One numbered change. Its type and tags say whom it concerns."""
-
-    __slots__ = ("_encoded", "_write", "agent_type", "seq", "tags")
-
-    def __init__(
-        self, seq: int, agent_type: str, tags: tuple[str, ...], write: Callable[[int], msgspec.Struct]
-    ) -> None:
-        self.seq = seq
-        self.agent_type = agent_type
-        self.tags = tags
-        self._write = write
-        self._encoded: msgspec.Raw | None = None
+class About(Protocol):
+    """Whom something is about."""
 
     @property
-    def encoded(self) -> msgspec.Raw:
-        if self._encoded is None:
-            self._encoded = msgspec.Raw(_encoder.encode(self._write(self.seq)))
-        return self._encoded
+    def project(self) -> ProjectId: ...
+
+    @property
+    def agent_type(self) -> str: ...
+
+    @property
+    def tags(self) -> tuple[str, ...]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +32,7 @@ class Heard:
     """A heartbeat was taken."""
 
     beat: Beat
+    project: ProjectId
 
     @property
     def agent_type(self) -> str:
@@ -77,6 +70,7 @@ class Fell:
 
     event: UpdateEvent
     agent_id: AgentId
+    project: ProjectId
     agent_type: str
     tags: tuple[str, ...]
     presence: Liveness
@@ -98,6 +92,7 @@ class Joined:
     """An agent registered, for the first time or again."""
 
     agent: AgentRow
+    project: ProjectId
 
     @property
     def agent_type(self) -> str:
@@ -112,3 +107,27 @@ class Joined:
 
 
 Change = Heard | Fell | Joined
+
+
+class Update:
+    """One change with its number."""
+
+    __slots__ = ("_change", "_encoded", "agent_type", "project", "seq", "tags")
+
+    def __init__(self, seq: int, change: Change) -> None:
+        self.seq = seq
+        self.project = change.project
+        self.agent_type = change.agent_type
+        self.tags = change.tags
+        self._change = change
+        self._encoded: msgspec.Raw | None = None
+
+    @property
+    def encoded(self) -> msgspec.Raw:
+        if self._encoded is None:
+            self._encoded = msgspec.Raw(_encoder.encode(self._change.write(self.seq)))
+        return self._encoded
+
+
+def fell(event: UpdateEvent, entry: Registration, presence: Liveness, since_ms: Millis) -> Fell:
+    return Fell(event, entry.agent_id, entry.project, entry.agent_type, entry.tags, presence, since_ms)

@@ -17,7 +17,7 @@ from homeostat.core.errors import (
     MethodNotAllowed,
     RouteUnknown,
 )
-from homeostat.server import fleet, openapi, turns, workers
+from homeostat.server import fleet, openapi, status_socket, turns, workers
 from homeostat.server.answers import Answer
 from homeostat.server.call import Call
 from homeostat.server.edge import Edge
@@ -50,7 +50,8 @@ def create_app(system: System) -> FastAPI:
     app.state.patience = patience
     endpoints += _documentation(app, endpoints)
     router = Router(endpoints)
-    app.add_middleware(Edge, system=system, router=router, metrics=metrics, patience=patience)
+    sockets = {status_socket.PATH: status_socket.StatusSocket(system)}
+    app.add_middleware(Edge, system=system, router=router, metrics=metrics, patience=patience, sockets=sockets)
     _explain_errors(app, system, router)
     return app
 

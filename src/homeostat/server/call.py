@@ -9,7 +9,7 @@ import msgspec
 
 from homeostat.app.assemble import System
 from homeostat.core.codec import malformed
-from homeostat.core.errors import MalformedPayload, PayloadTooLarge
+from homeostat.core.errors import MalformedPayload, PayloadTooLarge, Unauthenticated
 from homeostat.core.ids import ProjectId, TraceId, digest_of
 from homeostat.core.limits import BODY_BYTES_MAX, IDEMPOTENCY_KEY_CHARS_MAX, QUERY_BYTES_MAX
 from homeostat.core.wire.fields import Name
@@ -22,7 +22,15 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 T = TypeVar("T")
 
 _WANTED: Final = frozenset(
-    {b"x-homeostat-project", b"idempotency-key", b"traceparent", b"content-length", b"origin", b"host"}
+    {
+        b"authorization",
+        b"content-length",
+        b"host",
+        b"idempotency-key",
+        b"origin",
+        b"traceparent",
+        b"x-homeostat-project",
+    }
 )
 _TRACEPARENT: Final = re.compile(rb"00-(?!0{32})([0-9a-f]{32})-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 
@@ -60,6 +68,17 @@ class Call:
             raise malformed(problem, what="project") from problem
 
     @property
+    def bearer(self) -> str | None:
+        """The key that came along; None if the caller shows none."""
+        raw = self.headers.get(b"authorization")
+        if raw is None:
+            return None
+        scheme, _, key = raw.partition(b" ")
+        if scheme.lower() != b"bearer" or not key:
+            raise Unauthenticated
+        return key.strip().decode("latin-1")
+
+    @property
     def idempotency(self) -> Idempotency | None:
         """The caller's key, tied to what was asked; the body has to be read by now."""
         raw = self.headers.get(b"idempotency-key")
@@ -90,28 +109,28 @@ class Call:
 
     # --- the body ------------------------------------------------------------------------------------------
 
-    async def read(self) -> bytes:
-        """The whole body, unless it is larger than any body may be: then it is refused unread."""
+    async def read(self, limit: int = BODY_BYTES_MAX) -> bytes:
+        """The whole body, unless it is larger than such a body may be: then it is refused unread."""
         if self._body is None:
-            self._body = await self._read()
+            self._body = await self._read(limit)
         return self._body
 
-    async def _read(self) -> bytes:
+    async def _read(self, limit: int) -> bytes:
         said = self.headers.get(b"content-length")
-        if said is not None and (not said.isdigit() or int(said) > BODY_BYTES_MAX):
-            raise PayloadTooLarge(what="the body", size=said.decode("latin-1"), limit=BODY_BYTES_MAX)
+        if said is not None and (not said.isdigit() or int(said) > limit):
+            raise PayloadTooLarge(what="the body", size=said.decode("latin-1"), limit=limit)
         message = await self._receive()
         body: bytes = message.get("body", b"")
         if not message.get("more_body"):
-            return _bounded(body)
+            return _bounded(body, limit)
         parts = [body]
         size = len(body)
         while message.get("more_body"):
             message = await self._receive()
             parts.append(message.get("body", b""))
             size += len(parts[-1])
-            if size > BODY_BYTES_MAX:
-                raise PayloadTooLarge(what="the body", size=f"more than {BODY_BYTES_MAX}", limit=BODY_BYTES_MAX)
+            if size > limit:
+                raise PayloadTooLarge(what="the body", size=f"more than {limit}", limit=limit)
         return b"".join(parts)
 
     async def hung_up(self) -> None:
@@ -126,9 +145,9 @@ def _trace_of(header: bytes | None) -> TraceId | None:
     return TraceId(found[1].decode()) if found else None
 
 
-def _bounded(body: bytes) -> bytes:
-    if len(body) > BODY_BYTES_MAX:
-        raise PayloadTooLarge(what="the body", size=len(body), limit=BODY_BYTES_MAX)
+def _bounded(body: bytes, limit: int) -> bytes:
+    if len(body) > limit:
+        raise PayloadTooLarge(what="the body", size=len(body), limit=limit)
     return body
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any, Final
 
 from homeostat.app.assemble import System
@@ -29,12 +29,22 @@ HOSTS_KEPT_MAX: Final = 64
 class Edge:
     """Answers the endpoints of the table itself and passes everything else on, under the same guard."""
 
-    def __init__(self, app: App, *, system: System, router: Router, metrics: Metrics, patience: Patience) -> None:
+    def __init__(
+        self,
+        app: App,
+        *,
+        system: System,
+        router: Router,
+        metrics: Metrics,
+        patience: Patience,
+        sockets: Mapping[str, App],
+    ) -> None:
         self._app = app
         self._system = system
         self._router = router
         self._metrics = metrics
         self._patience = patience
+        self._sockets = sockets
         self._known_hosts: set[bytes] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -69,6 +79,9 @@ class Edge:
                 self._guard(Call(scope, receive, parameters={}, system=self._system, patience=self._patience))
             except OriginRefused:
                 await send({"type": "websocket.close", "code": 1008})
+                return
+            if (socket := self._sockets.get(scope["path"])) is not None:
+                await socket(scope, receive, send)
                 return
         await self._app(scope, receive, send)
 

@@ -8,6 +8,7 @@ import msgspec
 
 from homeostat.core.codec import malformed
 from homeostat.core.errors import HomeostatError
+from homeostat.core.limits import BODY_BYTES_MAX
 from homeostat.core.wire.fields import Shape
 from homeostat.server.answers import Answer
 from homeostat.server.call import Call
@@ -34,7 +35,7 @@ class Endpoint:
     tag: str
     status: int
     takes: type[Any] | None
-    gives: type[Shape] | None
+    gives: Any
     media_type: str
     errors: Errors
     examples: dict[str, Any] = field(default_factory=dict[str, Any])
@@ -87,19 +88,24 @@ class Routes:
         path: str,
         takes: type[TakesT],
         *,
-        gives: type[Shape] | None = None,
+        gives: Any = None,
         status: int = 200,
         errors: Errors = (),
         examples: dict[str, Any] | None = None,
+        body_bytes_max: int = BODY_BYTES_MAX,
     ) -> Callable[[Taking[TakesT]], Taking[TakesT]]:
         """A route that takes a query or a body."""
 
         def add(handler: Taking[TakesT]) -> Taking[TakesT]:
+            if method == "GET":
+                run = _querying(handler, takes, status)
+            else:
+                run = _reading(handler, takes, status, body_bytes_max)
             self._add(
                 handler,
                 method=method,
                 path=path,
-                run=(_querying if method == "GET" else _reading)(handler, takes, status),
+                run=run,
                 takes=takes,
                 gives=gives,
                 status=status,
@@ -132,11 +138,13 @@ def _querying(handler: Taking[TakesT], takes: type[TakesT], status: int) -> Call
     return run
 
 
-def _reading(handler: Taking[TakesT], takes: type[TakesT], status: int) -> Callable[[Call], Awaitable[Answer]]:
+def _reading(
+    handler: Taking[TakesT], takes: type[TakesT], status: int, body_bytes_max: int
+) -> Callable[[Call], Awaitable[Answer]]:
     decode = msgspec.json.Decoder(takes).decode
 
     async def run(call: Call) -> Answer:
-        text = await call.read() or b"{}"
+        text = await call.read(body_bytes_max) or b"{}"
         try:
             body = decode(text)
         except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as problem:

@@ -44,13 +44,14 @@ def describe(endpoints: Iterable[Endpoint]) -> Document:
     endpoints = tuple(endpoints)
     shapes = list(dict.fromkeys(shape for e in endpoints for shape in (_body(e), e.gives, Problem) if shape))
     queries = list(dict.fromkeys(e.takes for e in endpoints if e.takes and e.method == "GET"))
-    _, components = msgspec.json.schema_components([*shapes, *queries], ref_template=_REF)
+    schemas, components = msgspec.json.schema_components([*shapes, *queries], ref_template=_REF)
+    given = dict(zip([*shapes, *queries], schemas, strict=True))
     parameters: dict[Any, list[Document]] = {query: _query_parameters(components[query.__name__]) for query in queries}
     for query in queries:
         del components[query.__name__]
     paths: dict[str, Document] = {}
     for endpoint in endpoints:
-        operation = _operation(endpoint, parameters.get(endpoint.takes, []))
+        operation = _operation(endpoint, parameters.get(endpoint.takes, []), given.get(endpoint.gives))
         paths.setdefault(endpoint.path, {})[endpoint.method.lower()] = operation
     return {"paths": paths, "components": {"schemas": components}}
 
@@ -67,7 +68,7 @@ def merge(ours: Document, framework: Document) -> Document:
     }
 
 
-def _operation(endpoint: Endpoint, query: list[Document]) -> Document:
+def _operation(endpoint: Endpoint, query: list[Document], gives: Document | None) -> Document:
     named = [
         {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
         for name in _PARAMETER.findall(endpoint.path)
@@ -80,7 +81,7 @@ def _operation(endpoint: Endpoint, query: list[Document]) -> Document:
         "summary": endpoint.summary,
         "tags": [endpoint.tag],
         "parameters": [*named, *query, *common],
-        "responses": {str(endpoint.status): _success(endpoint), **_problems(endpoint)},
+        "responses": {str(endpoint.status): _success(endpoint, gives), **_problems(endpoint)},
     }
     if endpoint.description:
         operation["description"] = endpoint.description
@@ -96,12 +97,11 @@ def _body(endpoint: Endpoint) -> type[Any] | None:
     return None if endpoint.method == "GET" else endpoint.takes
 
 
-def _success(endpoint: Endpoint) -> Document:
-    if endpoint.gives is None:
+def _success(endpoint: Endpoint, schema: Document | None) -> Document:
+    if schema is None:
         if endpoint.status == 204:
             return {"description": "Done."}
         return {"description": endpoint.summary, "content": {endpoint.media_type: {"schema": {"type": "string"}}}}
-    schema = {"$ref": _REF.format(name=endpoint.gives.__name__)}
     return {"description": endpoint.summary, "content": {endpoint.media_type: {"schema": schema}}}
 
 

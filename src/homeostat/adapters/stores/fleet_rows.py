@@ -23,7 +23,8 @@ _status = msgspec.json.Decoder(AgentStatus)
 
 
 def read_registration(row: Row) -> Registration:
-    agent_id, project, agent_type, tags, hostname, pid, key_digest, registered_at_ms, gone_at_ms, why, revision = row
+    agent_id, project, agent_type, tags, hostname, pid, key_digest, registered_at_ms, gone_at_ms, why, *rest = row
+    request_digest, revision = rest
     return Registration(
         agent_id=agent_id,
         project=project,
@@ -35,6 +36,7 @@ def read_registration(row: Row) -> Registration:
         registered_at_ms=registered_at_ms,
         gone_at_ms=gone_at_ms,
         gone_why=None if why is None else Departure(why),
+        request_digest=request_digest,
         revision=revision,
     )
 
@@ -51,6 +53,7 @@ def write_registration(entry: Registration) -> tuple[object, ...]:
         entry.registered_at_ms,
         entry.gone_at_ms,
         None if entry.gone_why is None else entry.gone_why.value,
+        entry.request_digest,
         entry.revision,
     )
 

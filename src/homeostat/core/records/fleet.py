@@ -57,7 +57,7 @@ class Departure(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Registration:
-    """An agent's entry in the register. Of its key only the digest is known."""
+    """An agent's entry in the register. Of its key, and of the request that entered it, only digests are known."""
 
     agent_id: AgentId
     project: ProjectId
@@ -69,6 +69,7 @@ class Registration:
     registered_at_ms: Millis
     gone_at_ms: Millis | None = None
     gone_why: Departure | None = None
+    request_digest: str | None = None
     revision: int = 0
 
     @property

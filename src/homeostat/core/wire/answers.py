@@ -203,10 +203,11 @@ class EdgesPage(Shape, frozen=True, kw_only=True):
 
 
 class Registered(Shape, frozen=True, kw_only=True):
-    """An agent is known, and may be sent messages."""
+    """An agent is known, and may be sent messages. Its key is shown this once; the server keeps a digest."""
 
     agent_id: str
     push_interval_seconds: float
+    api_key: str
 
 
 class Problem(Shape, frozen=True, kw_only=True):

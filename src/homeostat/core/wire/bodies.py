@@ -4,7 +4,13 @@ from typing import Annotated
 
 import msgspec
 
-from homeostat.core.limits import DELIVERABLE_WAIT_SECONDS_MAX, PAGE_DEFAULT, PAGE_MAX
+from homeostat.core.limits import (
+    DELIVERABLE_WAIT_SECONDS_MAX,
+    HOSTNAME_CHARS_MAX,
+    PAGE_DEFAULT,
+    PAGE_MAX,
+    TAGS_MAX,
+)
 from homeostat.core.records.turn import AfterExecution, WaitStatus
 from homeostat.core.wire.fields import NO_VALUE, Body, Hex32, Name, Value
 
@@ -77,13 +83,18 @@ class BoxBody(Body, frozen=True, kw_only=True):
 
 
 class Registration(Body, frozen=True, kw_only=True):
-    """An agent that introduces itself."""
+    """An agent that introduces itself; with its id and its key, one that comes back as who it was."""
 
     agent_type: Name
-    tags: Annotated[tuple[Name, ...], msgspec.Meta(max_length=64)] = ()
-    hostname: Name | None = None
+    tags: (
+        Annotated[tuple[Name, ...], msgspec.Meta(max_length=TAGS_MAX, description="Else those it had before.")] | None
+    ) = None
+    hostname: Annotated[str, msgspec.Meta(max_length=HOSTNAME_CHARS_MAX)] | None = None
     pid: Annotated[int, msgspec.Meta(ge=0, le=1 << 31)] | None = None
-    agent_id: Name | None = None
+    agent_id: Annotated[Name | None, msgspec.Meta(description="Else the server makes one up.")] = None
+    api_key: Annotated[
+        Name | None, msgspec.Meta(description="The agent's key, unless it comes as `Authorization: Bearer`.")
+    ] = None
 
 
 class Page(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,7 +1,8 @@
 """Homeostat in one SQLite file: write-ahead log, synchronous=FULL, one writer thread."""
 
 from homeostat.adapters.stores.sqlite.engine import SqliteEngine
+from homeostat.adapters.stores.sqlite.fleet import SqliteFleet
 from homeostat.adapters.stores.sqlite.memory import SqliteMemory
 from homeostat.adapters.stores.sqlite.turns import SqliteTurns
 
-__all__ = ["SqliteEngine", "SqliteMemory", "SqliteTurns"]
+__all__ = ["SqliteEngine", "SqliteFleet", "SqliteMemory", "SqliteTurns"]

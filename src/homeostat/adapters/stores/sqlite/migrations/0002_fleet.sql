@@ -24,6 +24,7 @@ CREATE TABLE agents (
     registered_at_ms INTEGER NOT NULL,
     gone_at_ms       INTEGER,
     gone_why         TEXT    CHECK (gone_why IN ('deregistered', 'expired')),
+    request_digest   TEXT,
     revision         INTEGER NOT NULL,
     CHECK ((gone_at_ms IS NULL) = (gone_why IS NULL))
 ) WITHOUT ROWID;
