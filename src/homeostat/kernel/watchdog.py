@@ -91,11 +91,11 @@ class Watchdog:
         )
         self._next_ms = due.next_ms
         self._flusher.forget(self._doubtful(due))
-        done = await self._each([*self._recoveries(due), *(self._timeout(wait) for wait in due.timeouts)])
+        # Leases end first: a turn may go back to the very worker that lost it, which then needs a lease that lasts.
+        done = await self._each([EndLease(worker_id=worker_id) for worker_id in due.dead_workers])
+        done += await self._each([*self._recoveries(due), *(self._timeout(wait) for wait in due.timeouts)])
         done += await self._each([Dispatch(key=key) for key in due.stranded])
         self._ring(due)
-        ended = [EndLease(worker_id=worker_id) for worker_id in due.dead_workers]
-        done += await self._each(ended if len(due.lost) < SWEEP_ROWS_MAX else [])
         done += await self._relay.sweep()
         return done + await self._retain()
 
