@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from typing import cast
 
 from homeostat.core.codec import NULL, from_json, to_json
-from homeostat.core.errors import BoxNotYours, BoxUnknown, HomeostatError, IdempotencyKeyReused
+from homeostat.core.errors import BoxNotYours, BoxUnknown, HomeostatError, IdempotencyKeyReused, Unavailable
 from homeostat.core.ids import BoxId, ProjectId, scope_of, turn_of
 from homeostat.core.ports.store import TurnStore
 from homeostat.core.records.head import Mailbox
@@ -68,6 +68,8 @@ class Decision:
         try:
             while (need := self._attempt(pending)) is not None:
                 await self._fetch(need)
+        except Unavailable:
+            raise  # what could not be read was not decided; the batch is told so
         except HomeostatError as error:
             pending.answer = error
 

@@ -1,8 +1,18 @@
 """Deciding a batch: first answers, doubts about memory, and what one command may not do to another."""
 
-from homeostat.core.errors import IdempotencyKeyReused
-from homeostat.kernel.commands import Enqueued, Idempotency, Reported
-from homeostat.testing.desk import Desk, call
+import pytest
+
+from homeostat.core.codec import NULL, Json
+from homeostat.core.errors import IdempotencyKeyReused, StoreUnavailable
+from homeostat.core.ids import DEFAULT_PROJECT, BoxId, ProjectId, Scope, ToolCallId, digest_of
+from homeostat.core.machines.turn import HeadStatus
+from homeostat.core.records.card import Card
+from homeostat.core.records.turn import MessageType
+from homeostat.core.records.view import Outcome
+from homeostat.core.records.work import fence_of
+from homeostat.kernel.commands import Deliver, Enqueue, Enqueued, Idempotency, PutCards, Reported
+from homeostat.testing.desk import Desk, call, key_of
+from homeostat.testing.memory import MemoryTurns
 
 
 def test_a_key_with_another_request_in_the_same_batch_is_refused() -> None:
@@ -29,3 +39,38 @@ def test_a_repeated_key_in_one_batch_gets_the_first_answer_even_if_that_was_reco
     assert second == first
     (answer,) = desk.writes.answers.values()
     assert '"accepted":true' in answer.answer
+
+
+class Forgetful(MemoryTurns):
+    """Fails to say how long a box is."""
+
+    unlucky = False
+
+    async def box_length(self, project: ProjectId, box_id: BoxId) -> int | None:
+        if self.unlucky:
+            raise StoreUnavailable(problem="a hiccup")
+        return await super().box_length(project, box_id)
+
+
+def test_a_store_that_fails_while_a_reply_is_brought_home_fails_the_whole_batch() -> None:
+    store = Forgetful()
+    desk = Desk("parent", "child", store=store)
+    card = Card(DEFAULT_PROJECT, Scope("1"), 1, "note", NULL, digest_of(NULL), None, desk.clock.now_ms())
+    memory = desk.do(PutCards(project=DEFAULT_PROJECT, box_id=BoxId("box_1"), cards=(card,)))
+    parent = desk.begin("parent", output_box_id=memory)
+    child = Enqueue(
+        key=key_of("child"),
+        type=MessageType.JOIN_REQUEST,
+        payload=Json("{}"),
+        source=parent.turn.agent_id,
+        parent_turn_id=parent.turn.turn_id,
+        reply_call_id=ToolCallId("ask"),
+    )
+    desk.suspend(parent, call("ask"), children=(child,))
+    grant = desk.claim("child")
+    store.unlucky = True
+    with pytest.raises(StoreUnavailable):
+        desk.decide(Deliver(fence=fence_of(grant), status=Outcome.SUCCESS, result=NULL))
+    store.unlucky = False
+    desk.deliver(grant)
+    assert desk.head("parent").status is HeadStatus.DISPATCHED, "the reply came with the end"
