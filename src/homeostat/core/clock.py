@@ -2,6 +2,7 @@
 
 import time
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import NewType, Protocol
 
 Millis = NewType("Millis", int)
@@ -32,8 +33,13 @@ class SystemClock:
 
 def rfc3339(instant: Millis) -> str:
     """Write an instant the way every surface shows it: UTC, milliseconds, a trailing Z."""
-    moment = datetime.fromtimestamp(instant // 1000, tz=UTC)
-    return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{instant % 1000:03d}Z"
+    return f"{_second(instant // 1000)}.{instant % 1000:03d}Z"
+
+
+@lru_cache(maxsize=1024)
+def _second(seconds: int) -> str:
+    """A whole second in words; most of what is written at one time is about the same few of them."""
+    return datetime.fromtimestamp(seconds, tz=UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
 def parse_rfc3339(text: str) -> Millis:

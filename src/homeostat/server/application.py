@@ -35,7 +35,7 @@ CONTENT_SECURITY_POLICY = (
 )
 
 
-def create_app(system: System) -> FastAPI:
+def create_app(system: System) -> Edge:
     """Everything under one roof. Rooms add rows to the table, or routers of their own to the framework."""
     patience = Patience()
     metrics = Metrics(system, patience)
@@ -51,9 +51,9 @@ def create_app(system: System) -> FastAPI:
     endpoints += _documentation(app, endpoints)
     router = Router(endpoints)
     sockets = {status_socket.PATH: status_socket.StatusSocket(system)}
-    app.add_middleware(Edge, system=system, router=router, metrics=metrics, patience=patience, sockets=sockets)
     _explain_errors(app, system, router)
-    return app
+    # Around the framework and not inside it: what the table answers never pays for the framework's layers.
+    return Edge(app, system=system, router=router, metrics=metrics, patience=patience, sockets=sockets)
 
 
 def _documentation(app: FastAPI, endpoints: Iterable[Endpoint]) -> Routes:

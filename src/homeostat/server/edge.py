@@ -43,7 +43,7 @@ class Edge:
         self._system = system
         self._router = router
         self._metrics = metrics
-        self._patience = patience
+        self.patience = patience
         self._sockets = sockets
         self._known_hosts: set[bytes] = set()
 
@@ -53,7 +53,7 @@ class Edge:
             return
         began = self._system.clock.monotonic()
         raw_path: bytes = scope.get("raw_path") or scope["path"].encode()
-        call = Call(scope, receive, parameters={}, system=self._system, patience=self._patience)
+        call = Call(scope, receive, parameters={}, system=self._system, patience=self.patience)
         endpoint: Endpoint | None = None
         try:
             self._guard(call)
@@ -76,7 +76,7 @@ class Edge:
     async def _other(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket":
             try:
-                self._guard(Call(scope, receive, parameters={}, system=self._system, patience=self._patience))
+                self._guard(Call(scope, receive, parameters={}, system=self._system, patience=self.patience))
             except OriginRefused:
                 await send({"type": "websocket.close", "code": 1008})
                 return

@@ -57,7 +57,7 @@ class HttpServer(uvicorn.Server):
 
     def __init__(self, system: System) -> None:
         app = create_app(system)
-        self.patience = app.state.patience
+        self.patience = app.patience
         super().__init__(
             uvicorn.Config(
                 app,
