@@ -12,11 +12,19 @@ from homeostat.immune.vitals import Anomaly
 
 BLOCK_ROWS: Final = 2048  # a block's working set stays in the processor's cache
 DAY_SECONDS: Final = 86_400
+VALUE_MAX: Final = 1e30  # larger than any vital and far from overflow when squared
 SIGMA_MAX: Final = 40.0
-SHIFT_STEP_NATS: Final = 2.5  # one sample never proves a shift
+SHIFT_STEP_NATS: Final = 2.5  # no single sample proves a shift
+FREEZE_RUN_MIN: Final = 4
+FREEZE_HABIT: Final = 0.98  # a stream that repeats itself this often is not stuck, it is so by nature
+HISTOGRAM_FULL: Final = 250
 PENDING_SCALE: Final = 60  # int8 steps per record distance
+ACCELERATION: Final = 10
 
+# Which statistic spoke. The first four have an envelope, in the order of the `pending` column.
 SPIKE, LEVEL, SURPRISE, SHIFT, FREEZE = range(5)
+
+Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,27 +32,24 @@ class Settings:
     """One configuration for every agent and every vital."""
 
     min_samples: int = 30
-    alarm_nats: float = 7.6  # a tail of 0.0005, 3.3 σ
-    memory_samples: int = 1000  # a record over so many samples is the tail's anchor
+    alarm_nats: float = 7.6  # a tail of 0.0005, or 3.3 σ
+    memory_samples: int = 1000  # the record of so many samples is the tail's anchor
+    youth_power: float = 0.3  # how much less a young record is trusted
     envelope_decay: float = 7e-5
     mean_gain: float = 0.005
     level_gain: float = 0.07
     calendar_gain: float = 0.02
     calendar_visits: int = 6
     spike_slope: float = 0.5  # single samples have heavier tails than averages
-    relative_floor: float = 0.05  # spreads below this share of the mean are noise
+    relative_floor: float = 0.05  # a spread below this share of the mean is noise
     refractory_samples: int = 50
     shift_samples: int = 150
-    shift_nats: float = 8.7
-    clip: float = 1.0
-    smooth: float = 0.5
-    level_slope: float = 1.0
-    early: float = 0.3
-    freeze_chance: float = 0.4
-    widen_max: float = 2.0  # what was severe stays alarming
+    shift_nats: float = 8.7  # evidence for a doubling that chance gives once in 6,000 samples
+    freeze_chance: float = 0.4  # repetition is never held less likely than this
+    widen_max: float = 2.0  # a passed episode widens an envelope threefold at most: what was severe stays alarming
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
     """One vital of one agent that is out of its bounds."""
 
@@ -57,13 +62,13 @@ class Finding:
     onset: bool
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Findings:
     """What one tick found: a score for every row that came in, and one entry per vital out of bounds.
 
-    `sigma` is in the order of the rows that were given. The other arrays have one element per finding.
-    `onset` marks the first finding of an episode: it is what an operator is told, while the rest of the
-    episode keeps the agent suspected.
+    `sigma` is in the order of the rows that were given; the other arrays have one element per finding, and
+    iterating gives `Finding` records. `onset` marks the first finding of an episode: that is what an operator
+    is told, while the rest of the episode keeps the agent suspected.
     """
 
     sigma: Floats
@@ -73,7 +78,7 @@ class Findings:
     sigmas: Floats
     value: Floats
     expected: Floats
-    onset: NDArray[np.bool_]
+    onset: Mask
     kinds: tuple[Anomaly, ...]
 
     def __len__(self) -> int:
@@ -99,14 +104,9 @@ class Findings:
 
 
 def sigma_of(nats: Floats) -> Floats:
-    """The normal deviate whose one-sided tail is exp(-nats), so that σ means the same everywhere."""
-    nats = np.maximum(nats, 1.0)
-    return np.minimum(np.sqrt(np.maximum(2 * nats - np.log(4 * np.pi * nats), 0.0)), SIGMA_MAX)
-
-
-def _half_source() -> NDArray[np.intp]:
-    """For each histogram bin, the bin its values would have come from had they doubled."""
-    return np.maximum(np.arange(HISTOGRAM_BINS) - 2, 0)
+    """The normal deviate whose one-sided tail is exp(-nats), so that σ means the same on every vital."""
+    nats = np.maximum(nats, np.float32(1.3))
+    return np.minimum(np.sqrt(np.maximum(2 * nats - np.log(4 * np.pi * nats), 0)), np.float32(SIGMA_MAX))
 
 
 class Sentinel:
@@ -116,26 +116,21 @@ class Sentinel:
     at most once per tick; an agent with several calls since the last tick is ticked once for each, in order.
 
     >>> fleet = Baselines()
-    >>> rows = np.array([fleet.allot(), fleet.allot()])
+    >>> rows = [fleet.allot(), fleet.allot()]
     >>> sentinel = Sentinel(fleet)
+    >>> usual = [900, 500, 400, 100, 0.01, 1, 0, 0]
     >>> for i in range(40):
-    ...     found = sentinel.tick(rows, [[900 + i, 500, 400, 100, 0.01, 1, 0, 0]] * 2, at=60.0 * i)
-    >>> found = sentinel.tick(rows, [[920, 500, 400, 100, 0.01, 1, 0, 0], [92000, 500, 400, 100, 0.01, 1, 0, 0]], at=2400.0)
-    >>> [(f.row, str(f.kind), f.sigma > 6, f.onset) for f in found]
+    ...     found = sentinel.tick(rows, [usual, usual], at=60.0 * i)
+    >>> found = sentinel.tick(rows, [usual, [90_000, *usual[1:]]], at=2400.0)
+    >>> [(f.row, f.kind.value, f.sigma > 6, f.onset) for f in found]
     [(1, 'latency_spike', True, True)]
     """
 
     def __init__(self, baselines: Baselines, settings: Settings | None = None) -> None:
         self.baselines: Final = baselines
         self.settings: Final = settings or Settings()
-        gauges = baselines.gauges
-        self._unit = np.array([g.unit for g in gauges], np.float32)
-        self._lowest = np.array([g.lowest for g in gauges], np.float32)
-        self._falls = np.array([g.falls for g in gauges])
-        self._freezes = np.array([g.freezes for g in gauges])
-        self._kinds = tuple(g.kind for g in gauges)
-        self._source = _half_source()
-        self._log_count = np.log(np.arange(256) + self.settings.smooth).astype(np.float32)
+        self.kinds: Final = tuple(gauge.kind for gauge in baselines.gauges)
+        self.rules: Final = _Rules(baselines, self.settings)
 
     def tick(self, rows: ArrayLike, samples: ArrayLike, *, at: ArrayLike, learn: ArrayLike | None = None) -> Findings:
         """Score the samples, then learn from those that are healthy and whose row may learn.
@@ -143,161 +138,334 @@ class Sentinel:
         `at` is the time of the samples in seconds, one for all or one each; `learn` masks the rows whose
         phase lets a baseline learn. A row that may not learn is scored all the same.
         """
-        rows = np.asarray(rows, np.intp)
-        values = np.asarray(samples, np.float32).reshape(len(rows), len(self._kinds))
-        times = np.broadcast_to(np.asarray(at, np.float64), rows.shape)
-        may_learn = np.ones(len(rows), bool) if learn is None else np.broadcast_to(np.asarray(learn, bool), rows.shape)
-        assert not len(rows) or np.bincount(rows).max() == 1, "a row comes at most once per tick"
-        parts = [
-            self._block(rows[i : i + BLOCK_ROWS], values[i : i + BLOCK_ROWS], times[i : i + BLOCK_ROWS], may_learn[i : i + BLOCK_ROWS])
-            for i in range(0, len(rows), BLOCK_ROWS)
-        ]
+        given = np.asarray(rows, np.intp).reshape(-1)
+        values = np.asarray(samples, np.float32).reshape(len(given), len(self.kinds))
+        times = np.broadcast_to(np.asarray(at, np.float64), given.shape)
+        may_learn = np.broadcast_to(np.asarray(True if learn is None else learn, np.bool_), given.shape)
+        assert len(given) == 0 or np.bincount(given).max() == 1, "a row comes at most once per tick"
+        order: Rows | None = None
+        if len(given) > 1 and (np.diff(given) < 0).any():
+            order = np.argsort(given)
+            given, values, times, may_learn = given[order], values[order], times[order], may_learn[order]
+        parts: list[_Found] = []
+        for i in range(0, len(given), BLOCK_ROWS):
+            span = slice(i, i + BLOCK_ROWS)
+            parts.append(_Block(self.rules, given[span], values[span], times[span], may_learn[span]).tick())
         if not parts:
-            return Findings(*(np.zeros(0, t) for t in (np.float32, np.intp, np.intp, np.intp, np.float32, np.float32, np.float32, bool)), self._kinds)
-        return Findings(*(np.concatenate(c) for c in zip(*parts, strict=True)), self._kinds)
+            parts.append(_NOTHING)
+        sigma = np.concatenate([part.sigma for part in parts])
+        if order is not None:
+            sigma[order] = sigma.copy()
+        return Findings(
+            sigma=sigma,
+            row=np.concatenate([part.row for part in parts]),
+            vital=np.concatenate([part.vital for part in parts]),
+            channel=np.concatenate([part.channel for part in parts]),
+            sigmas=np.concatenate([part.sigmas for part in parts]),
+            value=np.concatenate([part.value for part in parts]),
+            expected=np.concatenate([part.expected for part in parts]),
+            onset=np.concatenate([part.onset for part in parts]),
+            kinds=self.kinds,
+        )
 
-    def _block(self, rows: Rows, x: Floats, times: NDArray[np.float64], may_learn: NDArray[np.bool_]) -> tuple[Any, ...]:
-        s, col = self.settings, self.baselines.column
-        at: Any = rows
-        if len(rows) and rows[-1] - rows[0] == len(rows) - 1 and (np.diff(rows) == 1).all():
-            at = slice(int(rows[0]), int(rows[-1]) + 1)  # views, not copies
-        one = np.float32(1)
-        count, mean = col("count")[at], col("mean")[at]
-        measured = np.isfinite(x) & (x >= self._lowest) & (np.abs(x) < 1e30)
-        first = measured & (count == 0)
-        mean = np.where(first, x, mean)
-        x = np.where(measured, x, mean)
-        n = count.astype(np.float32)
-        hour = ((times % DAY_SECONDS) * (CALENDAR_BINS / DAY_SECONDS)).astype(np.intp) % CALENDAR_BINS
-        line = np.arange(len(rows))
-        calendar = col("calendar")
-        usual = calendar[rows, :, hour]
-        known = (col("hours_seen")[rows, hour] >= s.calendar_visits)[:, None] & measured
-        width = np.abs(mean) * np.float32(s.relative_floor) + self._unit
 
-        # Score. Every channel is a statistic against its own record: log(n) nats at the record, and in
-        # proportion beyond it (an exponential tail through the record).
-        spike_low, spike_high = col("spike_low")[at], col("spike_high")[at]
-        spike_low, spike_high = np.where(first, x, spike_low), np.where(first, x, spike_high)
-        up, down = np.maximum(spike_high - mean, width), np.maximum(mean - spike_low, width)
-        off = x - mean
-        spike = np.maximum(off / up, np.where(self._falls, off / -down, 0))
-        warm = n >= s.min_samples
-        within = np.where(warm, np.clip(x, mean - s.clip * down, mean + s.clip * up), x)  # one wild sample moves no average far
-        level = np.where(first, x, col("level")[at])
-        level = np.where(measured, level + np.float32(s.level_gain) * (within - level), level)
-        level_low, level_high = np.where(first, x, col("level_low")[at]), np.where(first, x, col("level_high")[at])
-        level_up, level_down = np.maximum(level_high - mean, width), np.maximum(mean - level_low, width)
-        tilt = level - mean
-        tilted = np.maximum(tilt / level_up, np.where(self._falls, tilt / -level_down, 0))
-        surprise = col("surprise")[at]
-        surprise = np.where(known, surprise + np.float32(s.level_gain) * (np.abs(within - usual) - surprise), surprise)
-        surprise_high = np.maximum(col("surprise_high")[at], width)
-        surprised = np.where(known, surprise / surprise_high, 0)
-        if not self._falls.all():
-            surprised = np.where(self._falls | (off > 0), surprised, 0)
+class _Rules:
+    """Settings and gauges in the form the arithmetic wants: float32 scalars, rows and lookup tables."""
 
-        flat = (rows[:, None] * x.shape[1] + np.arange(x.shape[1])) * HISTOGRAM_BINS
-        histogram = col("histogram").reshape(-1)
-        bins = np.clip(2 * np.log2(np.maximum(np.abs(x) / self._unit, 0.25)) + 1, 0, HISTOGRAM_BINS - 1).astype(np.intp)
-        here = histogram[flat + bins]
-        step = self._log_count[histogram[flat + self._source[bins]]] - self._log_count[here]
+    def __init__(self, baselines: Baselines, settings: Settings) -> None:
+        gauges, f32 = baselines.gauges, np.float32
+        self.baselines: Final = baselines
+        self.settings: Final = settings
+        self.unit: Final = np.array([g.unit for g in gauges], f32)
+        self.lowest: Final = np.array([g.lowest for g in gauges], f32)
+        self.falls: Final = np.array([g.falls for g in gauges])
+        self.any_falls: Final = bool(self.falls.any())
+        self.freezes: Final = np.array([g.freezes for g in gauges])
+        self.doubles: Final = np.array([g.doubles for g in gauges])
+        count = np.arange(settings.memory_samples + 1, dtype=f32)
+        youth = np.minimum((count + 1) / settings.memory_samples, 1) ** settings.youth_power
+        # What a value exactly at the record is worth, by the number of samples the record was set over.
+        self.anchor: Final = (np.log(np.maximum(count, 2)) * youth).astype(f32)
+        self.gain: Final = np.maximum(settings.mean_gain, 1 / (count + 1)).astype(f32)
+        self.log_count: Final = np.log(np.arange(256) + 0.5).astype(f32)
+        self.log_vitals: Final = np.log(np.maximum(np.arange(len(gauges) + 1), 1)).astype(f32)
+
+
+@dataclass(slots=True)
+class _Found:
+    sigma: Floats
+    row: Rows
+    vital: NDArray[np.intp]
+    channel: NDArray[np.intp]
+    sigmas: Floats
+    value: Floats
+    expected: Floats
+    onset: Mask
+
+
+_NO_INDEX: Final = np.zeros(0, np.intp)
+_NO_FLOAT: Final = np.zeros(0, np.float32)
+_NOTHING: Final = _Found(_NO_FLOAT, _NO_INDEX, _NO_INDEX, _NO_INDEX, _NO_FLOAT, _NO_FLOAT, _NO_FLOAT, np.zeros(0, np.bool_))
+
+
+class _Block:
+    """A tick's work on a run of rows. `tick` reads top-down: score, mark episodes, learn."""
+
+    def __init__(self, rules: _Rules, rows: Rows, x: Floats, times: NDArray[np.float64], may_learn: Mask) -> None:
+        self.rules = rules
+        self.rows = rows
+        self.may_learn = may_learn[:, None]
+        # Neighbouring rows are reached as views; the gathered copies cost twice as much.
+        dense = rows[-1] - rows[0] == len(rows) - 1
+        self.at: Any = slice(int(rows[0]), int(rows[-1]) + 1) if dense else rows
+        self.count = self.get("count")
+        self.mean = self.get("mean")
+        self.measured = (x >= rules.lowest) & (np.abs(x) < VALUE_MAX)  # false for NaN
+        if (fresh := self.measured & (self.count == 0)).any():
+            self._begin(fresh, x)
+        self.x = np.where(self.measured, x, self.mean)
+        self.known_count = np.minimum(self.count, rules.settings.memory_samples)
+        hour = (times % DAY_SECONDS * (CALENDAR_BINS / DAY_SECONDS)).astype(np.intp) % CALENDAR_BINS
+        if dense and (hour[0] == hour).all():
+            self.hour: Any = (self.at, slice(None), int(hour[0]))
+            self.hour_seen: Any = (self.at, int(hour[0]))
+        else:
+            self.hour, self.hour_seen = (rows, slice(None), hour), (rows, hour)
+
+    def get(self, name: str) -> Any:
+        return self.rules.baselines.column(name)[self.at]
+
+    def put(self, name: str, value: NDArray[Any]) -> None:
+        self.rules.baselines.column(name)[self.at] = value
+
+    def tick(self) -> _Found:
+        self._score_spike_and_level()
+        self._score_surprise()
+        self._score_shift()
+        self._score_freeze()
+        self._judge()
+        found = self._report()
+        self._episodes()
+        self._learn_mean()
+        self._learn_envelopes()
+        self._learn_distribution()
+        return found
+
+    def _begin(self, fresh: Mask, x: Floats) -> None:
+        """A vital's first sample is its first mean, level and record."""
+        for name in ("mean", "level", "spike_low", "spike_high", "level_low", "level_high"):
+            self.put(name, np.where(fresh, x, self.get(name)))
+        self.put("repeat", np.where(fresh, np.float16(0.5), self.get("repeat")))
+        self.mean = self.get("mean")
+
+    def _score_spike_and_level(self) -> None:
+        rules, mean, x = self.rules, self.mean, self.x
+        self.width = np.abs(mean) * np.float32(rules.settings.relative_floor) + rules.unit
+        self.off = x - mean
+        self.spike_up = np.maximum(self.get("spike_high") - mean, self.width)
+        self.spike = self.off / self.spike_up
+        # One wild sample must not move an average far: averages see it as no more than the record.
+        self.within = np.minimum(x, mean + self.spike_up)
+        if rules.any_falls:
+            self.spike_down = np.maximum(mean - self.get("spike_low"), self.width)
+            self.spike = np.maximum(self.spike, np.where(rules.falls, self.off / -self.spike_down, 0))
+            self.within = np.maximum(self.within, mean - self.spike_down)
+        self.pace = np.where(self.measured, np.float32(rules.settings.level_gain), np.float32(0))
+        level = self.get("level")
+        self.level = level + self.pace * (self.within - level)
+        self.tilt = self.level - mean
+        self.level_up = np.maximum(self.get("level_high") - mean, self.width)
+        self.tilted = self.tilt / self.level_up
+        if rules.any_falls:
+            self.level_down = np.maximum(mean - self.get("level_low"), self.width)
+            self.tilted = np.maximum(self.tilted, np.where(rules.falls, self.tilt / -self.level_down, 0))
+
+    def _score_surprise(self) -> None:
+        """How far the last samples were from what this time of day expects, against the farthest so far."""
+        rules, column = self.rules, self.rules.baselines.column
+        self.visits = column("hours_seen")[self.hour_seen]
+        self.usual = column("calendar")[self.hour]
+        known = self.visits >= rules.settings.calendar_visits
+        surprise = self.get("surprise")
+        self.surprise_high = np.maximum(self.get("surprise_high"), self.width)
+        if not known.any():
+            self.surprise, self.surprised = surprise, np.zeros_like(self.x)
+            return
+        pace = np.where(known[:, None], self.pace, np.float32(0))
+        self.surprise = surprise + pace * (np.abs(self.within - self.usual) - surprise)
+        telling = known[:, None] & (rules.falls | (self.off > 0)) if rules.any_falls else known[:, None] & (self.off > 0)
+        self.surprised = np.where(telling, self.surprise / self.surprise_high, np.float32(0))
+
+    def _score_shift(self) -> None:
+        """A running test of "twice as large as usual" against "as usual", on the learned distribution."""
+        rules, s = self.rules, self.rules.settings
+        cells = (self.rows[:, None] * len(rules.unit) + np.arange(len(rules.unit))) * HISTOGRAM_BINS
+        octaves = np.log2(np.maximum(np.abs(self.x) / rules.unit, np.float32(0.25)))
+        bins = np.clip(2 * octaves + 1, 0, HISTOGRAM_BINS - 1).astype(np.intp)
+        self.cells = cells + bins
+        histogram = rules.baselines.column("histogram").reshape(-1)
+        before = histogram[cells + np.maximum(bins - 2, 0)]  # two half octaves below: where half of it would lie
+        step = rules.log_count[before] - rules.log_count[histogram[self.cells]]
         step = np.clip(step, -SHIFT_STEP_NATS, SHIFT_STEP_NATS)
-        shift_high = np.maximum(col("shift_high")[at], np.float32(s.shift_nats))
-        shift = col("shift")[at]
-        shift = np.where(measured & (n >= s.shift_samples), np.clip(shift + step, 0, 3 * shift_high), shift)
-        shifted = shift / shift_high
+        self.shift_high = np.maximum(self.get("shift_high"), np.float32(s.shift_nats))
+        shift = self.get("shift")
+        ripe = self.measured & (self.count >= s.shift_samples) & rules.doubles
+        self.shift = np.where(ripe, np.minimum(np.maximum(shift + step, 0), 3 * self.shift_high), shift)
 
-        last = col("last")[at]
-        same = measured & (x == last) & (count > 0)
-        run = np.where(measured, np.where(same, np.minimum(col("run")[at], 60000) + 1, 0), col("run")[at])
-        repeat = np.where(first, 0.5, col("repeat")[at].astype(np.float32))
-        chance = np.maximum(repeat, np.float32(s.freeze_chance))
-        frozen = np.where(self._freezes & (chance < 0.98), run * -np.log(chance), 0)
+    def _score_freeze(self) -> None:
+        rules = self.rules
+        last, run = self.get("last"), self.get("run")
+        self.same = self.measured & (self.x == last) & (self.count > 0)
+        self.run = np.where(self.same, np.minimum(run, SAMPLES_COUNTED_MAX) + 1, np.where(self.measured, 0, run))
+        self.frozen: Floats | None = None
+        if (long := (self.run >= FREEZE_RUN_MIN) & rules.freezes).any():
+            chance = np.maximum(self.get("repeat")[long].astype(np.float32), np.float32(rules.settings.freeze_chance))
+            self.frozen = np.zeros_like(self.x)
+            self.frozen[long] = np.where(chance < FREEZE_HABIT, self.run[long] * -np.log(chance), 0)
 
-        anchor = np.log(np.clip(n, 2, s.memory_samples)) * np.minimum((n + 1) / s.memory_samples, one) ** np.float32(s.early)
-        spike_nats = anchor * np.where(spike > 1, 1 + (spike - 1) * np.float32(s.spike_slope), spike)
-        level_nats = anchor * np.where(tilted > 1, 1 + (tilted - 1) * np.float32(s.level_slope), tilted)
+    def _judge(self) -> None:
+        """Nats of the worst channel. A statistic at its own record is worth the anchor, beyond it in proportion."""
+        rules, s = self.rules, self.rules.settings
+        slope = np.float32(s.spike_slope)
+        self.spiking = np.minimum(self.spike, (1 - slope) + slope * self.spike)
+        anchor = rules.anchor[self.known_count]
         # The more vitals are looked at, the likelier one of them is far out by chance.
-        chances = np.log(np.maximum(measured.sum(axis=1, keepdims=True), 1), dtype=np.float32)
-        shift_nats = np.float32(s.alarm_nats) + shift - shift_high * np.where(n < s.shift_samples * 4, 2, one)
-        nats = np.stack([spike_nats - chances, level_nats - chances, anchor * surprised - chances, shift_nats, frozen - chances])
-        channel = nats.argmax(axis=0)
-        worst = np.where(measured & warm, nats.max(axis=0), 0)
-        anomalous = worst >= s.alarm_nats
-        quiet = col("quiet")[at]
-        onset = anomalous & (quiet == 0)
-        closing = measured & (quiet == 1)
+        self.chances = rules.log_vitals[np.count_nonzero(self.measured, axis=1)][:, None]
+        nats = np.maximum(np.maximum(self.spiking, self.tilted), self.surprised) * anchor
+        if self.frozen is not None:
+            nats = np.maximum(nats, self.frozen)
+        nats -= self.chances
+        young = np.where(self.count < 4 * s.shift_samples, np.float32(2), np.float32(1))
+        self.shift_nats = np.float32(s.alarm_nats) + self.shift - self.shift_high * young
+        nats = np.maximum(nats, self.shift_nats)
+        self.warm = self.count >= s.min_samples
+        self.nats = np.where(self.measured & self.warm, nats, np.float32(0))
+        self.anomalous = self.nats >= np.float32(s.alarm_nats)
+        self.alarmed = bool(self.anomalous.any())
 
-        # Learn. What is out of bounds teaches nothing; what passed without anyone acting widens the
-        # envelopes once its episode is over.
-        allowed = may_learn[:, None] & measured
-        quiet = np.where(onset, s.refractory_samples, np.where(measured & (quiet > 0), quiet - 1, quiet))
-        episode = quiet > 0
-        teach = allowed & ~anomalous
-        fast = col("accelerated")[at] > 0
-        boost = np.where(fast, np.float32(10), one)[:, None]
-        gain = np.where(teach, np.maximum(np.float32(s.mean_gain) * boost, one / (n + one)), 0)
-        new_mean = mean + gain * off
-        col("variance")[at] = (one - gain) * (col("variance")[at] + gain * off * off)
-        col("mean")[at] = new_mean
-        decay = np.float32(s.envelope_decay) * boost * boost
-        pending = col("pending")[at]
-        ratios = (spike, tilted, surprised, shifted)
-        grown: list[Floats] = []
-        fresh: list[NDArray[np.int8]] = []
+    def _report(self) -> _Found:
+        sigma = sigma_of(self.nats.max(axis=1))
+        self.quiet = self.get("quiet")
+        if not self.alarmed:
+            return _Found(sigma, _NO_INDEX, _NO_INDEX, _NO_INDEX, _NO_FLOAT, _NO_FLOAT, _NO_FLOAT, np.zeros(0, np.bool_))
+        r, v = np.nonzero(self.anomalous)
+        anchor = self.rules.anchor[self.known_count[r, v]]
+        channels = [anchor * self.spiking[r, v], anchor * self.tilted[r, v], anchor * self.surprised[r, v]]
+        channels.append(self.shift_nats[r, v] + self.chances[r, 0])
+        channels.append(self.frozen[r, v] if self.frozen is not None else np.zeros_like(anchor))
+        return _Found(
+            sigma=sigma,
+            row=self.rows[r],
+            vital=v,
+            channel=np.argmax(channels, axis=0),
+            sigmas=sigma_of(self.nats[r, v]),
+            value=self.x[r, v],
+            expected=np.where(self.visits[r] >= self.rules.settings.calendar_visits, self.usual[r, v], self.mean[r, v]),
+            onset=self.quiet[r, v] == 0,
+        )
+
+    def _episodes(self) -> None:
+        """Open, count down and close episodes. What passed without anyone acting widens the envelopes, later and bounded."""
+        s, allowed = self.rules.settings, self.measured & self.may_learn
+        self.allowed, self.teach = allowed, allowed & ~self.anomalous
+        if not self.alarmed and not self.quiet.any():
+            self.lesson = [allowed] * 4
+            return
+        opening = self.anomalous & (self.quiet == 0)
+        closing = self.measured & (self.quiet == 1)
+        quiet = np.where(opening, np.uint8(s.refractory_samples), self.quiet - (self.measured & (self.quiet > 0)))
+        self.put("quiet", quiet)
+        episode = (quiet > 0) & self.warm
+        ratios = (self.spike, self.tilted, self.surprised, self.shift / self.shift_high)
+        self.lesson = [allowed & ~(episode & (ratio > 1)) for ratio in ratios]
+        r, v = np.nonzero(episode | closing)
+        pending = self.get("pending")
+        waiting = pending[r, v]
+        learn, close = self.may_learn[r, 0], closing[r, v]
         for k, ratio in enumerate(ratios):
-            over = episode & warm & (ratio > 1) & allowed
-            sign = np.where((off if k == SPIKE else tilt) < 0, -1, 1) if k in (SPIKE, LEVEL) else 1
-            wait = np.where(over, np.minimum(ratio - 1, np.float32(s.widen_max)) * PENDING_SCALE * sign, 0).astype(np.int8)
-            wait = np.where(np.abs(wait) > np.abs(pending[..., k]), wait, pending[..., k])
-            widen = np.where(closing & allowed, wait, 0) * np.float32(1 / PENDING_SCALE)
-            wait = np.where(closing | ~may_learn[:, None], 0, wait)
-            grown.append(widen)
-            fresh.append(wait)
-        col("pending")[at] = np.stack(fresh, axis=-1)
-        lesson = allowed & ~(episode & warm)
+            over = np.minimum(ratio[r, v] - 1, np.float32(s.widen_max))
+            over = np.where(episode[r, v] & learn, np.maximum(over, 0) * PENDING_SCALE, 0)
+            falling = {SPIKE: self.off, LEVEL: self.tilt}.get(k)
+            if falling is not None:
+                over = np.where(falling[r, v] < 0, -over, over)
+            waiting[:, k] = np.where(np.abs(over) > np.abs(waiting[:, k]), over, waiting[:, k])
+        widen = np.where((close & learn)[:, None], waiting, 0) * np.float32(1 / PENDING_SCALE)
+        waiting[close | ~learn] = 0
+        pending[r, v] = waiting
+        self.put("pending", pending)
+        self._widen(r, v, widen)
 
-        def envelope(name: str, low: Floats, high: Floats, y: Floats, k: int, wide_down: Floats, wide_up: Floats) -> None:
-            ok = allowed & ~(episode & warm & (ratios[k] > 1))
-            high = high + np.maximum(grown[k], 0) * wide_up
-            low = low + np.minimum(grown[k], 0) * wide_down
-            col(name + "_high")[at] = np.where(ok, np.maximum(y, high + decay * (new_mean - high)), high)
-            col(name + "_low")[at] = np.where(ok, np.minimum(y, low + decay * (new_mean - low)), low)
+    def _widen(self, r: NDArray[np.intp], v: NDArray[np.intp], widen: Floats) -> None:
+        def stretch(name: str, amount: Floats) -> None:
+            column = self.get(name)
+            column[r, v] += amount
+            self.put(name, column)
 
-        envelope("spike", spike_low, spike_high, x, SPIKE, down, up)
-        envelope("level", level_low, level_high, level, LEVEL, level_down, level_up)
-        for k, name, y, high in ((SURPRISE, "surprise", surprise, surprise_high), (SHIFT, "shift", shift, shift_high)):
-            ok = allowed & ~(episode & warm & (ratios[k] > 1))
-            high = high * (1 + grown[k])
-            col(name + "_high")[at] = np.where(ok, np.maximum(y, high * (one - decay)), high)
-        del lesson
-        col("level")[at] = level
-        col("surprise")[at] = surprise
-        col("shift")[at] = shift
-        rate = np.where(allowed & ~anomalous, np.maximum(np.float32(0.01), one / (n + 2)), 0)
-        col("repeat")[at] = repeat + rate * (same - repeat)
-        col("run")[at] = run
-        col("last")[at] = np.where(measured, x, last)
-        col("quiet")[at] = quiet
-        col("count")[at] = np.where(teach, np.minimum(count + one, SAMPLES_COUNTED_MAX), count)
-        col("accelerated")[at] -= fast.astype(np.uint8)
-        seen = col("hours_seen")
-        visits = seen[rows, hour]
-        blank = (visits == 0)[:, None]
-        pace = np.maximum(np.float32(s.calendar_gain), one / (visits.astype(np.float32) + one))[:, None]
-        calendar[rows, :, hour] = np.where(teach, np.where(blank, x, usual + pace * (x - usual)), np.where(blank, mean, usual))
-        seen[rows, hour] = np.where(teach.any(axis=1) & (visits < 255), visits + 1, visits)
-        cells = (flat + bins)[teach]
-        histogram[cells] += 1
-        full = np.flatnonzero(histogram[cells] >= 250)
-        if len(full):
-            whole = col("histogram").reshape(-1, HISTOGRAM_BINS)
-            which = np.unique(cells[full] // HISTOGRAM_BINS)
-            whole[which] //= 2
+        up = np.maximum(widen, 0)
+        stretch("spike_high", up[:, SPIKE] * self.spike_up[r, v])
+        stretch("level_high", up[:, LEVEL] * self.level_up[r, v])
+        if self.rules.any_falls:
+            down = np.minimum(widen, 0)
+            stretch("spike_low", down[:, SPIKE] * self.spike_down[r, v])
+            stretch("level_low", down[:, LEVEL] * self.level_down[r, v])
+        self.surprise_high[r, v] *= 1 + up[:, SURPRISE]
+        self.shift_high[r, v] *= 1 + up[:, SHIFT]
 
-        sigma = sigma_of(worst.max(axis=1))
-        r, v = np.nonzero(anomalous)
-        expected = np.where(known[r, v], usual[r, v], mean[r, v])
-        del line
-        return sigma, rows[r], v, channel[r, v], sigma_of(worst[r, v]), x[r, v], expected, onset[r, v]
+    def _learn_mean(self) -> None:
+        rules = self.rules
+        gain = rules.gain[self.known_count]
+        self.decay: Any = np.float32(rules.settings.envelope_decay)
+        hurry = self.get("accelerated")
+        if (fast := hurry > 0).any():
+            gain = np.where(fast[:, None], np.maximum(gain, np.float32(rules.settings.mean_gain * ACCELERATION)), gain)
+            self.decay = np.where(fast[:, None], self.decay * ACCELERATION**2, self.decay)
+            self.put("accelerated", hurry - fast)
+        gain *= self.teach
+        toward = gain * self.off
+        variance = self.get("variance")
+        self.put("variance", (1 - gain) * (variance + toward * self.off))
+        self.new_mean = self.mean + toward
+        self.put("mean", self.new_mean)
+        self.put("count", np.minimum(self.count, SAMPLES_COUNTED_MAX) + self.teach)
+
+    def _learn_envelopes(self) -> None:
+        spike, level, surprise, shift = self.lesson
+        self._learn_record("spike_high", np.maximum, self.x, spike)
+        self._learn_record("level_high", np.maximum, self.level, level)
+        if self.rules.any_falls:
+            self._learn_record("spike_low", np.minimum, self.x, spike)
+            self._learn_record("level_low", np.minimum, self.level, level)
+        keep = 1 - self.decay
+        self.put("surprise_high", np.where(surprise, np.maximum(self.surprise, self.surprise_high * keep), self.surprise_high))
+        self.put("shift_high", np.where(shift, np.maximum(self.shift, self.shift_high * keep), self.shift_high))
+        self.put("level", self.level)
+        self.put("surprise", self.surprise)
+        self.put("shift", self.shift)
+
+    def _learn_record(self, name: str, further: Any, value: Floats, lesson: Mask) -> None:
+        """A record fades towards the mean, until something goes further."""
+        record = self.get(name)
+        self.put(name, np.where(lesson, further(value, record + self.decay * (self.new_mean - record)), record))
+
+    def _learn_distribution(self) -> None:
+        rules, s, column = self.rules, self.rules.settings, self.rules.baselines.column
+        repeat = self.get("repeat").astype(np.float32)
+        rate = np.where(self.teach, np.maximum(np.float32(0.01), rules.gain[self.known_count]), np.float32(0))
+        self.put("repeat", repeat + rate * (self.same - repeat))
+        self.put("run", self.run)
+        self.put("last", np.where(self.measured, self.x, self.get("last")))
+
+        visits = self.visits[:, None]
+        pace = np.where(visits == 0, np.float32(1), np.maximum(np.float32(s.calendar_gain), 1 / (visits + np.float32(1))))
+        target = np.where(self.teach | (visits > 0), self.x, self.mean)
+        step = np.where(self.teach | (visits == 0), pace * (target - self.usual), 0)
+        column("calendar")[self.hour] = self.usual + step
+        column("hours_seen")[self.hour_seen] = self.visits + (self.teach.any(axis=1) & (self.visits < 255))
+
+        histogram = column("histogram")
+        cells = self.cells[self.teach]
+        flat = histogram.reshape(-1)
+        counted = flat[cells] + 1
+        flat[cells] = counted
+        if (full := counted >= HISTOGRAM_FULL).any():
+            histogram.reshape(-1, HISTOGRAM_BINS)[cells[full] // HISTOGRAM_BINS] //= 2

@@ -45,8 +45,8 @@ class Gauge:
 
     `unit` is the finest step worth telling apart: a spread narrower than that is not a spread, and
     the logarithmic histogram starts there. `falls` says that a drop is as telling as a rise, `freezes`
-    that the same value over and over is a fault rather than its nature. `lowest` is the least value that
-    can be true; anything below is a broken report and is ignored.
+    that the same value over and over is a fault rather than its nature, `doubles` that lastingly twice the
+    usual is one. `lowest` is the least value that can be true; anything below is a broken report and is ignored.
     """
 
     name: str
@@ -54,6 +54,7 @@ class Gauge:
     unit: float
     falls: bool = False
     freezes: bool = True
+    doubles: bool = True
     lowest: float = 0.0
 
 
