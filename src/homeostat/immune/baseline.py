@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -17,6 +17,7 @@ STATE_VERSION: Final = 1
 
 Rows = NDArray[np.intp]
 Floats = NDArray[np.float32]
+Mask = NDArray[np.bool_]
 
 # One entry per column: type, and the shape of one vital's share of it. An agent's whole state is the
 # sum of these over its vitals; a test holds it under a kilobyte.
@@ -70,12 +71,13 @@ class Baselines:
     """
 
     def __init__(self, gauges: Sequence[Gauge] = GAUGES, *, capacity: int = 64) -> None:
-        assert gauges and capacity > 0
+        assert gauges
+        assert capacity > 0
         self.gauges: Final = tuple(gauges)
         self._free: list[int] = []
         self._end = 0
         width = len(self.gauges)
-        self._columns: dict[str, NDArray[np.generic]] = {
+        self._columns: dict[str, NDArray[Any]] = {
             **{name: np.zeros((capacity, width, *shape), kind) for name, (kind, shape) in VITAL_COLUMNS.items()},
             **{name: np.zeros((capacity, *shape), kind) for name, (kind, shape) in AGENT_COLUMNS.items()},
         }
@@ -83,7 +85,7 @@ class Baselines:
     def __len__(self) -> int:
         return self._end - len(self._free)
 
-    def column(self, name: str) -> NDArray[np.generic]:
+    def column(self, name: str) -> NDArray[Any]:
         """The live column of that name; it is replaced when the fleet grows, so do not keep it."""
         return self._columns[name]
 
@@ -107,7 +109,8 @@ class Baselines:
 
     def free(self, row: int) -> None:
         """Give a row back; what it knew is gone."""
-        assert 0 <= row < self._end and row not in self._free
+        assert 0 <= row < self._end
+        assert row not in self._free
         self.reset([row])
         self._free.append(row)
 
@@ -158,5 +161,7 @@ class Baselines:
         at = 2
         for column in self._columns.values():
             size = column[row].nbytes
-            column[row] = np.frombuffer(state, column.dtype, offset=at, count=column[row].size).reshape(column[row].shape)
+            column[row] = np.frombuffer(state, column.dtype, offset=at, count=column[row].size).reshape(
+                column[row].shape
+            )
             at += size
