@@ -177,11 +177,10 @@ class Block:
             self.surprise, self.surprised = surprise, np.zeros_like(self.x)
             return
         pace = np.where(known[:, None], self.pace, np.float32(0))
-        self.surprise = surprise + pace * (np.abs(self.within - self.usual) - surprise)
-        telling = (
-            known[:, None] & (rules.falls | (self.off > 0)) if rules.any_falls else known[:, None] & (self.off > 0)
-        )
-        self.surprised = np.where(telling, self.surprise / self.surprise_high, np.float32(0))
+        apart = self.within - self.usual
+        apart = np.where(rules.falls, np.abs(apart), np.maximum(apart, 0))
+        self.surprise = surprise + pace * (apart - surprise)
+        self.surprised = np.where(known[:, None], self.surprise / self.surprise_high, np.float32(0))
 
     def _score_shift(self) -> None:
         """A running test of "twice as large as usual" against "as usual", on the learned distribution."""
@@ -223,7 +222,8 @@ class Block:
             nats = np.maximum(nats, self.frozen)
         nats -= self.chances
         young = np.where(self.count < 4 * s.shift_samples, np.float32(2), np.float32(1))
-        self.shift_nats = np.float32(s.alarm_nats) + self.shift - self.shift_high * young
+        shift_nats = np.float32(s.alarm_nats) + self.shift - self.shift_high * young
+        self.shift_nats = np.where(self.tilt > 0, shift_nats, np.float32(0))  # nothing doubled while the level is low
         nats = np.maximum(nats, self.shift_nats)
         self.warm = self.count >= s.min_samples
         self.nats = np.where(self.measured & self.warm, nats, np.float32(0))
@@ -256,10 +256,12 @@ class Block:
 
         What passed without anyone acting widens the envelopes once it is over, and never by much.
         """
-        s, allowed = self.rules.settings, self.measured & self.may_learn
-        self.allowed, self.teach = allowed, allowed & ~self.anomalous
+        s = self.rules.settings
+        self.teach = self.measured & self.may_learn
+        if self.alarmed:  # a sample with one vital out of bounds teaches none of them
+            self.teach &= ~self.anomalous.any(axis=1, keepdims=True)
         if not self.alarmed and not self.quiet.any():
-            self.lesson = [allowed] * 4
+            self.lesson = [self.teach] * 4
             return
         opening = self.anomalous & (self.quiet == 0)
         closing = self.measured & (self.quiet == 1)
@@ -267,7 +269,7 @@ class Block:
         self.put("quiet", quiet)
         episode = (quiet > 0) & self.warm
         ratios = (self.spike, self.tilted, self.surprised, self.shift / self.shift_high)
-        self.lesson = [allowed & ~(episode & (ratio > 1)) for ratio in ratios]
+        self.lesson = [self.teach & ~(episode & (ratio > 1)) for ratio in ratios]
         r, v = np.nonzero(episode | closing)
         pending = self.get("pending")
         waiting = pending[r, v]
@@ -306,7 +308,8 @@ class Block:
         gain = rules.gain[self.known_count]
         self.decay: Any = np.float32(rules.settings.envelope_decay)
         hurry = self.get("accelerated")
-        if (fast := hurry > 0).any():
+        self.hurrying = hurry > 0
+        if (fast := self.hurrying).any():
             gain = np.where(fast[:, None], np.maximum(gain, np.float32(rules.settings.mean_gain * ACCELERATION)), gain)
             self.decay = np.where(fast[:, None], self.decay * ACCELERATION**2, self.decay)
             self.put("accelerated", hurry - fast)
@@ -349,9 +352,8 @@ class Block:
         self.put("last", np.where(self.measured, self.x, self.get("last")))
 
         visits = self.visits[:, None]
-        pace = np.where(
-            visits == 0, np.float32(1), np.maximum(np.float32(s.calendar_gain), 1 / (visits + np.float32(1)))
-        )
+        least = np.where(self.hurrying[:, None], s.calendar_gain * ACCELERATION, s.calendar_gain).astype(np.float32)
+        pace = np.where(visits == 0, np.float32(1), np.maximum(least, 1 / (visits + np.float32(1))))
         target = np.where(self.teach | (visits > 0), self.x, self.mean)
         step = np.where(self.teach | (visits == 0), pace * (target - self.usual), 0)
         column("calendar")[self.hour] = self.usual + step
