@@ -15,7 +15,7 @@ SHIFT_STEP_NATS: Final = 2.5  # no single sample proves a shift
 FREEZE_RUN_MIN: Final = 4
 FREEZE_HABIT: Final = 0.98  # a stream that repeats itself this often is not stuck, it is so by nature
 HISTOGRAM_FULL: Final = 250
-PENDING_SCALE: Final = 60  # int8 steps per record distance
+PENDING_SCALE: Final = 30  # int8 steps per record distance
 ACCELERATION: Final = 10
 
 
@@ -38,7 +38,7 @@ class Settings:
     shift_samples: int = 150
     shift_nats: float = 8.7  # evidence for a doubling that chance gives once in 6,000 samples
     freeze_chance: float = 0.4  # repetition is never held less likely than this
-    widen_max: float = 2.0  # a passed episode widens an envelope threefold at most: what was severe stays alarming
+    widen_max: float = 4.0  # a passed episode widens an envelope fivefold at most: what was severe stays alarming
 
 
 class Rules:
@@ -257,19 +257,20 @@ class Block:
         What passed without anyone acting widens the envelopes once it is over, and never by much.
         """
         s = self.rules.settings
-        self.teach = self.measured & self.may_learn
-        if self.alarmed:  # a sample with one vital out of bounds teaches none of them
-            self.teach &= ~self.anomalous.any(axis=1, keepdims=True)
+        allowed = self.measured & self.may_learn
         if not self.alarmed and not self.quiet.any():
-            self.lesson = [self.teach] * 4
+            self.teach, self.lesson = allowed, [allowed] * 4
             return
+        sick = self.anomalous.any(axis=1, keepdims=True)
+        self.teach = allowed & ~sick  # a sample with one vital out of bounds teaches none of them
         opening = self.anomalous & (self.quiet == 0)
         closing = self.measured & (self.quiet == 1)
         quiet = np.where(opening, np.uint8(s.refractory_samples), self.quiet - (self.measured & (self.quiet > 0)))
         self.put("quiet", quiet)
         episode = (quiet > 0) & self.warm
         ratios = (self.spike, self.tilted, self.surprised, self.shift / self.shift_high)
-        self.lesson = [self.teach & ~(episode & (ratio > 1)) for ratio in ratios]
+        # Records stand still where they would be broken; elsewhere they go on fading.
+        self.lesson = [allowed & ~((episode | sick) & (ratio > 1)) for ratio in ratios]
         r, v = np.nonzero(episode | closing)
         pending = self.get("pending")
         waiting = pending[r, v]

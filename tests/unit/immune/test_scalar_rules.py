@@ -90,12 +90,12 @@ class ScalarCell:
         onset, closing = anomalous and self.quiet == 0, self.quiet == 1
         self.quiet = s.refractory_samples if onset else max(self.quiet - 1, 0)
         ratios = (spike, tilted, surprised, shift / shift_high)
-        held = [anomalous or (self.quiet > 0 and warm and ratio > 1) for ratio in ratios]
+        held = [self.quiet > 0 and warm and ratio > 1 for ratio in ratios]
         for k, ratio in enumerate(ratios):
             if self.quiet > 0 and warm:
-                self.pending[k] = max(self.pending[k], int(max(min(ratio - 1, s.widen_max), 0) * 60))
+                self.pending[k] = max(self.pending[k], int(max(min(ratio - 1, s.widen_max), 0) * 30))
         if closing:
-            wide = [waiting / 60 for waiting in self.pending]
+            wide = [waiting / 30 for waiting in self.pending]
             self.high += wide[0] * up
             self.level_high += wide[1] * level_up
             surprise_high *= 1 + wide[2]

@@ -101,7 +101,19 @@ def test_a_baseline_absorbs_no_fault_while_it_lasts() -> None:
     before = fleet.normals(0)
     for i in range(45):
         sentinel.tick(rows, [USUAL * 30], at=MINUTE * i)
-    assert fleet.normals(0) == before
+    for then, now in zip(before, fleet.normals(0), strict=True):
+        assert (now.samples, now.mean, now.deviation) == (then.samples, then.mean, then.deviation)
+        assert now.highest <= then.highest
+
+
+def test_a_fault_in_one_vital_raises_no_record_of_another() -> None:
+    fleet, rows, sentinel = fleet_of(1)
+    teach(sentinel, rows, noise(14, 400, 1))
+    before = fleet.normals(0)[Vital.TOKENS].highest
+    sample = USUAL * 100
+    sample[Vital.TOKENS] = before * 1.04
+    sentinel.tick(rows, [sample], at=0.0)
+    assert fleet.normals(0)[Vital.TOKENS].highest <= before
 
 
 def test_a_severe_fault_that_comes_back_is_severe_again() -> None:
