@@ -20,7 +20,7 @@ WARM_TICKS, TIMED_TICKS = 34, 7
 
 
 def speed() -> dict[str, Any]:
-    """Processor time of a tick over fleets of several sizes, one thread; the best of several, as other work disturbs."""
+    """Processor time of a tick over fleets of several sizes, one thread; the best of several."""
     random = np.random.default_rng(1)
     sizes: dict[str, float] = {}
     per_agent = 0
