@@ -1,6 +1,7 @@
 """Where workers wait: a turn that becomes ready is handed to a parked worker in the commit that made it so."""
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -9,6 +10,8 @@ from homeostat.core.errors import WorkerUnknown
 from homeostat.core.ids import WorkerId
 from homeostat.core.records.turn import AgentKey, Grant
 from homeostat.core.records.work import Fence, fence_of
+
+log = logging.getLogger(__name__)
 
 Revoke = Callable[[Fence], None]
 
@@ -123,5 +126,8 @@ class Dock:
             return False
         # The turn may have come back to the same worker under a new epoch, in the very commit that took it away.
         berth.granted = [grant for grant in berth.granted if fence_of(grant) != fence]
-        berth.revoke(fence)
+        try:
+            berth.revoke(fence)
+        except Exception:
+            log.exception("a worker could not be told to stop")
         return True

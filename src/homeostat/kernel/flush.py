@@ -207,7 +207,10 @@ class Flusher:
                 waiting.future.set_result(waiting.answer)
         for berth, grant in claims:
             self._dock.grant(berth, grant)
-        self._committed(plan)
+        try:
+            self._committed(plan)
+        except Exception:  # what is durable must not be tried again, whoever failed to hear of it
+            log.exception("a commit could not be announced")
 
 
 def _heavy(mailbox: Mailbox) -> bool:

@@ -1,0 +1,180 @@
+"""Group flush: what shares a commit, what is tried again, and who is told what."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from homeostat.core.codec import NULL, Json
+from homeostat.core.errors import AgentBusy, AgentUnknown, StoreUnavailable
+from homeostat.core.ids import DEFAULT_PROJECT, BoxId, Scope, digest_of
+from homeostat.core.limits import FLUSH_CONFLICTS_MAX
+from homeostat.core.machines.turn import HeadStatus
+from homeostat.core.records.card import Card
+from homeostat.core.records.change import changed
+from homeostat.core.records.turn import MessageType
+from homeostat.core.records.work import Fence
+from homeostat.core.records.writes import Saved, Writes
+from homeostat.kernel.commands import Enqueue, Enqueued, PutCards
+from homeostat.testing.desk import Desk, key_of
+from homeostat.testing.kernels import running_kernel
+from homeostat.testing.memory import MemoryTurns, PlaceTaken
+
+
+class Watched(MemoryTurns):
+    """A store that counts saves and can be made to misbehave."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.saves: list[Writes] = []
+        self.before: Callable[[Writes], None] | None = None
+        self.after: Callable[[Writes], None] | None = None
+
+    async def save(self, writes: Writes) -> Saved:
+        self.saves.append(writes)
+        if self.before is not None:
+            self.before(writes)
+        saved = await super().save(writes)
+        if self.after is not None:
+            self.after(writes)
+        return saved
+
+
+def turn(agent: str, payload: str = "{}", **changes: Any) -> Enqueue:
+    said: dict[str, Any] = {"type": MessageType.TURN, **changes}
+    return Enqueue(key=key_of(agent), payload=Json(payload), **said)
+
+
+def card(position: int) -> PutCards:
+    laid = Card(DEFAULT_PROJECT, Scope("1"), position, "note", NULL, digest_of(NULL), None, Desk().clock.now_ms())
+    return PutCards(project=DEFAULT_PROJECT, box_id=BoxId("box_1"), cards=(laid,))
+
+
+async def test_commands_that_wait_together_share_one_commit_and_keep_their_order() -> None:
+    store = Watched()
+    desk = Desk("a", "b", store=store)
+    async with running_kernel(store) as kernel:
+        store.saves.clear()
+        answers = await asyncio.gather(*(kernel.enqueue(turn(agent)) for agent in ("a", "b", "a", "a")))
+    assert len(store.saves) == 1
+    assert [store.turns[answer.turn_id].seq for answer in answers] == [1, 1, 2, 3]
+    assert desk.head("a").queued == 2
+
+
+async def test_a_lost_race_is_decided_again_on_what_is_true_now() -> None:
+    store = Watched()
+    desk = Desk("a", store=store)
+    async with running_kernel(store) as kernel:
+        first = await kernel.enqueue(turn("a"))
+        desk.claim("a")  # another kernel moves the head; this one remembers it as it was
+        desk.enqueue("a")
+        second = await kernel.enqueue(turn("a"))
+        assert kernel.flusher.conflicts == 1
+    assert [store.turns[t].seq for t in (first.turn_id, second.turn_id)] == [1, 3]
+    assert desk.head("a").status is HeadStatus.RUNNING
+
+
+async def test_races_lost_without_end_are_answered_with_try_again() -> None:
+    store = Watched()
+    desk = Desk("a", store=store)
+
+    def meddle(_: Writes) -> None:
+        head = desk.head("a")
+        store.heads_by_key[head.key] = changed(head, version=head.version + 1)
+
+    async with running_kernel(store) as kernel:
+        store.saves.clear()
+        store.before = meddle
+        with pytest.raises(StoreUnavailable, match="lost races"):
+            await kernel.enqueue(turn("a"))
+    assert len(store.saves) == FLUSH_CONFLICTS_MAX
+    assert store.turns == {}
+
+
+async def test_a_refusal_is_never_given_from_memory() -> None:
+    store = Watched()
+    desk = Desk("a", store=store)
+    async with running_kernel(store) as kernel:
+        accepted = await kernel.enqueue(turn("a", type=MessageType.UI_ACTION))
+        with pytest.raises(AgentBusy):
+            await kernel.enqueue(turn("a", type=MessageType.UI_ACTION))
+        desk.stop(accepted.turn_id)  # in another kernel
+        assert isinstance(await kernel.enqueue(turn("a", type=MessageType.UI_ACTION)), Enqueued)
+
+
+async def test_an_agent_registered_elsewhere_is_found() -> None:
+    store = Watched()
+    async with running_kernel(store) as kernel:
+        with pytest.raises(AgentUnknown):
+            await kernel.enqueue(turn("a"))
+        Desk("a", store=store)
+        assert isinstance(await kernel.enqueue(turn("a")), Enqueued)
+
+
+async def test_one_poisonous_command_fails_alone() -> None:
+    store = Watched()
+    Desk("a", "b", store=store)
+    async with running_kernel(store) as kernel:
+        await kernel.flusher.submit(card(1))
+        futures = [kernel.flusher.submit(command) for command in (turn("a"), card(1), turn("b"), card(2))]
+        answers = await asyncio.gather(*futures, return_exceptions=True)
+    assert isinstance(answers[1], PlaceTaken)
+    assert isinstance(answers[0], Enqueued)
+    assert isinstance(answers[2], Enqueued)
+    assert answers[3] == "box_1"
+    assert len(store.turns) == 2
+
+
+async def test_a_store_that_refuses_changes_nothing_and_the_next_flush_reads_anew() -> None:
+    store = Watched()
+    desk = Desk("a", store=store)
+
+    def refuse(_: Writes) -> None:
+        raise StoreUnavailable(problem="down")
+
+    async with running_kernel(store) as kernel:
+        store.before = refuse
+        with pytest.raises(StoreUnavailable):
+            await kernel.enqueue(turn("a"))
+        store.before = None
+        accepted = await kernel.enqueue(turn("a"))
+    assert list(store.turns) == [accepted.turn_id]
+    assert desk.head("a").tail_seq == 1
+
+
+async def test_a_store_that_falls_silent_after_the_commit_is_believed_when_it_is_read_again() -> None:
+    store = Watched()
+    desk = Desk("a", store=store)
+
+    def fall_silent(_: Writes) -> None:
+        raise StoreUnavailable(problem="no answer")
+
+    async with running_kernel(store) as kernel:
+        store.after = fall_silent
+        with pytest.raises(StoreUnavailable):
+            await kernel.enqueue(turn("a"))
+        store.after = None
+        accepted = await kernel.enqueue(turn("a"))
+    assert desk.head("a").tail_seq == 2
+    assert store.turns[accepted.turn_id].seq == 2
+
+
+async def test_nothing_that_was_committed_runs_again_because_somebody_failed_to_hear_of_it() -> None:
+    store = Watched()
+    desk = Desk("a", "b", store=store)
+
+    def deaf(_: Fence) -> None:
+        raise RuntimeError("a worker's callback failed")
+
+    async with running_kernel(store) as kernel:
+        worker = await kernel.open_worker([key_of("a")], deaf)
+        accepted = await kernel.enqueue(turn("a"))
+        (grant,) = await kernel.claim(worker, 1, 1.0)
+        assert grant.turn.turn_id == accepted.turn_id
+        stop = kernel.stop(DEFAULT_PROJECT, accepted.turn_id, reason="enough", actor="ann")
+        stopped, other = await asyncio.gather(stop, kernel.enqueue(turn("b")), return_exceptions=True)
+        assert not isinstance(stopped, BaseException)
+        assert stopped.stopped
+        assert isinstance(other, Enqueued)
+    assert desk.head("b").tail_seq == 1
