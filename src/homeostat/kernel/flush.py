@@ -93,12 +93,17 @@ class Flusher:
     # --- the loop ------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        while True:
-            await self._wanted.wait()
-            self._wanted.clear()
-            await self.tick()
-            while self._waiting:
+        try:
+            while True:
+                await self._wanted.wait()
+                self._wanted.clear()
                 await self.tick()
+                while self._waiting:
+                    await self.tick()
+        finally:
+            self._fail([*self._riders, *self._waiting], StoreUnavailable(problem="the kernel is shutting down"))
+            self._riders.clear()
+            self._waiting.clear()
 
     async def tick(self) -> int:
         """Flush what waits now; returns how many commands were answered."""
@@ -110,15 +115,18 @@ class Flusher:
         if not batch:
             return 0
         try:
-            await self._flush(batch)
-        except asyncio.CancelledError:
+            await self._flush_or_isolate(batch)
+        finally:  # cancelled on the way
             self._fail(batch, StoreUnavailable(problem="the kernel is shutting down"))
-            raise
+        return len(batch)
+
+    async def _flush_or_isolate(self, batch: list[Waiting]) -> None:
+        try:
+            await self._flush(batch)
         except StoreUnavailable as error:
             self._fail(batch, error)
         except Exception as error:  # noqa: BLE001 — whatever it is, callers must be answered
             await self._isolate(batch, error)
-        return len(batch)
 
     async def _flush(self, batch: list[Waiting]) -> None:
         for _ in range(FLUSH_CONFLICTS_MAX):

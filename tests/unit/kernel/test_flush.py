@@ -178,3 +178,25 @@ async def test_nothing_that_was_committed_runs_again_because_somebody_failed_to_
         assert stopped.stopped
         assert isinstance(other, Enqueued)
     assert desk.head("b").tail_seq == 1
+
+
+async def test_whoever_still_waits_when_the_kernel_shuts_down_is_told() -> None:
+    store = Watched()
+    Desk("a", store=store)
+    held = asyncio.Event()
+    save = store.save
+
+    async def slow(writes: Writes) -> Saved:
+        await held.wait()
+        return await save(writes)
+
+    store.save = slow
+    async with running_kernel(store) as kernel:
+        under_way = kernel.flusher.submit(turn("a"))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        in_line = kernel.flusher.submit(turn("a"))
+    for future in (under_way, in_line):
+        with pytest.raises(StoreUnavailable, match="shutting down"):
+            await asyncio.wait_for(future, 5.0)
+    assert store.turns == {}
