@@ -111,7 +111,7 @@ class LocalSession:
         )
         suspended = await self._for(grant, self._kernel.suspend(command))
         if not suspended.ready:
-            self._holdings.drop(grant.turn.turn_id)
+            self._holdings.drop(grant)
         return suspended
 
     async def deliver(
@@ -138,7 +138,7 @@ class LocalSession:
             # The commit may be under way: a turn that comes along with it waits for the next claim.
             delivering.add_done_callback(self._keep_spare)
             raise
-        self._holdings.drop(grant.turn.turn_id)
+        self._holdings.drop(grant)
         if delivered.next is not None:
             self._holdings.take(delivered.next)
         return delivered
@@ -159,7 +159,7 @@ class LocalSession:
 
     async def release(self, grant: Grant) -> None:
         await self._for(grant, self._kernel.release(fence_of(grant)))
-        self._holdings.drop(grant.turn.turn_id)
+        self._holdings.drop(grant)
 
     async def emit(self, grant: Grant, chunk: Json) -> None:
         await self._kernel.emit(grant.turn.key, grant.turn.turn_id, chunk)
@@ -175,7 +175,7 @@ class LocalSession:
         try:
             return await writing
         except StaleEpoch:
-            self._holdings.drop(grant.turn.turn_id)
+            self._holdings.drop(grant)
             raise
 
 

@@ -136,7 +136,7 @@ class HttpSession:
         body = {"calls": list(map(_call, calls)), "asks": list(map(_ask, asks)), "cards": _cards(cards)}
         shape = (await self._for(grant, "suspend", body)).read(w.SuspendedShape)
         if not shape.ready:
-            self._holdings.drop(grant.turn.turn_id)
+            self._holdings.drop(grant)
         waits = tuple(reading.wait(one, grant.turn.turn_id, grant.turn.key) for one in shape.waits)
         return Suspended(waits, shape.ready)
 
@@ -158,7 +158,7 @@ class HttpSession:
             "claim_next": claim_next,
         }
         shape = (await self._for(grant, "deliver", body)).read(w.DeliveredShape)
-        self._holdings.drop(grant.turn.turn_id)
+        self._holdings.drop(grant)
         following = None if shape.next is None else reading.grant(shape.next)
         if following is not None and not self._holdings.take(following):
             following = None
@@ -166,7 +166,7 @@ class HttpSession:
 
     async def release(self, grant: Grant) -> None:
         await self._for(grant, "release", {})
-        self._holdings.drop(grant.turn.turn_id)
+        self._holdings.drop(grant)
 
     async def emit(self, grant: Grant, chunk: Json) -> None:
         await self._for(grant, "chunks", {"chunk": _raw(chunk)})
@@ -185,7 +185,7 @@ class HttpSession:
         try:
             return await self._known(self._path(grant, what), fenced, project=grant.turn.project)
         except StaleEpoch:
-            self._holdings.drop(grant.turn.turn_id)
+            self._holdings.drop(grant)
             raise
 
     async def _mine(self, what: str, body: dict[str, Any], *, held: float = 0.0) -> Received:

@@ -39,9 +39,11 @@ class Holdings:
         """Hold a turn that was granted to the same worker before."""
         self._fences[fence.turn_id] = fence
 
-    def drop(self, turn_id: TurnId) -> None:
-        """A turn was delivered, suspended or handed back."""
-        self._fences.pop(turn_id, None)
+    def drop(self, grant: Grant) -> None:
+        """A turn was delivered, suspended or handed back. The end of an old attempt says nothing about a newer one."""
+        fence = fence_of(grant)
+        if self._fences.get(fence.turn_id) == fence:
+            del self._fences[fence.turn_id]
 
     def revoke(self, fence: Fence) -> None:
         """A turn was taken away; its worker is told once."""
