@@ -29,10 +29,12 @@ class Relay:
         self._flusher = flusher
         self._clock = clock
         self._rows: deque[OutboxRow] = deque()
+        self._leaving: set[Scope] = set()
         self._signals: deque[Event] = deque(maxlen=OUTBOX_BUFFER_MAX)
         self._wanted = asyncio.Event()
         self._seen: dict[Scope, float] = {}
         self.published = 0
+        self.backlog = False
 
     def hand_over(self, row: OutboxRow | None, signals: list[Event]) -> None:
         """Take what a commit announced. Beyond the buffer's size rows wait in the store, where the sweep finds them."""
@@ -75,10 +77,11 @@ class Relay:
 
         An id's age is only as good as the clock of the process that gave it.
         """
+        self.backlog = False
         found = await self._store.outbox(_LAST, SWEEP_ROWS_MAX)
         now, old = self._clock.monotonic(), scope_floor(int(self._clock.now_ms() - OUTBOX_GRACE_SECONDS * 1000))
         self._seen = {row.outbox_id: self._seen.get(row.outbox_id, now) for row in found}
-        held = {row.outbox_id for row in self._rows}
+        held = {*self._leaving, *(row.outbox_id for row in self._rows)}
         rows = [
             row
             for row in found
@@ -88,14 +91,16 @@ class Relay:
         if rows:
             await self._bus.publish(tuple(event for row in rows for event in row.events))
             self._forget([row.outbox_id for row in rows])
+        self.backlog = len(found) == SWEEP_ROWS_MAX
         return len(rows)
 
     def _forget(self, outbox_ids: list[Scope]) -> None:
         """Drop published rows with the next flush. Should that fail they are announced again, which is allowed."""
+        self._leaving.update(outbox_ids)
         future = self._flusher.ride(Published(outbox_ids=tuple(outbox_ids)))
-        future.add_done_callback(_ignore_unavailable)
+        future.add_done_callback(lambda done: self._forgotten(outbox_ids, done))
 
-
-def _ignore_unavailable(future: asyncio.Future[bool]) -> None:
-    if not future.cancelled() and isinstance(error := future.exception(), HomeostatError):
-        log.info("published rows stay for the sweep: %s", error)
+    def _forgotten(self, outbox_ids: list[Scope], future: asyncio.Future[bool]) -> None:
+        self._leaving.difference_update(outbox_ids)
+        if not future.cancelled() and isinstance(error := future.exception(), HomeostatError):
+            log.info("published rows stay for the sweep: %s", error)

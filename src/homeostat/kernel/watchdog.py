@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from homeostat.core.clock import Clock, Millis
 from homeostat.core.codec import Json, to_json
-from homeostat.core.errors import HomeostatError, Unavailable
+from homeostat.core.errors import BusUnavailable, HomeostatError, Unavailable
 from homeostat.core.ids import scope_floor
 from homeostat.core.limits import (
     RERING_SECONDS,
@@ -96,8 +96,18 @@ class Watchdog:
         done += await self._each([*self._recoveries(due), *(self._timeout(wait) for wait in due.timeouts)])
         done += await self._each([Dispatch(key=key) for key in due.stranded])
         self._ring(due)
-        done += await self._relay.sweep()
-        return done + await self._retain()
+        return done + await self._announce() + await self._retain()
+
+    async def _announce(self) -> int:
+        """Say what others left unsaid. A bus that is away holds up neither the calendar nor retention."""
+        try:
+            said = await self._relay.sweep()
+        except BusUnavailable as error:
+            log.warning("announcements that others left behind wait: %s", error)
+            return 0
+        if self._relay.backlog:
+            self.expect(self._clock.now_ms())  # more lies behind what one round may take
+        return said
 
     def _doubtful(self, due: Due) -> set[AgentKey]:
         return {*due.stranded, *(lost[0] for lost in due.lost), *((w.project, w.agent_id) for w in due.timeouts)}
