@@ -30,6 +30,7 @@ QUEUE_FRONT: Final = 16  # queued turns kept at hand per agent
 MAILBOXES_CACHED_MAX: Final = 8_192
 MAILBOX_CACHED_PAYLOAD_BYTES_MAX: Final = 16 << 10  # larger payloads are read again instead of held
 DELIVERABLES_CACHED_MAX: Final = 4_096
+STORE_CONNECTIONS_MAX: Final = 8  # readers of one process on a PostgreSQL store
 
 # --- time --------------------------------------------------------------------------------------------------
 LEASE_SECONDS: Final = 10.0  # how long a silent worker keeps its turns
@@ -41,6 +42,7 @@ RERING_SECONDS: Final = 5.0  # a dispatched turn nobody claimed is announced aga
 WATCHDOG_IDLE_SECONDS: Final = 5.0  # how long the watchdog sleeps when nothing is due
 SAFETY_POLL_SECONDS: Final = 15.0  # a parked worker looks for itself, should every doorbell be lost
 DELIVERABLE_WAIT_SECONDS_MAX: Final = 60.0
+STORE_SECONDS_MAX: Final = 20.0  # a statement that takes longer is given up, its outcome unknown
 
 # --- the bus -----------------------------------------------------------------------------------------------
 SUBJECT_TOKEN_CHARS_MAX: Final = 600  # two names and the rest fit the 4 KiB line of NATS, whatever is in them
@@ -57,6 +59,7 @@ BUS_KEEP_BYTES: Final = 256 << 20  # and how much may have been said meanwhile, 
 # --- sweeps ------------------------------------------------------------------------------------------------
 SWEEP_ROWS_MAX: Final = 256  # rows one sweep touches before it yields
 SWEEP_ROUNDS_MAX: Final = 40  # and how often it goes on at once when more is due
+ORPHAN_ROWS_MAX: Final = 5_000  # heads one round looks at for workers that left no trace
 RETENTION_SECONDS: Final = 7 * 24 * 3600.0  # finished turns stay readable this long
 OUTBOX_GRACE_SECONDS: Final = 2.0  # after this an unpublished row is anybody's
 OUTBOX_BUFFER_MAX: Final = 4_096  # events held in memory for the relay; beyond it they wait in the store

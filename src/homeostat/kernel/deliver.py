@@ -140,9 +140,7 @@ def conclude(
     card_id = plan.card(entry, DELIVERABLE_POSITION, DELIVERABLE, content)
     for wait in entry.waits:
         if wait.status is WaitStatus.PENDING:
-            plan.writes.waits[wait.turn_id, wait.call_id] = changed(
-                wait, status=WaitStatus.CANCELLED, answered_at_ms=plan.now
-            )
+            plan.wait(changed(wait, status=WaitStatus.CANCELLED, answered_at_ms=plan.now))
     body = Json(
         f'{{"agent_turn_id":"{turn.turn_id}","status":"{status.value}",'
         f'"output_box_id":"{turn.output_box}","deliverable_card_id":"{card_id}","trace_id":"{turn.trace_id}"}}'

@@ -14,7 +14,7 @@ from homeostat.core.records.card import Card, CardDraft
 from homeostat.core.records.change import changed
 from homeostat.core.records.event import Event
 from homeostat.core.records.head import Head, Mailbox
-from homeostat.core.records.turn import AgentKey, OpenTurn
+from homeostat.core.records.turn import AgentKey, OpenTurn, Wait
 from homeostat.core.records.writes import InboxKey, Writes
 from homeostat.kernel.commands import Fence, Report
 
@@ -140,6 +140,11 @@ class Plan:
         if self.writes.inbox_put.pop(key, None) is None or turn.turn_id not in self.writes.turns:
             self.writes.inbox_drop.add(key)
 
+    def wait(self, wait: Wait) -> None:
+        """Note how a wait stands, in its new row if this flush makes one: no row is written twice."""
+        key = (wait.turn_id, wait.call_id)
+        (self.writes.new_waits if key in self.writes.new_waits else self.writes.waits)[key] = wait
+
     # --- cards ---------------------------------------------------------------------------------------------
 
     def card(self, entry: OpenTurn, position: int, type_: str, content: Json) -> CardId:
@@ -216,8 +221,14 @@ class Plan:
 
     def lease(self, worker_id: WorkerId) -> None:
         """Let a worker's lease run its full length, unless it was renewed just now."""
-        if self.leases.get(worker_id, 0) < self.now + self.lease_ms - self.lease_ms // LEASE_BEATS:
-            self.writes.leases[worker_id] = self.lease_end()
+        fresh = self.leases.get(worker_id, 0) >= self.now + self.lease_ms - self.lease_ms // LEASE_BEATS
+        if not fresh or worker_id in self.writes.leases_ended:
+            self.renew(worker_id)
+
+    def renew(self, worker_id: WorkerId) -> None:
+        """A worker that shows itself is alive, even if it was given up a moment before."""
+        self.writes.leases_ended.discard(worker_id)
+        self.writes.leases[worker_id] = self.lease_end()
 
     def lease_end(self) -> Millis:
         return Millis(self.now + self.lease_ms)

@@ -18,7 +18,7 @@ Rule = Callable[[Plan, Any, Followups], object]
 
 
 def _renew(plan: Plan, command: c.Renew) -> bool:
-    plan.writes.leases[command.worker_id] = plan.lease_end()
+    plan.renew(command.worker_id)
     return True
 
 

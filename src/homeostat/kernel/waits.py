@@ -135,7 +135,7 @@ def report(plan: Plan, command: Report, followups: Followups) -> Reported:
     answered = changed(
         wait, status=command.status, after_execution=after, result_card_id=card_id, answered_at_ms=plan.now
     )
-    _write_wait(plan, answered)
+    plan.wait(answered)
     entry = changed(entry, waits=tuple(answered if w is wait else w for w in entry.waits))
     if mailbox.active is None or mailbox.active.turn.turn_id != command.turn_id:
         plan.enqueue_row(entry)
@@ -234,11 +234,6 @@ def _open_wait(plan: Plan, entry: OpenTurn, call: ToolCall, card_id: CardId) -> 
         deadline_ms=Millis(plan.now + int(seconds * 1000)),
         answered_at_ms=None,
     )
-
-
-def _write_wait(plan: Plan, wait: Wait) -> None:
-    key = (wait.turn_id, wait.call_id)
-    (plan.writes.new_waits if key in plan.writes.new_waits else plan.writes.waits)[key] = wait
 
 
 def _send(plan: Plan, entry: OpenTurn, wait: Wait, epoch: int) -> None:

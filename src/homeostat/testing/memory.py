@@ -119,6 +119,10 @@ class MemoryTurns(MemoryTurnsReading):
             assert (head.status is HeadStatus.IDLE) == (head.turn_id is None), head
             assert (head.status is HeadStatus.RUNNING) == (head.worker_id is not None), head
             assert head.queued >= 0, head
+        assert not writes.new_waits.keys() & writes.waits.keys(), "a wait is written once"
+        assert not writes.turns.keys() & writes.turn_boxes.keys(), "a turn is written once"
+        assert not writes.inbox_put.keys() & writes.inbox_drop, "a place in line is written once"
+        assert not writes.leases.keys() & writes.leases_ended, "a lease is written once"
         for turn_id in writes.turns:
             if turn_id in self.turns:
                 raise PlaceTaken(turn_id)

@@ -1,6 +1,6 @@
 """What readers may ask of the turn store in memory."""
 
-from homeostat.adapters.stores.rows import place_of
+from homeostat.adapters.stores.rows import place_of, scope_behind
 from homeostat.adapters.stores.views import resolve, turn_view
 from homeostat.core.clock import Millis
 from homeostat.core.ids import (
@@ -13,7 +13,6 @@ from homeostat.core.ids import (
     TraceId,
     TurnId,
     WorkerId,
-    scope_of,
     turn_of,
 )
 from homeostat.core.records.card import DELIVERABLE, DELIVERABLE_POSITION, Card
@@ -59,7 +58,8 @@ class MemoryTurnsReading:
         return turn_view(turn, queued, head, self._waits(turn_id), await self.deliverable(project, turn_id))
 
     async def deliverable(self, project: ProjectId, turn_id: TurnId) -> Deliverable | None:
-        card = self.cards.get(scope_of(turn_id), {}).get(DELIVERABLE_POSITION)
+        scope = scope_behind(turn_id, "turn_")
+        card = self.cards.get(scope, {}).get(DELIVERABLE_POSITION) if scope else None
         if card is None or card.project != project or card.type != DELIVERABLE:
             return None
         turn = self._own(project, turn_id)
@@ -91,7 +91,7 @@ class MemoryTurnsReading:
             following = head.last_turn_id if head else None
         else:
             turn = self._own(project, before)
-            following = turn.previous_turn_id if turn else None
+            following = turn.previous_turn_id if turn and turn.agent_id == agent_id else None
         found: list[TurnView] = []
         while following is not None and len(found) < limit:
             view = await self.turn(project, following)
@@ -104,26 +104,27 @@ class MemoryTurnsReading:
     # --- cards and boxes -----------------------------------------------------------------------------------
 
     async def hydrate(self, turn: Turn, *, fresh: bool) -> Hydration:
-        steps = {} if fresh else {name: step.outcome for name, step in self.steps.get(turn.turn_id, {}).items()}
+        stored = {} if fresh else self.steps.get(turn.turn_id, {})
+        steps = {name: step.outcome for name, step in stored.items() if step.project == turn.project}
         context = await self._whole_box(turn.project, turn.context_box_id) if turn.context_box_id else ()
         if fresh and turn.output_box_id is None:
             return Hydration({}, context, ())
         return Hydration(steps, context, await self._whole_box(turn.project, turn.output_box))
 
     async def _whole_box(self, project: ProjectId, box_id: BoxId) -> tuple[Card, ...]:
-        scope = _scope(box_id)
+        scope = scope_behind(box_id, "box_")
         length = len(self.cards.get(scope, {})) if scope else 0
         return tuple(await self.box(project, box_id, after=-1, limit=length) or ())
 
     async def card(self, project: ProjectId, card_id: CardId) -> Card | None:
         place = place_of(card_id)
         card = self.cards.get(place[0], {}).get(place[1]) if place else None
-        if place is None or card is None or card.project != project:
+        if card is None or card.project != project or card.reference is not None:
             return None
-        return card if card.digest == place[2] and card.reference is None else None
+        return card if card.card_id == card_id else None
 
     async def box_length(self, project: ProjectId, box_id: BoxId) -> int | None:
-        scope = _scope(box_id)
+        scope = scope_behind(box_id, "box_")
         if scope is None:
             return None
         entries = [position for position, card in self.cards.get(scope, {}).items() if card.project == project]
@@ -132,7 +133,7 @@ class MemoryTurnsReading:
         return 0 if self._own(project, turn_of(scope)) is not None else None
 
     async def box(self, project: ProjectId, box_id: BoxId, *, after: int, limit: int) -> list[Card] | None:
-        scope = _scope(box_id)
+        scope = scope_behind(box_id, "box_")
         if scope is None or await self.box_length(project, box_id) is None:
             return None
         entries = self.cards.get(scope, {})
@@ -153,7 +154,7 @@ class MemoryTurnsReading:
         own = [turn for turn in self.turns.values() if turn.project == project]
         found = [edge for turn in own for edge in self._edges(turn)]
         if turn_id is not None:
-            found = [edge for edge in found if turn_id in (edge.turn_id, edge.parent_turn_id)]
+            found = [e for e in found if turn_id == e.turn_id or (turn_id == e.parent_turn_id and e.phase == "request")]
         else:
             found = [edge for edge in found if edge.trace_id == trace_id]
         return sorted((edge for edge in found if edge.edge_id > (after or "")), key=lambda edge: edge.edge_id)[:limit]
@@ -197,7 +198,3 @@ class MemoryTurnsReading:
             turn.depth,
             wait.answered_at_ms or wait.created_at_ms,
         )
-
-
-def _scope(box_id: str) -> Scope | None:
-    return scope_of(box_id) if box_id.startswith("box_") and len(box_id) > len("box_") else None

@@ -15,7 +15,7 @@ from homeostat.core.records.head import Gate
 from homeostat.core.records.turn import AfterExecution, MessageType, ToolCall, WaitStatus
 from homeostat.core.records.view import Outcome
 from homeostat.core.records.work import fence_of
-from homeostat.kernel.commands import Enqueue, Preempt, SetGate, Suspend
+from homeostat.kernel.commands import Enqueue, Preempt, SetGate, Stop, Suspend
 from homeostat.testing.desk import Desk, call, key_of
 
 TERMINATE = AfterExecution.TERMINATE
@@ -144,3 +144,13 @@ def test_two_turns_of_one_agent_can_be_asked_for_at_once() -> None:
     assert desk.head("b").status is HeadStatus.DISPATCHED
     assert desk.head("b").queued == 1
     assert desk.head("a").waiting == 2
+
+
+def test_a_turn_that_suspends_and_is_stopped_in_one_flush_leaves_no_wait_open() -> None:
+    desk = Desk("a")
+    grant = desk.begin("a")
+    desk.all(
+        Suspend(fence=fence_of(grant), calls=(call("one"),)),
+        Stop(turn=grant.turn, reason="enough", actor="ann"),
+    )
+    assert [wait.status for wait in desk.store.waits[grant.turn.turn_id].values()] == [WaitStatus.CANCELLED]

@@ -34,7 +34,10 @@ class OutboxRow:
 
 @dataclass(slots=True)
 class Writes:
-    """The set-wise difference a flush makes. Heads are swapped only from the version they were read at."""
+    """The set-wise difference a flush makes; no row is in it twice.
+
+    A head is swapped from the version it was read at to the next one, and from no other.
+    """
 
     heads: dict[AgentKey, tuple[int, Head]] = field(default_factory=dict[AgentKey, tuple[int, Head]])
     new_heads: dict[AgentKey, Head] = field(default_factory=dict[AgentKey, Head])

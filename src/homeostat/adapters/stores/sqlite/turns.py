@@ -4,69 +4,43 @@ import json
 import sqlite3
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
+from typing import Any
 
 from homeostat.adapters.stores import rows
-from homeostat.adapters.stores.sqlite.turns_read import SqliteTurnsReading
+from homeostat.adapters.stores.sqlite.engine import SqliteEngine
 from homeostat.adapters.stores.statements import statements
-from homeostat.core.clock import Millis
-from homeostat.core.ids import AgentId, BoxId, ProjectId, Scope, WorkerId
+from homeostat.adapters.stores.turns_read import TurnsReading
+from homeostat.core.ids import Scope
 from homeostat.core.limits import QUEUE_FRONT
 from homeostat.core.records.head import Head, Mailbox
 from homeostat.core.records.turn import AgentKey, OpenTurn
-from homeostat.core.records.view import Due
-from homeostat.core.records.work import Fence
-from homeostat.core.records.writes import Answer, OutboxRow, Saved, Writes
+from homeostat.core.records.writes import Saved, Writes
 
 SQL = statements("sqlite", "turns")
 
 
-class SqliteTurns(SqliteTurnsReading):
+class SqliteTurns(TurnsReading):
     """Turns on an engine that is open and migrated; other rooms keep their tables in the same file."""
 
-    # --- loading -------------------------------------------------------------------------------------------
+    def __init__(self, engine: SqliteEngine) -> None:
+        self._engine = engine
+
+    # --- reading: on a connection of its own, so that nobody waits for the writer ----------------------------
+
+    async def _all(self, name: str, *values: object) -> list[Sequence[Any]]:
+        return await self._engine.read(lambda connection: connection.execute(SQL[name], values).fetchall())
+
+    def _list(self, values: Collection[object]) -> object:
+        return json.dumps(list(values))
+
+    def _pairs(self, pairs: Iterable[tuple[object, object]]) -> tuple[object, ...]:
+        return (json.dumps(list(pairs)),)
+
+    async def _orphans(self, limit: int) -> list[Sequence[Any]]:
+        return await self._all("due_orphans", limit)
 
     async def load(self, agents: Collection[AgentKey]) -> dict[AgentKey, Mailbox]:
         return await self._engine.read(lambda connection: _load(connection, agents))
-
-    async def recall(self, keys: Collection[tuple[ProjectId, str]]) -> dict[tuple[ProjectId, str], Answer]:
-        wanted = json.dumps(list(keys))
-        found = await self._all("answers_get", wanted)
-        return {(row[0], row[1]): Answer(*row) for row in found}
-
-    async def box_owner(self, project: ProjectId, box_id: BoxId) -> AgentKey | None:
-        row = await self._one("box_owner_get", project, box_id)
-        return (project, AgentId(row[0])) if row else None
-
-    async def lease(self, worker_id: WorkerId) -> Millis | None:
-        row = await self._one("lease_get", worker_id)
-        return Millis(row[0]) if row else None
-
-    async def dispatched(self, agents: Collection[AgentKey], limit: int) -> list[AgentKey]:
-        found = await self._all("heads_dispatched", json.dumps(list(agents)), limit)
-        return [(ProjectId(row[0]), AgentId(row[1])) for row in found]
-
-    async def outbox(self, before: Scope, limit: int) -> list[OutboxRow]:
-        return [rows.read_outbox(row) for row in await self._all("outbox_get", before, limit)]
-
-    async def due(self, now: Millis, *, unclaimed: tuple[Millis, Millis], lease_ms: int, limit: int) -> Due:
-        def work(connection: sqlite3.Connection) -> Due:
-            read = connection.execute
-            dead = tuple(row[0] for row in read(SQL["due_leases"], (now, lease_ms, limit)))
-            lost = [*read(SQL["due_lost"], (json.dumps(dead), limit)), *read(SQL["due_orphans"], (limit,))]
-            return Due(
-                dead_workers=dead,
-                lost=tuple(((row[0], row[1]), row[2], row[3], row[4]) for row in lost),
-                timeouts=tuple(rows.read_wait(row) for row in read(SQL["due_waits"], (now, limit))),
-                unclaimed=tuple(((row[0], row[1]), row[2]) for row in read(SQL["due_unclaimed"], (*unclaimed, limit))),
-                stranded=tuple((row[0], row[1]) for row in read(SQL["due_stranded"], (limit,))),
-                next_ms=read(SQL["due_next"]).fetchone()[0],
-            )
-
-        return await self._engine.read(work)
-
-    async def held(self, worker_id: WorkerId) -> list[tuple[Fence, Millis]]:
-        found = await self._all("heads_held", worker_id)
-        return [(Fence((row[0], row[1]), row[2], row[3], worker_id), row[4]) for row in found]
 
     # --- saving --------------------------------------------------------------------------------------------
 
@@ -175,10 +149,7 @@ def _save_keyed(connection: sqlite3.Connection, writes: Writes) -> None:
     if writes.new_heads:
         many(SQL["head_put"], [rows.write_head(head) for head in writes.new_heads.values()])
     if writes.answers:
-        many(
-            SQL["answer_put"],
-            [(a.project, a.key, a.fingerprint, a.answer, a.created_at_ms) for a in writes.answers.values()],
-        )
+        many(SQL["answer_put"], [rows.write_answer(answer) for answer in writes.answers.values()])
     if writes.box_owners:
         many(SQL["box_owner_put"], [(key[0], box_id, key[1]) for box_id, key in writes.box_owners.items()])
 
@@ -191,7 +162,7 @@ def _save_rows(connection: sqlite3.Connection, writes: Writes) -> None:
     _put(connection, "wait_put", map(rows.write_wait, writes.new_waits.values()))
     _put(connection, "wait_answer", map(rows.write_answered, writes.waits.values()))
     _put(connection, "card_put", map(rows.write_card, writes.cards))
-    _put(connection, "step_put", ((s.project, s.turn_id, s.name, s.outcome, s.created_at_ms) for s in writes.steps))
+    _put(connection, "step_put", map(rows.write_step, writes.steps))
     _put(connection, "lease_put", writes.leases.items())
     _put(connection, "lease_drop", ((worker_id,) for worker_id in writes.leases_ended))
     _put(connection, "outbox_put", [rows.write_outbox(writes.outbox)] if writes.outbox else ())

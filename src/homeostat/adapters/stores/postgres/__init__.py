@@ -1,0 +1,6 @@
+"""Homeostat in a PostgreSQL database: one statement per save, as durable as the server's disk."""
+
+from homeostat.adapters.stores.postgres.engine import PostgresEngine
+from homeostat.adapters.stores.postgres.turns import PostgresTurns
+
+__all__ = ["PostgresEngine", "PostgresTurns"]

@@ -1,0 +1,177 @@
+"""One PostgreSQL database: a connection of its own for saves, a small pool for reads, and migrations."""
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Final, Protocol, cast
+
+import asyncpg
+
+from homeostat.adapters.stores.statements import migrations
+from homeostat.core.errors import StoreUnavailable
+from homeostat.core.limits import STORE_CONNECTIONS_MAX, STORE_SECONDS_MAX
+
+Row = Sequence[Any]
+
+SESSION: Final = {
+    "application_name": "homeostat",
+    # What was acknowledged is on disk, whatever the server's default is.
+    "synchronous_commit": "on",
+    # Lost races are told apart by row versions, which needs each statement to see what was committed before it.
+    "default_transaction_isolation": "read committed",
+    # Statements are few and small. Each is planned once, by looking up keys, and not anew when a table has grown.
+    "plan_cache_mode": "force_generic_plan",
+    "enable_seqscan": "off",
+    "enable_hashjoin": "off",
+    "enable_mergejoin": "off",
+    "jit": "off",
+}
+
+STATEMENTS_PREPARED_MAX: Final = 256
+MIGRATION_LOCK: Final = 0x686F6D656F737461
+"""Processes that start at the same moment take turns at migrating."""
+
+# The first two characters of a SQLSTATE, for what passes by itself or by an operator's hand: connection lost,
+# read-only server, refused log-in, no such database, deadlock, out of resources, lock or shutdown, disk, corruption.
+_PASSING: Final = frozenset({"08", "25", "28", "3D", "40", "53", "55", "57", "58", "XX"})
+
+
+class _Connection(Protocol):
+    """What is used of the driver's connection."""
+
+    async def fetch(self, query: str, *args: object) -> list[Row]: ...
+    async def execute(self, query: str, *args: object) -> str: ...
+    def transaction(self) -> AbstractAsyncContextManager[object]: ...
+    def is_closed(self) -> bool: ...
+    async def close(self) -> None: ...
+    def terminate(self) -> None: ...
+
+
+class _Pool(Protocol):
+    """What is used of the driver's pool."""
+
+    async def fetch(self, query: str, *args: object) -> list[Row]: ...
+    async def close(self) -> None: ...
+    def terminate(self) -> None: ...
+
+
+_driver = cast("Any", asyncpg)
+
+
+class PostgresEngine:
+    """Connections that outlive the server's restarts. An error that may pass is `StoreUnavailable`."""
+
+    def __init__(self, url: str, *, connections_max: int = STORE_CONNECTIONS_MAX) -> None:
+        self._url = url
+        self._connections_max = connections_max
+        self._pool: _Pool | None = None
+        self._saver: _Connection | None = None
+        self._saving = asyncio.Lock()
+
+    async def open(self, *, migrate: bool = True) -> list[str]:
+        """Connect and bring the schema up to date; returns the migrations that were applied."""
+        try:
+            self._pool = cast(
+                "_Pool",
+                await _driver.create_pool(
+                    self._url, min_size=1, max_size=self._connections_max, reset=_keep, **_OPTIONS
+                ),
+            )
+            return await self._migrate() if migrate else []
+        except _PROBLEMS as problem:
+            if (outage := _outage(problem)) is None:
+                raise
+            raise outage from problem
+
+    async def fetch(self, sql: str, *values: object) -> list[Row]:
+        """Run one statement on any connection."""
+        if self._pool is None:
+            raise StoreUnavailable(problem="the store is not open")
+        try:
+            return await self._pool.fetch(sql, *values)
+        except _PROBLEMS as problem:
+            if (outage := _outage(problem)) is None:
+                raise
+            raise outage from problem
+
+    async def save(self, sql: str, *values: object) -> list[Row]:
+        """Run one statement on the connection kept for saves, as a transaction of its own.
+
+        `StoreUnavailable` leaves open whether it was committed.
+        """
+        async with self._saving:
+            try:
+                connection = await self._saving_connection()
+                return await connection.fetch(sql, *values)
+            except _PROBLEMS as problem:
+                if isinstance(problem, TimeoutError) and self._saver is not None:
+                    self._saver.terminate()  # a server that hangs is not asked again on the same line
+                if (outage := _outage(problem)) is None:
+                    raise
+                raise outage from problem
+
+    async def _saving_connection(self) -> _Connection:
+        if self._pool is None:
+            raise StoreUnavailable(problem="the store is not open")
+        if self._saver is None or self._saver.is_closed():
+            self._saver = cast("_Connection", await _driver.connect(self._url, **_OPTIONS))
+        return self._saver
+
+    async def applied(self) -> list[str]:
+        """The names of the migrations this database has seen."""
+        if (await self.fetch("SELECT to_regclass('schema_migrations')"))[0][0] is None:
+            return []
+        found = await self.fetch("SELECT number, name FROM schema_migrations ORDER BY number")
+        return [f"{number:04d}_{name}" for number, name in found]
+
+    async def _migrate(self) -> list[str]:
+        connection = await self._saving_connection()
+        async with connection.transaction():
+            await connection.execute("SELECT pg_advisory_xact_lock($1)", MIGRATION_LOCK)
+            await connection.execute(
+                "CREATE TABLE IF NOT EXISTS schema_migrations (number integer PRIMARY KEY, name text NOT NULL)"
+            )
+            seen = {row[0] for row in await connection.fetch("SELECT number FROM schema_migrations")}
+            applied: list[str] = []
+            for number, name, text in migrations("postgres"):
+                if number not in seen:
+                    await connection.execute(text)
+                    await connection.execute("INSERT INTO schema_migrations VALUES ($1, $2)", number, name)
+                    applied.append(f"{number:04d}_{name}")
+        return applied
+
+    async def close(self) -> None:
+        pool, saver = self._pool, self._saver
+        self._pool = self._saver = None
+        for held in (saver, pool):
+            if held is not None:
+                try:
+                    await held.close()
+                except _PROBLEMS:
+                    held.terminate()
+
+
+_OPTIONS: Final[dict[str, Any]] = {
+    "server_settings": SESSION,
+    "timeout": STORE_SECONDS_MAX,
+    "command_timeout": STORE_SECONDS_MAX,
+    "statement_cache_size": STATEMENTS_PREPARED_MAX,
+    "max_cached_statement_lifetime": 0,
+    "max_cacheable_statement_size": 0,
+}
+
+_PROBLEMS: Final = (asyncpg.PostgresError, asyncpg.InterfaceError, OSError)
+
+
+def _outage(problem: Exception) -> StoreUnavailable | None:
+    """What may pass, as an error a caller can act on; None for what is our own mistake."""
+    if isinstance(problem, asyncpg.PostgresError):
+        state = cast("str | None", getattr(problem, "sqlstate", None))
+        passing = state is None or state[:2] in _PASSING
+    else:
+        passing = not isinstance(problem, ValueError)  # asyncpg's word for a value it cannot send
+    return StoreUnavailable(problem=str(problem) or type(problem).__name__) if passing else None
+
+
+async def _keep(connection: object) -> None:
+    """Give a connection back as it is: single statements leave nothing behind that had to be reset."""

@@ -1,0 +1,142 @@
+"""The turn store on PostgreSQL."""
+
+from collections.abc import Callable, Collection, Iterable
+from functools import cache
+from itertools import groupby
+from typing import Any, Final
+
+import asyncpg
+
+from homeostat.adapters.stores import rows
+from homeostat.adapters.stores.postgres.engine import PostgresEngine, Row
+from homeostat.adapters.stores.statements import statements
+from homeostat.adapters.stores.turns_read import TurnsReading
+from homeostat.core.ids import Scope
+from homeostat.core.limits import ORPHAN_ROWS_MAX, QUEUE_FRONT
+from homeostat.core.records.head import Head, Mailbox
+from homeostat.core.records.turn import AgentKey, OpenTurn
+from homeostat.core.records.writes import Saved, Writes
+
+SQL: Final = statements("postgres", "turns")
+
+KEYED: Final = frozenset({"heads_pkey", "answers_pkey", "box_owners_pkey"})
+"""Where a key may have been taken meanwhile; anywhere else a taken key is a mistake of ours."""
+
+_NO_SUCH_TEXT = (asyncpg.CharacterNotInRepertoireError, asyncpg.UntranslatableCharacterError)
+
+_START = ("", "")
+
+
+class PostgresTurns(TurnsReading):
+    """Turns on an engine that is open and migrated; other rooms keep their tables in the same database."""
+
+    def __init__(self, engine: PostgresEngine) -> None:
+        self._engine = engine
+        self._looked_up_to: tuple[str, str] = _START
+
+    async def _all(self, name: str, *values: object) -> list[Row]:
+        try:
+            return await self._engine.fetch(SQL[name], *values)
+        except _NO_SUCH_TEXT:  # a NUL: no text that can be stored has one, so nothing is known by it
+            return []
+
+    def _list(self, values: Collection[object]) -> object:
+        return list(values)
+
+    def _pairs(self, pairs: Iterable[tuple[object, object]]) -> tuple[object, ...]:
+        listed = list(pairs)
+        return [one for one, _ in listed], [other for _, other in listed]
+
+    async def _orphans(self, limit: int) -> list[Row]:
+        """Nothing points to them, so heads are looked through in rounds, a bounded number at a time."""
+        found = await self._all("due_orphans", *self._looked_up_to, ORPHAN_ROWS_MAX)
+        end = next((row for row in found if row[4] is None), None)
+        self._looked_up_to = (end[0], end[1]) if end is not None and end[3] == ORPHAN_ROWS_MAX else _START
+        return [row for row in found if row[4] is not None][:limit]
+
+    async def load(self, agents: Collection[AgentKey]) -> dict[AgentKey, Mailbox]:
+        found = await self._all("mailboxes_load", *self._pairs(agents), QUEUE_FRONT)
+        return {
+            (key[0], key[1]): _mailbox(list(group)) for key, group in groupby(found, key=lambda row: (row[0], row[1]))
+        }
+
+    async def save(self, writes: Writes) -> Saved:
+        batch = _batch(writes)
+        try:
+            stale = await self._engine.save(_statement(tuple(batch)), *batch.values())
+        except asyncpg.UniqueViolationError as taken:
+            if getattr(taken, "constraint_name", None) not in KEYED:
+                raise
+            return Saved(answered=True)
+        return Saved(stale=frozenset((row[0], row[1]) for row in stale))
+
+    async def expire(self, before: Scope, limit: int) -> int:
+        row = await self._one("expire", "turn_" + before, limit, int(before, 16) >> 48)
+        return row[0] if row else 0
+
+
+def _mailbox(found: list[Row]) -> Mailbox:
+    """The rows of `mailboxes_load` that are about one agent, its active turn first."""
+    head = rows.read_head(found[0])
+    entries = [_open_turn(row[rows.HEAD_COLUMNS :]) for row in found if row[rows.HEAD_COLUMNS] is not None]
+    active = entries.pop(0) if head.turn_id is not None else None
+    assert active is None or active.turn.turn_id == head.turn_id, "a head's turn comes first"
+    return Mailbox(head, active, tuple(entries))
+
+
+def _open_turn(row: Row) -> OpenTurn:
+    starts, losses, cards, waits = row[rows.TURN_COLUMNS :]
+    return OpenTurn(rows.read_turn(row), starts, losses, cards, rows.read_waits(waits))
+
+
+# --- one save, one statement ---------------------------------------------------------------------------------
+
+Rows = list[Any]
+
+# The order is the same in every save, and so is the order of keys within a part others may come across: whoever waits
+# for somebody else's row holds none that the other could still come to want.
+PARTS: Final[tuple[tuple[str, Callable[[Writes], Rows]], ...]] = (
+    ("head_put", lambda w: [_head_row(w.new_heads[key]) for key in sorted(w.new_heads)]),
+    ("answer_put", lambda w: [rows.write_answer(w.answers[key]) for key in sorted(w.answers)]),
+    ("box_owner_put", lambda w: sorted((key[0], box_id, key[1]) for box_id, key in w.box_owners.items())),
+    ("lease_put", lambda w: sorted(w.leases.items())),
+    ("lease_drop", lambda w: sorted(w.leases_ended)),
+    ("turn_put", lambda w: [rows.write_turn(turn) for turn in w.turns.values()]),
+    ("turn_boxes", lambda w: [rows.write_turn(turn) for turn in w.turn_boxes.values()]),
+    ("inbox_put", lambda w: [rows.write_inbox(entry) for entry in w.inbox_put.values()]),
+    ("inbox_drop", lambda w: [(*key, None, None, None, None) for key in w.inbox_drop]),
+    ("wait_put", lambda w: [rows.write_wait(wait) for wait in w.new_waits.values()]),
+    ("wait_answer", lambda w: [rows.write_wait(wait) for wait in w.waits.values()]),
+    ("card_put", lambda w: [rows.write_card(card) for card in w.cards]),
+    ("step_put", lambda w: [rows.write_step(step) for step in w.steps]),
+    ("outbox_put", lambda w: [rows.write_outbox(w.outbox)] if w.outbox else []),
+    ("outbox_drop", lambda w: sorted(w.outbox_drop)),
+)
+
+
+def _batch(writes: Writes) -> dict[str, Rows]:
+    """What a save consists of: the heads to swap, and the rows of each part that has any."""
+    heads = [_head_row(_moved(base, head)) for base, head in writes.heads.values()]
+    batch = {"head_swap" if len(heads) == 1 else "heads_swap": heads}
+    for name, rows_of in PARTS:
+        if found := rows_of(writes):
+            batch[name] = found
+    return batch
+
+
+def _head_row(head: Head) -> tuple[object, ...]:
+    """A head as its table's row type has it: the last columns are the database's own."""
+    return (*rows.write_head(head), None, None, None)
+
+
+def _moved(base: int, head: Head) -> Head:
+    assert head.version == base + 1, "a flush moves a head by one version"
+    return head
+
+
+@cache
+def _statement(parts: tuple[str, ...]) -> str:
+    """One statement for a save of this shape: its parts, each with its own parameter, hanging on the first."""
+    swap, *others = parts
+    written = [f"{name}_ AS (\n{SQL[name].replace('$1', f'${place}')}\n)" for place, name in enumerate(others, start=2)]
+    return "WITH " + ",\n".join([SQL[swap], *written]) + "\n" + SQL["heads_stale"]

@@ -1,0 +1,75 @@
+"""What a turn store promises about cards and boxes: one place each, in order, and read through references."""
+
+from dataclasses import replace
+
+from homeostat.core.ids import BoxId, CardId, card_of, scope_of
+from homeostat.testing.suites import turn_records as a
+from homeostat.testing.suites.turn_records import Check, OpenStore
+
+
+async def a_card_is_known_by_its_whole_id(open_store: OpenStore) -> None:
+    store = await open_store()
+    scope = a.scope_at(a.NOW)
+    note = a.card(scope, 3)
+    pointer = a.card(scope, 4, "", digest=note.digest, reference=note.card_id)
+    await a.put(store, cards=[note, pointer])
+    assert await store.card(a.PROJECT, note.card_id) == note
+    for other in (
+        card_of(scope, 3, "0" * 32),
+        card_of(scope, 4, note.digest),
+        card_of(scope, 5, note.digest),
+        card_of(a.scope_at(a.NOW, 1), 3, note.digest),
+        f"card_{scope}_03_{note.digest}",
+        f"card_{scope}_{'9' * 30}_{note.digest}",
+    ):
+        assert await store.card(a.PROJECT, CardId(other)) is None
+
+
+async def a_box_is_read_in_order_and_through_its_references(open_store: OpenStore) -> None:
+    store = await open_store()
+    scope, forked = a.scope_at(a.NOW, 1), a.scope_at(a.NOW, 2)
+    cards = [a.card(scope, position, f'"{position}"') for position in (1, 2, 3, 10)]
+    pointers = [a.card(forked, n, "", digest=one.digest, reference=one.card_id) for n, one in enumerate(cards, start=1)]
+    box, fork = BoxId("box_" + scope), BoxId("box_" + forked)
+    gone = a.card(forked, 9, "", reference=CardId("card_x_1_y"))
+    await a.put(store, cards=[*reversed(cards), *pointers, gone])
+    assert await store.box(a.PROJECT, box, after=-1, limit=2) == cards[:2]
+    assert await store.box(a.PROJECT, box, after=2, limit=9) == cards[2:]
+    assert await store.box(a.PROJECT, box, after=10, limit=9) == []
+    read = [replace(pointer, content=one.content) for pointer, one in zip(pointers, cards, strict=True)]
+    assert await store.box(a.PROJECT, fork, after=-1, limit=9) == [*read, gone]
+    assert [await store.box_length(a.PROJECT, one) for one in (box, fork)] == [10, 9]
+    assert await store.box(a.PROJECT, BoxId(f"{box}_1"), after=-1, limit=2) is None, "a box has one name"
+
+
+async def a_turn_has_a_box_before_it_has_cards(open_store: OpenStore) -> None:
+    store = await open_store()
+    fresh = a.turn()
+    await a.put(store, turns=a.by_id([fresh]), box_owners={BoxId("box_r"): fresh.key})
+    assert await store.box(a.PROJECT, a.own_box(fresh), after=-1, limit=9) == []
+    assert await store.box_length(a.PROJECT, a.own_box(fresh)) == 0
+    assert await store.box_owner(a.PROJECT, BoxId("box_r")) == fresh.key
+
+
+async def a_worker_is_given_all_it_needs_to_go_on(open_store: OpenStore) -> None:
+    store = await open_store()
+    context, rolling = a.scope_at(a.NOW, 1), a.scope_at(a.NOW, 2)
+    own = a.turn(1, context_box_id=BoxId("box_" + context))
+    shared = a.turn(2, output_box_id=BoxId("box_" + rolling))
+    given = [a.card(context, position) for position in range(1, 4)]
+    written, kept = a.card(scope_of(own.turn_id), 1), a.card(rolling, 1)
+    steps = [a.step(own, "s"), a.step(shared, "t")]
+    await a.put(store, turns=a.by_id([own, shared]), cards=[*given, written, kept], steps=steps)
+    first, again = await store.hydrate(own, fresh=True), await store.hydrate(own, fresh=False)
+    assert (first.steps, first.context, first.output) == ({}, tuple(given), ())
+    assert (again.steps, again.context, again.output) == ({"s": '"done"'}, tuple(given), (written,))
+    rolled = await store.hydrate(shared, fresh=True)
+    assert (rolled.steps, rolled.context, rolled.output) == ({}, (), (kept,))
+
+
+CHECKS: tuple[Check, ...] = (
+    a_card_is_known_by_its_whole_id,
+    a_box_is_read_in_order_and_through_its_references,
+    a_turn_has_a_box_before_it_has_cards,
+    a_worker_is_given_all_it_needs_to_go_on,
+)

@@ -1,0 +1,228 @@
+"""What is asked often is found by an index, on both engines: no table is read through and nothing is sorted in vain."""
+
+import asyncio
+import json
+import os
+import re
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+import asyncpg
+import pytest
+
+from homeostat.adapters.stores.postgres import PostgresEngine, PostgresTurns, turns
+from homeostat.adapters.stores.postgres.engine import SESSION
+from homeostat.adapters.stores.sqlite import SqliteEngine, SqliteTurns
+from homeostat.adapters.stores.statements import statements
+from homeostat.core.clock import Millis
+from homeostat.core.ids import WorkerId, scope_of
+from homeostat.core.machines.turn import HeadStatus
+from homeostat.core.ports.store import TurnStore
+from homeostat.core.records.turn import OpenTurn, WaitStatus
+from homeostat.core.records.writes import Writes
+from homeostat.testing.suites import turn_records as a
+
+AGENTS = 200
+TURNS = 3_000
+
+TABLES = {"heads", "turns", "inbox", "waits", "cards", "box_owners", "steps", "answers", "outbox"}
+"""Leases are not among them: there is one per worker, and looking for the late ones reads them all."""
+
+IN_ORDER = {
+    "inbox_line",
+    "heads_list",
+    "box_entries",
+    "box_length",
+    "outbox_get",
+    "due_waits",
+    "due_unclaimed",
+}
+"""Where an index gives the order, so that a page costs a page."""
+
+READS = sorted(name for name, text in statements("sqlite", "turns").items() if text.startswith(("SELECT", "WITH")))
+
+
+async def fill(store: TurnStore) -> None:
+    """A store after some weeks: mostly finished turns, some in work, some waiting."""
+    heads = [a.idle(f"agent-{n:04d}") for n in range(AGENTS)]
+    await a.register(store, *heads)
+    for batch in range(0, TURNS, 500):
+        made = [
+            a.turn(
+                number,
+                at=a.NOW + number,
+                agent_id=f"agent-{number % AGENTS:04d}",
+                parent_turn_id=None if number % 3 else a.turn(0).turn_id,
+                trace_id=a.turn(0).trace_id if number % 5 else a.turn(number, at=a.NOW + number).trace_id,
+            )
+            for number in range(batch, batch + 500)
+        ]
+        waiting = [a.wait(one, "c", deadline=a.NOW + one.seq, status=_status(one.seq)) for one in made]
+        await a.put(
+            store,
+            turns=a.by_id(made),
+            inbox_put=a.in_line(*(OpenTurn(one) for one in made if one.seq % 4 == 0)),
+            new_waits=a.waits_of(*waiting),
+            cards=[a.deliverable(one) for one in made] + [a.card(scope_of(one.turn_id), 1) for one in made],
+            steps=[a.step(one, "s") for one in made],
+            answers={(a.PROJECT, one.turn_id): a.answer(one.turn_id, at=a.NOW + one.seq) for one in made},
+        )
+        await a.put(store, outbox=a.announcement(batch))
+    moved = [
+        a.holding(head, a.turn(n, agent_id=head.agent_id), HeadStatus.RUNNING if n % 3 else HeadStatus.DISPATCHED)
+        for n, head in enumerate(heads[:50])
+    ]
+    await a.put(store, heads=a.swap(*moved), leases={WorkerId(f"wrk_{n}"): Millis(a.NOW) for n in range(20)})
+
+
+def _status(number: int) -> WaitStatus:
+    return WaitStatus.PENDING if number % 50 == 0 else WaitStatus.SUCCESS
+
+
+# --- SQLite ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def sqlite_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("plans") / "turns.db"
+
+    async def make() -> None:
+        engine = SqliteEngine(path)
+        await engine.open()
+        await fill(SqliteTurns(engine))
+        await engine.close()
+
+    asyncio.run(make())
+    return path
+
+
+def sqlite_plan(path: Path, text: str) -> list[str]:
+    connection = sqlite3.connect(path)
+    count = max((int(number) for number in re.findall(r"\?(\d+)", text)), default=0) or text.count("?")
+    values = [json.dumps([["p", "a"]])] * count
+    plan = [row[3] for row in connection.execute("EXPLAIN QUERY PLAN " + text, values)]
+    connection.close()
+    return plan
+
+
+def scanned(plan: list[str], text: str) -> set[str]:
+    """The tables a plan reads through, by their own names."""
+    aliases = dict(re.findall(r"(?:FROM|JOIN) (\w+) AS (\w+)", text))
+    names = {alias: table for table, alias in aliases.items()}
+    found = {match[1] for line in plan if (match := re.match(r"SCAN (\w+)", line)) and "VIRTUAL TABLE" not in line}
+    return {names.get(name, name) for name in found} & TABLES
+
+
+@pytest.mark.parametrize("name", sorted(statements("sqlite", "turns")))
+def test_sqlite_reads_through_no_table(sqlite_path: Path, name: str) -> None:
+    text = statements("sqlite", "turns")[name]
+    plan = sqlite_plan(sqlite_path, text)
+    # The partial index on what is held, stranded or unanswered is the list itself: reading it through is the point.
+    listed = {"due_orphans": "heads_held", "due_stranded": "heads_stranded"}
+    if name in listed:
+        assert any(f"USING INDEX {listed[name]}" in line for line in plan), plan
+    else:
+        assert scanned(plan, text) == set(), plan
+    if name in IN_ORDER:
+        assert not any("TEMP B-TREE" in line for line in plan), plan
+
+
+def test_a_plan_that_reads_through_a_table_is_seen(sqlite_path: Path) -> None:
+    text = "SELECT h.epoch FROM heads AS h WHERE h.epoch = ?1 ORDER BY h.losses"
+    plan = sqlite_plan(sqlite_path, text)
+    assert scanned(plan, text) == {"heads"}
+    assert any("TEMP B-TREE" in line for line in plan)
+
+
+# --- PostgreSQL --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def postgres(postgres_server_url: str) -> Iterator[str]:
+    """A database that has been filled and counted."""
+    name = f"homeostat_plans_{os.getpid()}"
+    url = urlunsplit(urlsplit(postgres_server_url)._replace(path=f"/{name}"))
+
+    async def administer(statement: str) -> None:
+        connection = await asyncpg.connect(postgres_server_url)
+        await connection.execute(statement)
+        await connection.close()
+
+    async def make() -> None:
+        await administer(f"CREATE DATABASE {name}")
+        engine = PostgresEngine(url)
+        await engine.open()
+        await fill(PostgresTurns(engine))
+        await engine.fetch("ANALYZE")
+        await engine.close()
+
+    asyncio.run(make())
+    yield url
+    asyncio.run(administer(f"DROP DATABASE {name} WITH (FORCE)"))
+
+
+async def postgres_plan(url: str, text: str) -> list[dict[str, Any]]:
+    """All nodes of a statement's plan on a connection as the engine's are."""
+    connection = await asyncpg.connect(url, server_settings=SESSION)
+    await connection.execute(f"PREPARE explained AS {text}")
+    count = max((int(number) for number in re.findall(r"\$(\d+)", text)), default=0)
+    values = f"({', '.join(['NULL'] * count)})" if count else ""
+    (row,) = await connection.fetch(f"EXPLAIN (FORMAT JSON) EXECUTE explained{values}")
+    await connection.close()
+    return list(nodes(json.loads(row[0])[0]["Plan"]))
+
+
+def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield plan
+    for inner in plan.get("Plans", ()):
+        yield from nodes(inner)
+
+
+def read_through(plan: list[dict[str, Any]]) -> set[str]:
+    """Tables of which a plan looks at every row: by reading them, or an index on all of them without a condition."""
+    found: set[str] = set()
+    for node in plan:
+        whole = node["Node Type"] == "Seq Scan" or (
+            node["Node Type"] in {"Index Scan", "Index Only Scan", "Bitmap Index Scan"} and "Index Cond" not in node
+        )
+        if whole and node.get("Relation Name") in TABLES:
+            found.add(node.get("Index Name") or node["Relation Name"])
+    return found
+
+
+@pytest.mark.parametrize("name", sorted({*READS, "mailboxes_load", "expire"} & set(statements("postgres", "turns"))))
+async def test_postgres_reads_through_no_table(postgres: str, name: str) -> None:
+    plan = await postgres_plan(postgres, statements("postgres", "turns")[name])
+    listed = {"due_stranded": {"heads_stranded"}, "due_next": {"waits_due"}}  # the list itself, and its first entry
+    assert read_through(plan) == listed.get(name, set()), plan
+    if name in IN_ORDER:
+        assert not [node for node in plan if node["Node Type"] == "Sort"], plan
+
+
+@pytest.mark.parametrize("heads", [1, 2])
+async def test_a_save_of_everything_looks_everything_up(postgres: str, heads: int) -> None:
+    swap = "head_swap" if heads == 1 else "heads_swap"
+    plan = await postgres_plan(postgres, turns._statement((swap, *(name for name, _ in turns.PARTS))))
+    assert read_through(plan) == set(), plan
+    assert not [node["Node Type"] for node in plan if "Hash" in node["Node Type"] or "Merge" in node["Node Type"]]
+    locks = [node for node in plan if node["Node Type"] == "LockRows"]
+    assert len(locks) == heads - 1
+    for lock in locks:
+        (sort,) = lock["Plans"]
+        assert sort["Node Type"] == "Sort", "heads are locked in the order of their keys"
+        assert [key.split()[0] for key in sort["Sort Key"]] == ["h.project", "h.agent_id"]
+
+
+async def test_a_plan_that_reads_through_a_postgres_table_is_seen(postgres: str) -> None:
+    assert read_through(await postgres_plan(postgres, "SELECT epoch FROM heads WHERE epoch = $1")) != set()
+    assert read_through(await postgres_plan(postgres, "SELECT project FROM heads ORDER BY project, agent_id")) != set()
+
+
+def test_every_part_of_a_save_is_planned() -> None:
+    parts = {name for name, _ in turns.PARTS}
+    writing = {name for name, text in statements("postgres", "turns").items() if "(SELECT ok FROM go)" in text}
+    assert writing == parts | {"heads_swap", "heads_stale"}
+    assert Writes.__slots__ == tuple(Writes().__dataclass_fields__)
