@@ -2,4 +2,4 @@
 SELECT agent_id, project, agent_type, tags, hostname, pid, key_digest, registered_at_ms, gone_at_ms, gone_why,
     request_digest, revision
 FROM agents
-WHERE key_digest = ?1;
+WHERE key_digest = ?1

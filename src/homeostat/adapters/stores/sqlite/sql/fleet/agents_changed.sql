@@ -4,4 +4,4 @@ SELECT agent_id, project, agent_type, tags, hostname, pid, key_digest, registere
 FROM agents
 WHERE revision > ?1
 ORDER BY revision
-LIMIT ?2;
+LIMIT ?2

@@ -2,4 +2,4 @@
 SELECT scope, name, seconds, revision
 FROM push_intervals
 WHERE revision > ?1
-ORDER BY revision;
+ORDER BY revision
