@@ -464,6 +464,8 @@ async def a_leaving_worker_hands_back_what_it_had_not_collected(world: World) ->
     heir = await world.worker("ann", "bob")
     taken = {(await one(heir)).turn.turn_id, (await one(heir)).turn.turn_id}
     assert taken == sent
+    views = [await world.kernel.store.turn(world.project, turn_id) for turn_id in taken]
+    assert [view.losses for view in views if view is not None] == [0, 0], "what is handed back costs no attempt"
 
 
 async def a_released_turn_costs_no_attempt(world: World) -> None:
