@@ -3,7 +3,6 @@
 import asyncio
 import json
 import os
-import random
 import signal
 import sqlite3
 import subprocess
@@ -19,18 +18,15 @@ from typing import Any, Protocol
 import pytest
 
 from homeostat.adapters.doorbells.nats import NatsBus
-from homeostat.app.assemble import assemble
-from homeostat.app.settings import Settings
 from homeostat.core.codec import Json
-from homeostat.core.ids import AgentId, CardId, ProjectId, Scope, ToolCallId, TurnId, process_seed
+from homeostat.core.ids import AgentId, CardId, Chance, Scope, ToolCallId, TurnId, process_seed
 from homeostat.core.machines.turn import HeadStatus
 from homeostat.core.ports.store import TurnStore
 from homeostat.core.records.event import Channel, Event, subject
 from homeostat.testing.history import Acknowledged, Effect, check
+from homeostat.testing.parties import PROJECT, kernel_on
 from homeostat.testing.servers import NatsServer, PostgresServer
 
-PARTIES = Path(__file__).with_name("parties.py")
-PROJECT = ProjectId("faults")
 LEASE_SECONDS = 1.0
 LOAD_SECONDS = float(os.environ.get("HOMEOSTAT_TEST_FAULT_SECONDS", "6"))
 REST_SECONDS = 45.0
@@ -102,7 +98,7 @@ class Postgres:
 
 
 STORES: list[type[SqliteFile] | type[Postgres]] = [SqliteFile]
-if find_spec("homeostat.app.stores") is not None:
+if find_spec("homeostat.adapters.stores.postgres") is not None:
     STORES.append(Postgres)
 
 
@@ -118,7 +114,7 @@ class Party:
         arguments += ["--lease", str(LEASE_SECONDS), *(["--bus", bus] if bus else [])]
         self._log = (folder / f"{role}-{seed}.log").open("wb")
         self._process = subprocess.Popen(
-            [sys.executable, str(PARTIES), *arguments], stdout=subprocess.PIPE, stderr=self._log
+            [sys.executable, "-m", "homeostat.testing.parties", *arguments], stdout=subprocess.PIPE, stderr=self._log
         )
 
     async def ready(self) -> None:
@@ -199,10 +195,6 @@ def heard_events(folder: Path) -> list[Event]:
 # --- the scene -----------------------------------------------------------------------------------------------------
 
 
-def chance_of(seed: int) -> random.Random:
-    return random.Random(seed)  # noqa: S311 — nothing is secret here, and a failure can be repeated
-
-
 @dataclass
 class Scene:
     """A store, a bus, workers and a client, and somebody who hurts them."""
@@ -210,7 +202,7 @@ class Scene:
     store: Store
     nats: NatsServer
     folder: Path
-    chance: random.Random
+    chance: Chance
     workers: list[Party] = field(default_factory=list[Party])
     clients: list[Party] = field(default_factory=list[Party])
     done: Counter[str] = field(default_factory=Counter[str])
@@ -274,7 +266,7 @@ async def scene(kind: type[SqliteFile] | type[Postgres], folder: Path, seed: int
     store = kind(folder)
     try:
         with NatsServer() as nats:
-            stage = Scene(store, nats, folder, chance_of(seed))
+            stage = Scene(store, nats, folder, Chance(seed))
             try:
                 yield stage
             finally:
@@ -321,9 +313,8 @@ async def test_nothing_acknowledged_is_lost_and_every_turn_ends_once(
             await stage.clients[0].leave()
             assert all(worker.alive for worker in stage.workers)
 
-            settings = Settings(store_url=stage.store.url, bus_url=stage.nats.url, lease_seconds=LEASE_SECONDS)
-            async with assemble(settings) as system:
-                store = system.kernel.store
+            async with kernel_on(stage.store.url, stage.nats.url, LEASE_SECONDS) as kernel:
+                store = kernel.store
                 rested = await rest(store)
                 told, ran = acknowledged(tmp_path), effects(tmp_path)
                 await until_heard(heard, store)
@@ -366,7 +357,7 @@ def prove_it_was_hard(stage: Scene, told: Acknowledged, ran: list[Effect], story
 async def test_a_single_process_killed_again_and_again_keeps_what_it_acknowledged(tmp_path: Path) -> None:
     """SQLite in one process: acknowledged means on disk."""
     seed = int(os.environ.get("HOMEOSTAT_TEST_FAULT_SEED", process_seed()))
-    chance = chance_of(seed)
+    chance = Chance(seed)
     store = SqliteFile(tmp_path)
     accepted = 0
     for life in range(max(4, int(LOAD_SECONDS / 1.5))):
@@ -380,10 +371,9 @@ async def test_a_single_process_killed_again_and_again_keeps_what_it_acknowledge
         told = acknowledged(tmp_path)
         assert len(told.turns) >= accepted
         accepted = len(told.turns)
-        settings = Settings(store_url=store.url, lease_seconds=LEASE_SECONDS)
-        async with assemble(settings) as system:
+        async with kernel_on(store.url, None, LEASE_SECONDS) as kernel:
             violations = await check(
-                system.kernel.store,
+                kernel.store,
                 [PROJECT],
                 heard=heard_events(tmp_path),
                 acknowledged=told,
@@ -395,11 +385,11 @@ async def test_a_single_process_killed_again_and_again_keeps_what_it_acknowledge
     last = Party("worker", store.url, None, tmp_path, seed)
     try:
         await last.ready()
-        async with assemble(Settings(store_url=store.url, lease_seconds=LEASE_SECONDS)) as system:
-            assert await rest(system.kernel.store), f"seed {seed}"
+        async with kernel_on(store.url, None, LEASE_SECONDS) as kernel:
+            assert await rest(kernel.store), f"seed {seed}"
             told = acknowledged(tmp_path)
             assert accepted >= 50, f"seed {seed}"
-            violations = await check(system.kernel.store, [PROJECT], acknowledged=told, effects=effects(tmp_path))
+            violations = await check(kernel.store, [PROJECT], acknowledged=told, effects=effects(tmp_path))
             assert violations == [], f"seed {seed}"
     finally:
         await last.leave()

@@ -4,25 +4,32 @@ import argparse
 import asyncio
 import json
 import os
-import random
 import signal
 import sys
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
-from homeostat.app.assemble import System, assemble
-from homeostat.app.settings import Settings
+from homeostat.adapters.doorbells.local import LocalBus
+from homeostat.adapters.doorbells.nats import NatsBus
+from homeostat.adapters.stores.sqlite import SqliteEngine, SqliteTurns
+from homeostat.app.local_turns import LocalTurns
+from homeostat.app.supervisor import Supervisor
 from homeostat.core.codec import Json, to_json
-from homeostat.core.errors import HomeostatError, StaleEpoch, Unavailable
-from homeostat.core.ids import AgentId, ProjectId, ToolCallId, TurnId, digest_of
+from homeostat.core.errors import StaleEpoch, Unavailable
+from homeostat.core.ids import AgentId, Chance, ProjectId, ToolCallId, TurnId, digest_of
+from homeostat.core.ports.bus import Bus
+from homeostat.core.ports.store import TurnStore
 from homeostat.core.ports.turns import WorkerSession
 from homeostat.core.records.event import Channel, Event, subject
 from homeostat.core.records.turn import AgentKey, Grant, MessageType, ToolCall, WaitStatus
 from homeostat.core.records.view import Hydration, Outcome
 from homeostat.core.records.work import Ask, Fence
 from homeostat.kernel.commands import Enqueue, Idempotency
+from homeostat.kernel.kernel import Kernel
 
 T = TypeVar("T")
 
@@ -50,6 +57,30 @@ class Journal:
         os.fsync(self._file)
 
 
+@asynccontextmanager
+async def kernel_on(store_url: str, bus_url: str | None, lease_seconds: float) -> AsyncGenerator[Kernel]:
+    """A kernel with connections and loops of its own; raises `Unavailable` while its store is away."""
+    async with AsyncExitStack() as stack:
+        if store_url.startswith("sqlite"):
+            engine = SqliteEngine(Path(urlsplit(store_url).path))
+            store: TurnStore = SqliteTurns(engine)
+        else:
+            postgres: Any = import_module("homeostat.adapters.stores.postgres")
+            engine = postgres.PostgresEngine(store_url)
+            store = postgres.PostgresTurns(engine)
+        stack.push_async_callback(engine.close)
+        await engine.open()
+        bus: Bus = await NatsBus.connect(bus_url) if bus_url else LocalBus()
+        stack.push_async_callback(bus.close)
+        kernel = Kernel(store=store, bus=bus, lease_seconds=lease_seconds)
+        await kernel.listen()
+        supervisor = Supervisor(clock=kernel.clock)
+        stack.push_async_callback(supervisor.stop)
+        for title, run in kernel.loops:
+            supervisor.add(title, run)
+        yield kernel
+
+
 async def insist(call: Callable[[], Awaitable[T]]) -> T:
     """Repeat what got no answer."""
     while True:
@@ -65,8 +96,8 @@ async def insist(call: Callable[[], Awaitable[T]]) -> T:
 class Worker:
     """Acts out turns. Its effects are lines in a file, one per time a step really ran."""
 
-    def __init__(self, system: System, folder: Path, chance: random.Random) -> None:
-        self._system = system
+    def __init__(self, kernel: Kernel, folder: Path, chance: Chance) -> None:
+        self._kernel = kernel
         self._chance = chance
         self._journal = Journal(folder / f"told-{os.getpid()}.jsonl")
         self._effects = Journal(folder / "effects.jsonl")
@@ -79,7 +110,7 @@ class Worker:
             task.cancel()
 
     async def run(self, hosted: list[AgentKey]) -> None:
-        self.session = await self._system.turns.open(hosted, self.revoked)
+        self.session = await insist(lambda: LocalTurns(self._kernel).open(hosted, self.revoked))
         beating = asyncio.create_task(self._beat())
         try:
             while True:
@@ -132,7 +163,7 @@ class Worker:
         return True
 
     async def _step(self, grant: Grant, name: str) -> None:
-        token = self._system.ids.scope()
+        token = self._kernel.ids.scope()
         self._effects.note(turn=grant.turn.turn_id, step=name, epoch=grant.epoch, token=token)
         outcome = to_json({"epoch": grant.epoch, "token": token})
         await insist(lambda: self.session.step(grant, name, outcome))
@@ -157,12 +188,12 @@ class Worker:
 class Client:
     """Sends messages, stops some, answers tools, and notes what it was told."""
 
-    def __init__(self, system: System, folder: Path, chance: random.Random) -> None:
-        self._kernel = system.kernel
+    def __init__(self, kernel: Kernel, folder: Path, chance: Chance, stopping: asyncio.Event) -> None:
+        self._kernel = kernel
         self._chance = chance
         self._journal = Journal(folder / f"told-{os.getpid()}.jsonl")
         self._background: set[asyncio.Task[None]] = set()
-        self.stopping = asyncio.Event()
+        self._stopping = stopping
 
     async def run(self, hosted: list[AgentKey], streams: int) -> None:
         for key in hosted:
@@ -171,7 +202,7 @@ class Client:
 
     async def _stream(self, hosted: list[AgentKey], stream: int) -> None:
         number = 0
-        while not self.stopping.is_set():
+        while not self._stopping.is_set():
             number += 1
             name = f"{os.getpid()}:{stream}:{number}"
             script = self._chance.choice(SCRIPTS)
@@ -194,7 +225,7 @@ class Client:
                 await self._see(accepted.turn_id)
 
     async def _insist(self, call: Callable[[], Awaitable[T]]) -> T | None:
-        while not self.stopping.is_set():
+        while not self._stopping.is_set():
             with suppress(Unavailable):
                 return await call()
             await asyncio.sleep(0.05)
@@ -237,45 +268,40 @@ class Client:
 
 
 async def serve(arguments: argparse.Namespace) -> None:
-    chance = random.Random(arguments.seed)  # noqa: S311 — a seed is the point
-    settings = Settings(
-        store_url=arguments.store, bus_url=arguments.bus, lease_seconds=arguments.lease, data_dir=arguments.folder
-    )
+    chance = Chance(arguments.seed)
     while True:
         try:
-            async with assemble(settings) as system:
-                await act(arguments, system, chance)
+            async with kernel_on(arguments.store, arguments.bus, arguments.lease) as kernel:
+                await act(arguments, kernel, chance)
                 return
         except Unavailable:
             await asyncio.sleep(0.05)
 
 
-async def act(arguments: argparse.Namespace, system: System, chance: random.Random) -> None:
+async def act(arguments: argparse.Namespace, kernel: Kernel, chance: Chance) -> None:
     hosted = agents(12)
     sys.stdout.write("ready\n")
     sys.stdout.flush()
     stopping = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopping.set)
-    work: list[asyncio.Task[None]] = []
-    if arguments.role in ("client", "both"):
-        client = Client(system, arguments.folder, chance)
-        client.stopping = stopping
-        work.append(asyncio.create_task(client.run(hosted, arguments.streams)))
-    if arguments.role == "both":
+    if arguments.bus is None:
         heard = Journal(arguments.folder / "heard.jsonl")
 
         async def hear(event: Event) -> None:
             heard.note(id=event.event_id, target=event.target, payload=event.payload)
 
-        await system.bus.subscribe(subject(PROJECT, Channel.EVT, "agent", "*", "task"), hear)
+        await kernel.bus.subscribe(subject(PROJECT, Channel.EVT, "agent", "*", "task"), hear)
+    work: list[asyncio.Task[None]] = []
+    if arguments.role in ("client", "both"):
+        client = Client(kernel, arguments.folder, chance, stopping)
+        work.append(asyncio.create_task(client.run(hosted, arguments.streams)))
     if arguments.role in ("worker", "both"):
-        worker = Worker(system, arguments.folder, chance)
-        work.append(asyncio.create_task(worker.run(hosted)))
+        work.append(asyncio.create_task(Worker(kernel, arguments.folder, chance).run(hosted)))
     waiting = asyncio.create_task(stopping.wait())
     await asyncio.wait([waiting, *work], return_when=asyncio.FIRST_COMPLETED)
     for task in work:
-        if task.done() and (error := task.exception()) is not None and not isinstance(error, HomeostatError):
-            raise error
+        if task.done():
+            task.result()
         task.cancel()
 
 
