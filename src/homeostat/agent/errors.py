@@ -6,14 +6,21 @@ ProtocolViolation
 └── NonDeterministic      a resumed turn took another path than the one its stored steps tell of
 Unavailable
 ├── StartupError          the agent did not get ready
-└── RequestInterrupted    the agent was shut down in the middle of a request
-AgentFault                what an author raises on purpose
+├── RequestInterrupted    the agent was shut down in the middle of a request
+└── ModelUnavailable      no model answered; the turn is tried again
+AgentFault                what an author raises on purpose, or may catch
 ├── RecoverableError      this request failed, the agent is fine
+│   ├── CallFailed        a tool, or an agent that was asked, failed or was late
+│   ├── StepFailed        a step failed, and does so again whenever the turn is resumed
+│   └── ModelRefused      the model's API did not take the request
 └── FatalError            the agent cannot go on and must be replaced
 """
 
+from typing import Any, cast
+
 from homeostat.agent.ownership import StateOwnership
 from homeostat.core.errors import HomeostatError, IllegalTransition, ProtocolViolation, Unavailable
+from homeostat.core.limits import ERROR_CHARS_MAX
 
 
 class StateViolationError(ProtocolViolation):
@@ -21,7 +28,12 @@ class StateViolationError(ProtocolViolation):
 
     code = "state_violation"
 
-    def __init__(self, key: str, owner: StateOwnership, actor: StateOwnership = StateOwnership.AGENT) -> None:
+    def __init__(
+        self,
+        key: str,
+        owner: StateOwnership,
+        actor: StateOwnership = StateOwnership.AGENT,
+    ) -> None:
         super().__init__(key=key, owner=owner.value, actor=actor.value)
         self.key = key
         self.owner = owner
@@ -81,3 +93,49 @@ class FatalError(AgentFault):
     """The agent cannot go on."""
 
     code = "fatal_error"
+
+
+class CallFailed(RecoverableError):
+    """{tool} ended with {status}: {problem}."""
+
+    code = "call_failed"
+
+    def __init__(self, *, tool: str, status: str, result: Any = None) -> None:
+        super().__init__(tool=tool, status=status, problem=_short(result))
+        self.tool = tool
+        self.status = status
+        self.result = result
+
+
+class StepFailed(RecoverableError):
+    """Step {step!r} failed with {kind}: {problem}."""
+
+    code = "step_failed"
+
+    def __init__(self, *, step: str, kind: str, problem: str) -> None:
+        super().__init__(step=step, kind=kind, problem=problem)
+        self.step = step
+        self.kind = kind
+
+
+class ModelRefused(RecoverableError):
+    """The model's API answered {status}: {problem}."""
+
+    code = "model_refused"
+
+    def __init__(self, *, status: int, problem: str) -> None:
+        super().__init__(status=status, problem=problem)
+        self.status = status
+
+
+class ModelUnavailable(Unavailable):
+    """The model did not answer: {problem}."""
+
+    code = "model_unavailable"
+
+
+def _short(value: Any) -> str:
+    """What went wrong elsewhere, in its own words if it has any."""
+    told: object = cast("dict[str, Any]", value).get("message") if isinstance(value, dict) else value
+    text = (told if isinstance(told, str) and told else repr(cast(object, value))).removesuffix(".")
+    return text if len(text) <= ERROR_CHARS_MAX else text[:ERROR_CHARS_MAX] + "…"

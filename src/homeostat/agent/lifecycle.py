@@ -65,6 +65,8 @@ class Lifecycle:
         self._request_bound: asyncio.Timeout | None = None
         self._idle = asyncio.Event()
         self._idle.set()
+        self.unpaused = asyncio.Event()
+        self.unpaused.set()
         self._requests = self._errors = self._retries = 0
         self._began_at: float | None = None
         self._ready_at: float | None = None
@@ -76,6 +78,10 @@ class Lifecycle:
     def move(self, event: AgentEvent) -> None:
         """Take an event through the table; an illegal one raises and changes nothing."""
         previous, self.state = self.state, AGENT.next(self.state, event)
+        if self.state is S.PAUSED:
+            self.unpaused.clear()
+        else:
+            self.unpaused.set()
         self._note(event, previous, self.state)
 
     def assign(self, target: AgentState) -> None:

@@ -123,7 +123,7 @@ class ManagedAgent:
         """Release what `_do_startup` allocated; also called after a startup that failed half way."""
 
     @immediate
-    def _do_process(self, request: Any) -> Any:
+    def _do_process(self, request: Any, /) -> Any:
         """Work on one request."""
         del request
         raise NotImplementedError(f"{type(self).__name__} has neither process() nor _do_process()")
@@ -142,7 +142,7 @@ class ManagedAgent:
         await self._life.shutdown(seconds)
 
     @requires_state(AgentState.READY)
-    async def process(self, request: Any) -> Any:
+    async def process(self, request: Any, /) -> Any:
         """Work on one request: BUSY while it runs, READY again after it."""
         return await self._life.invoker.call(self._do_process, request)
 
@@ -155,6 +155,10 @@ class ManagedAgent:
         """Take requests again."""
         self._life.move(AgentEvent.RESUME)
         await self._tell()
+
+    async def until_unpaused(self) -> None:
+        """Wait for `resume()`, if the agent is paused."""
+        await self._life.unpaused.wait()
 
     @overload
     def get_state(self) -> AgentState: ...

@@ -97,9 +97,7 @@ class Orchestrator:
         decision = await self.make_routing_decision(context)
         await lifecycle.initialize(context)
         try:
-            agent = self.agent(decision.target)
-            if agent.get_state() is not AgentState.READY:
-                await agent.startup(self._config)
+            agent = await self.ready(decision.target)
             return await self._invoker.call(agent.process, context.request)
         except Exception:
             raise
@@ -127,6 +125,16 @@ class Orchestrator:
                     orchestrator=self,
                 )
             self._agents[agent_id] = agent
+        return agent
+
+    async def ready(self, agent_id: str) -> ProcessingAgent:
+        """The agent of that name, started, and not before it is resumed if it was paused."""
+        agent = self.agent(agent_id)
+        if isinstance(agent, ManagedAgent):
+            await agent.until_unpaused()
+            agent = self.agent(agent_id)
+        if agent.get_state() is not AgentState.READY:
+            await agent.startup(self._config)
         return agent
 
     async def shutdown(self, timeout_seconds: float | None = None) -> None:

@@ -75,6 +75,19 @@ STARTUP_RETRY_SECONDS: Final = 0.02  # the first pause between two attempts; it 
 STARTUP_RETRY_SECONDS_MAX: Final = 2.0
 EMIT_SECONDS: Final = 1.0  # what a lifecycle event may cost the agent it is about
 MEMORY_KEYS_MAX: Final = 1_000  # per agent
+GREEDY_TURNS_MAX: Final = 16  # turns of one agent in a row before others get their chance
+WORKER_CONCURRENCY: Final = 64  # turns a worker works on side by side
+DEFERRALS_MAX: Final = 5  # times a turn is begun again in place because something was unavailable
+DEFERRAL_SECONDS: Final = 0.5  # the first pause before that; it doubles
+DEFERRAL_SECONDS_MAX: Final = 8.0
+MODEL_ATTEMPTS_MAX: Final = 4  # times a model call is made before it counts as unavailable
+STOP_SECONDS: Final = 20.0  # what running turns get to end by themselves when a worker stops
+CLAIM_SECONDS: Final = 20.0  # one long look for turns
+ERROR_CHARS_MAX: Final = 4_000  # of an exception's words in a deliverable
+TOOLS_MAX: Final = 1_000  # per project
+TOOL_CALLS_BATCH_MAX: Final = 64  # calls handed to a tool service at once
+TOOL_HOLD_SECONDS: Final = 60.0  # how long a call stays with a service that is not heard from
+TOOL_CONCURRENCY: Final = 16  # calls a tool service makes side by side
 
 # --- the fleet ---------------------------------------------------------------------------------------------
 PUSH_INTERVAL_SECONDS_DEFAULT: Final = 30.0  # where no setting says otherwise

@@ -1,0 +1,209 @@
+"""What a turn did before, by name: running it again finds outcomes instead of repeating side effects.
+
+Names are made of counters, so they are the same in every run as long as the author's code takes the same path. Where it
+does not, results would be given to the wrong questions; that is found out and said.
+"""
+
+import sys
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any, cast
+
+from homeostat.agent.errors import NonDeterministic, StepFailed
+from homeostat.core.codec import Json, from_json, to_json
+from homeostat.core.errors import InvalidRequest
+from homeostat.core.ids import CardId, ToolCallId, scope_of
+from homeostat.core.limits import NAME_CHARS_MAX, STEPS_PER_TURN_MAX
+from homeostat.core.records.card import DELIVERABLE, TOOL_CALL, TOOL_RESULT, Card
+from homeostat.core.records.turn import Grant, Wait, WaitStatus
+from homeostat.core.records.view import Hydration
+
+KERNEL_CARDS = frozenset({DELIVERABLE, TOOL_CALL, TOOL_RESULT})
+REPEAT = "#"
+"""Stands between a step's name and how often it was used before."""
+
+
+@dataclass(frozen=True, slots=True)
+class CardView:
+    """A card as an author reads it."""
+
+    card_id: CardId
+    type: str
+    content: Any
+    author: str | None
+
+    @staticmethod
+    def of(card: Card) -> "CardView":
+        return CardView(card.card_id, card.type, from_json(card.content), card.author)
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """How a call was answered."""
+
+    status: WaitStatus
+    value: Any
+
+
+class Journal:
+    """The stored past of one turn, and how much of it this run has come by."""
+
+    def __init__(self, grant: Grant, hydration: Hydration) -> None:
+        self._turn_id = grant.turn.turn_id
+        self._steps: dict[str, Json] = dict(hydration.steps)
+        self._waits: dict[ToolCallId, Wait] = {wait.call_id: wait for wait in grant.waits}
+        self._cards: dict[CardId, Json] = {card.card_id: card.content for card in hydration.output}
+        self._written = self.own(hydration.output)
+        self._before = frozenset((*self._steps, *self._waits))
+        self.rewind()
+
+    def rewind(self) -> None:
+        """Begin a run: everything is counted anew."""
+        self._names: Counter[str] = Counter()
+        self._calls = 0
+        self._writes = 0
+        self._seen: set[str] = set()
+
+    @property
+    def replaying(self) -> bool:
+        """Whether this run has yet to come to where the last one ended."""
+        return not self._before <= self._seen
+
+    # --- steps ---------------------------------------------------------------------------------------------
+
+    def step_key(self, name: str) -> str:
+        """The name under which a step's outcome is kept; the second of a name has its number behind it."""
+        if not 0 < len(name) <= NAME_CHARS_MAX - 8 or REPEAT in name:
+            raise InvalidRequest(problem=f"a step's name has 1 to {NAME_CHARS_MAX - 8} characters and no {REPEAT!r}")
+        if self._names.total() >= STEPS_PER_TURN_MAX:
+            raise InvalidRequest(problem=f"a turn has at most {STEPS_PER_TURN_MAX} steps")
+        self._names[name] += 1
+        key = name if self._names[name] == 1 else f"{name}{REPEAT}{self._names[name]}"
+        self._seen.add(key)
+        return key
+
+    def outcome(self, key: str) -> Json | None:
+        return self._steps.get(key)
+
+    def keep(self, key: str, outcome: Json) -> None:
+        self._steps[key] = outcome
+
+    # --- calls ---------------------------------------------------------------------------------------------
+
+    def call_id(self) -> ToolCallId:
+        self._calls += 1
+        return ToolCallId(f"call_{self._calls}")
+
+    def learn(self, waits: tuple[Wait, ...]) -> None:
+        """Waits as they stand by now."""
+        self._waits.update({wait.call_id: wait for wait in waits})
+
+    def see(self, card_id: CardId, content: Json) -> None:
+        self._cards[card_id] = content
+
+    def missing_card(self, call_id: ToolCallId) -> CardId | None:
+        """The card of an answered call that was not read with the boxes."""
+        wait = self._waits.get(call_id)
+        if wait is None or wait.result_card_id is None or wait.result_card_id in self._cards:
+            return None
+        return wait.result_card_id
+
+    def result(self, call_id: ToolCallId, tool: str, args: Json) -> Result | None:
+        """The answer to a call that was made before; None if there is none yet."""
+        wait = self._waits.get(call_id)
+        if wait is None:
+            return None
+        self._seen.add(call_id)
+        self._check(wait, tool, args)
+        if wait.status is WaitStatus.PENDING:
+            return None
+        content = self._cards.get(wait.result_card_id) if wait.result_card_id is not None else None
+        value = cast("dict[str, Any]", from_json(content)).get("result") if content is not None else None
+        return Result(wait.status, value)
+
+    def _check(self, wait: Wait, tool: str, args: Json) -> None:
+        if wait.tool != tool:
+            raise NonDeterministic(
+                turn_id=self._turn_id, problem=f"{wait.call_id} called {wait.tool!r} before and {tool!r} now"
+            )
+        card = self._cards.get(wait.call_card_id) if wait.call_card_id is not None else None
+        if card is not None and cast("dict[str, Any]", from_json(card)).get("args") != from_json(args):
+            raise NonDeterministic(
+                turn_id=self._turn_id, problem=f"{wait.call_id} called {tool!r} with other arguments before"
+            )
+
+    # --- cards ---------------------------------------------------------------------------------------------
+
+    def own(self, output: tuple[Card, ...]) -> list[Card]:
+        """The cards this turn's author wrote, among all that the output box holds."""
+        place = f"card_{scope_of(self._turn_id)}_"
+        return [card for card in output if card.card_id.startswith(place) and card.type not in KERNEL_CARDS]
+
+    def newly_written(self, output: tuple[Card, ...]) -> CardId | None:
+        """A card that is there although nobody heard of its being written."""
+        own = self.own(output)
+        return own[len(self._written)].card_id if len(own) > len(self._written) else None
+
+    def written(self, kind: str, content: Json) -> CardId | None:
+        """The card this write made in an earlier run, if it did."""
+        number = self._writes
+        self._writes += 1
+        if number >= len(self._written):
+            return None
+        card = self._written[number]
+        if card.type != kind or from_json(card.content) != from_json(content):
+            raise NonDeterministic(turn_id=self._turn_id, problem=f"card {number + 1} was another one before")
+        return card.card_id
+
+    def wrote(self, card_id: CardId, kind: str, content: Json, like: Grant) -> None:
+        """Remember a card, should this run begin again in place."""
+        turn = like.turn
+        self._written.append(
+            Card(turn.project, scope_of(turn.turn_id), 0, kind, content, "", turn.agent_id, turn.created_at_ms, card_id)
+        )
+
+    # --- the end -------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """See that this run came by everything that was done before it."""
+        missed = sorted(self._before - self._seen)
+        if missed:
+            raise NonDeterministic(
+                turn_id=self._turn_id, problem=f"it ended without asking for {', '.join(map(repr, missed))} again"
+            )
+
+
+# --- outcomes ----------------------------------------------------------------------------------------------
+
+
+def succeeded(value: Any, step: str) -> Json:
+    return to_json({"ok": value}, what=f"what step {step!r} returned")
+
+
+def failed(problem: Exception) -> Json:
+    kind = type(problem)
+    return to_json({"error": {"kind": f"{kind.__module__}.{kind.__qualname__}", "message": str(problem)[:2_000]}})
+
+
+def replay(key: str, outcome: Json) -> Any:
+    """A stored outcome, returned or raised as it was the first time."""
+    stored = cast("dict[str, Any]", from_json(outcome))
+    if "error" not in stored:
+        return stored.get("ok")
+    error = cast("dict[str, str]", stored["error"])
+    raise _as_it_was(StepFailed(step=key, kind=error["kind"], problem=error["message"]))
+
+
+def _as_it_was(error: StepFailed) -> StepFailed:
+    """An error that is also of the kind that was raised, so that the same `except` clause takes it."""
+    module, _, name = error.kind.rpartition(".")
+    kind = getattr(sys.modules.get(module), name, None)
+    if not isinstance(kind, type) or not issubclass(kind, Exception) or issubclass(StepFailed, kind):
+        return error
+    try:
+        both = type(StepFailed.__name__, (StepFailed, kind), {"__doc__": StepFailed.__doc__})
+        again = both.__new__(both)
+        StepFailed.__init__(again, step=error.step, kind=error.kind, problem=str(error.facts["problem"]))
+    except TypeError:
+        return error  # two kinds that cannot be one
+    return cast(StepFailed, again)

@@ -1,0 +1,48 @@
+"""How the end of an author's code becomes the end of a turn."""
+
+from dataclasses import dataclass
+from typing import Any, cast
+
+from homeostat.core.codec import NULL, Json, to_json
+from homeostat.core.errors import HomeostatError
+from homeostat.core.limits import ERROR_CHARS_MAX
+from homeostat.core.records.view import Outcome
+
+CAUSES_MAX = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """What is delivered."""
+
+    status: Outcome
+    result: Json = NULL
+    error: Json | None = None
+
+
+def success(value: Any) -> Ending:
+    """A deliverable; raises `MalformedPayload` if the value is no JSON."""
+    return Ending(Outcome.SUCCESS, to_json(value, what="what the agent returned"))
+
+
+def failure(problem: BaseException) -> Ending:
+    """A failed deliverable that says what happened, and why."""
+    return Ending(Outcome.FAILED, error=to_json(describe(problem)))
+
+
+def describe(problem: BaseException, depth: int = 0) -> dict[str, Any]:
+    kind = type(problem)
+    told: dict[str, Any] = {
+        "code": problem.code if isinstance(problem, HomeostatError) else "agent_error",
+        "type": kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}",
+        "message": (str(problem) or kind.__qualname__)[:ERROR_CHARS_MAX],
+    }
+    if isinstance(problem, HomeostatError) and problem.hint:
+        told["hint"] = problem.hint
+    if isinstance(problem, BaseExceptionGroup) and depth < CAUSES_MAX:
+        several = cast("BaseExceptionGroup[BaseException]", problem).exceptions
+        told["errors"] = [describe(one, depth + 1) for one in several[:CAUSES_MAX]]
+    cause = problem.__cause__ or (None if problem.__suppress_context__ else problem.__context__)
+    if cause is not None and isinstance(cause, Exception) and depth < CAUSES_MAX:
+        told["cause"] = describe(cause, depth + 1)
+    return told

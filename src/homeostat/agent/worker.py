@@ -1,0 +1,386 @@
+"""Hosts agents: claims their turns, works on many side by side and in order per agent, hands back what it leaves."""
+
+import asyncio
+import logging
+from collections.abc import Collection
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from homeostat.agent.invocation import Invoker
+from homeostat.agent.journal import Journal
+from homeostat.agent.models import Models
+from homeostat.agent.orchestrator import Factory, Orchestrator
+from homeostat.agent.outcome import Ending, failure, success
+from homeostat.agent.protocol import ExecutionContext
+from homeostat.agent.suspension import Lost, Suspended, TurnOver
+from homeostat.agent.turn import Turn
+from homeostat.core.errors import HomeostatError, StaleEpoch, Unavailable
+from homeostat.core.ids import DEFAULT_PROJECT, AgentId, Ids, ProjectId
+from homeostat.core.limits import (
+    CLAIM_SECONDS,
+    DEFERRAL_SECONDS,
+    DEFERRAL_SECONDS_MAX,
+    DEFERRALS_MAX,
+    GREEDY_TURNS_MAX,
+    LEASE_BEATS,
+    STOP_SECONDS,
+    WORKER_CONCURRENCY,
+)
+from homeostat.core.ports.turns import TurnSource, WorkerSession
+from homeostat.core.records.turn import Grant
+from homeostat.core.records.work import Delivered, Fence
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Counts:
+    """What a worker has done so far."""
+
+    claimed: int = 0
+    delivered: int = 0
+    failed: int = 0
+    suspended: int = 0
+    lost: int = 0
+    released: int = 0
+    deferred: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class Running:
+    """One turn in work: its task, and what is known of it so far."""
+
+    grant: Grant
+    task: asyncio.Task[None] | None = None
+    turn: Turn | None = None
+    revoked: bool = False
+    handing_back: bool = False
+
+
+class Worker:
+    """Works on turns until it is told to stop. It keeps nothing that a crash could lose: the source has it all."""
+
+    def __init__(
+        self,
+        *,
+        source: TurnSource,
+        orchestrator: Orchestrator | None = None,
+        models: Models | None = None,
+        project: str = DEFAULT_PROJECT,
+        concurrency: int = WORKER_CONCURRENCY,
+        ids: Ids | None = None,
+    ) -> None:
+        self._source = source
+        self._project = ProjectId(project)
+        self.orchestrator = orchestrator or Orchestrator(project=self._project)
+        self._models = models
+        self._concurrency = concurrency
+        self._ids = ids or Ids()
+        self._invoker = Invoker()
+        self._session: WorkerSession | None = None
+        self._running: dict[str, Running] = {}
+        self._lines: dict[str, asyncio.Lock] = {}
+        self._room = asyncio.Event()
+        self._holding = asyncio.Event()
+        self._stopping = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self.counts = Counts()
+
+    def host(self, agent_id: str, factory: Factory) -> None:
+        """Take turns of this agent; the factory makes the agent when it is needed."""
+        self.orchestrator.host(agent_id, factory)
+
+    @property
+    def session(self) -> WorkerSession:
+        assert self._session is not None, "the worker is not open"
+        return self._session
+
+    @property
+    def running(self) -> Collection[str]:
+        """The turns in work."""
+        return self._running.keys()
+
+    async def idle(self) -> None:
+        """Wait until no turn is in work."""
+        await self._idle.wait()
+
+    # --- from beginning to end -----------------------------------------------------------------------------
+
+    async def open(self) -> None:
+        """Make the agents known and begin to take their turns."""
+        keys = [(self._project, AgentId(agent_id)) for agent_id in self.orchestrator.hosted]
+        await self._source.register(keys)
+        self._session = await self._source.open(keys, self._on_revoke)
+
+    async def run(self, *, stop_seconds: float = STOP_SECONDS) -> None:
+        """Work until `stop()`; then end what runs, or hand it back, and leave."""
+        if self._session is None:
+            await self.open()
+        claiming = asyncio.create_task(self._claim(), name="worker-claim")
+        beating = asyncio.create_task(self._beat(), name="worker-beat")
+        stopping = asyncio.create_task(self._stopping.wait())
+        try:
+            await asyncio.wait([claiming, beating, stopping], return_when=asyncio.FIRST_COMPLETED)
+            self._stopping.set()
+            for loop in (claiming, beating):
+                if loop.done():
+                    loop.result()
+        finally:
+            self._stopping.set()
+            await _cancel(claiming)
+            await self._wind_down(stop_seconds)
+            await _cancel(beating)
+            await _cancel(stopping)
+            await self._leave()
+
+    def stop(self) -> None:
+        """Take no more turns; `run` returns when those in work have ended or were handed back."""
+        self._stopping.set()
+
+    async def _wind_down(self, seconds: float) -> None:
+        if self._running:
+            try:
+                async with asyncio.timeout(seconds):
+                    await self._idle.wait()
+            except TimeoutError:
+                log.info("%d turns did not end in time and are handed back", len(self._running))
+        left = list(self._running.values())
+        for running in left:
+            running.handing_back = True
+            if running.task is not None:
+                running.task.cancel()
+        await asyncio.gather(*(r.task for r in left if r.task is not None), return_exceptions=True)
+
+    async def _leave(self) -> None:
+        await self.orchestrator.shutdown()
+        try:
+            await self.session.close()
+        except Unavailable as problem:
+            log.warning("the worker left without a word: %s", problem)
+
+    # --- loops ---------------------------------------------------------------------------------------------
+
+    async def _claim(self) -> None:
+        while not self._stopping.is_set():
+            room = self._concurrency - len(self._running)
+            if room <= 0:
+                self._room.clear()
+                await self._room.wait()
+                continue
+            try:
+                grants = await self.session.claim(room, CLAIM_SECONDS)
+            except Unavailable as problem:
+                log.warning("no turns can be claimed: %s", problem)
+                await asyncio.sleep(self._ids.uniform(DEFERRAL_SECONDS / 2, DEFERRAL_SECONDS))
+                continue
+            for grant in grants:
+                self._start(grant)
+
+    async def _beat(self) -> None:
+        """Renew the lease as long as turns are held, and hear of those that are not ours any more."""
+        interval = self.session.lease_seconds / LEASE_BEATS
+        while True:
+            await self._holding.wait()
+            try:
+                await self.session.renew(interval)
+            except Unavailable as problem:
+                log.warning("a beat did not get through: %s", problem)
+                await asyncio.sleep(interval / 4)
+
+    def _on_revoke(self, fence: Fence) -> None:
+        running = self._running.get(fence.turn_id)
+        if running is None or running.grant.epoch != fence.epoch:
+            return
+        running.revoked = True
+        if running.turn is not None:
+            running.turn.leave(Lost())
+        if running.task is not None:
+            running.task.cancel()
+
+    # --- one turn after the other --------------------------------------------------------------------------
+
+    def _start(self, grant: Grant) -> None:
+        self.counts.claimed += 1
+        running = Running(grant)
+        self._running[grant.turn.turn_id] = running
+        self._holding.set()
+        self._idle.clear()
+        running.task = asyncio.create_task(self._line(running), name=f"turn {grant.turn.turn_id}")
+        running.task.add_done_callback(lambda task: self._ended(running, task))
+
+    def _ended(self, running: Running, task: asyncio.Task[None]) -> None:
+        if self._running.get(running.grant.turn.turn_id) is running:
+            del self._running[running.grant.turn.turn_id]
+        self._room.set()
+        if not self._running:
+            self._idle.set()
+            self._holding.clear()
+        if not task.cancelled() and (problem := task.exception()) is not None:
+            log.error("turn %s ended unexpectedly", running.grant.turn.turn_id, exc_info=problem)
+
+    async def _line(self, running: Running) -> None:
+        """Work on a turn when the agent's last one has let go, and on those that follow it, for a while."""
+        line = self._lines.setdefault(running.grant.turn.agent_id, asyncio.Lock())
+        try:
+            async with line:
+                for count in range(1, GREEDY_TURNS_MAX + 1):
+                    following = await self._work(running, greedy=count < GREEDY_TURNS_MAX)
+                    if following is None:
+                        return
+                    self._take_up(running, following)
+        except asyncio.CancelledError:
+            if running.revoked:
+                self.counts.lost += 1
+            elif running.handing_back:
+                await self._hand_back(running)
+            else:
+                raise
+
+    def _take_up(self, running: Running, following: Grant) -> None:
+        del self._running[running.grant.turn.turn_id]
+        running.grant, running.turn = following, None
+        self._running[following.turn.turn_id] = running
+        self.counts.claimed += 1
+
+    async def _work(self, running: Running, *, greedy: bool) -> Grant | None:
+        """One turn from claim to end; returns the next one if it came along."""
+        ending = await self._process(running)
+        if ending is None:
+            return None
+        delivered = await self._deliver(running, ending, greedy=greedy)
+        return delivered.next if delivered is not None else None
+
+    async def _process(self, running: Running) -> Ending | None:
+        """Hydrate and run the author's code, again if something was unavailable; None if nothing is to be delivered."""
+        grant = running.grant
+        journal: Journal | None = None
+        pause = DEFERRAL_SECONDS
+        for deferrals in range(DEFERRALS_MAX + 1):
+            try:
+                # The claim has proven the head; the agent brings its tools and profile; then the boxes are read.
+                await self.orchestrator.ready(grant.turn.agent_id)
+                hydration = await self.session.hydrate(grant)
+                journal = journal or Journal(grant, hydration)
+                journal.rewind()
+                turn = running.turn = Turn(
+                    grant=grant,
+                    hydration=hydration,
+                    session=self.session,
+                    journal=journal,
+                    models=self._models,
+                    invoker=self._invoker,
+                )
+                return await self._attempt(turn)
+            except Unavailable as problem:
+                if deferrals == DEFERRALS_MAX:
+                    return failure(problem)
+                log.warning("turn %s begins again: %s", grant.turn.turn_id, problem)
+                self.counts.deferred += 1
+            await asyncio.sleep(self._ids.uniform(pause / 2, pause))
+            pause = min(pause * 2, DEFERRAL_SECONDS_MAX)
+        raise AssertionError("the last round returns")
+
+    async def _attempt(self, turn: Turn) -> Ending | None:
+        """Run the author's code once. Whatever it does with the exception that ends a turn, the turn has ended."""
+        token = turn.enter()
+        returned: Any = None
+        problem: BaseException | None = None
+        try:
+            returned = await self.orchestrator.orchestrate(_context(turn))
+        except Unavailable as unavailable:
+            if turn.over is None:
+                raise
+            problem = unavailable
+        except asyncio.CancelledError as cancelled:
+            if (task := asyncio.current_task()) is not None and task.cancelling():
+                raise
+            problem = cancelled  # the author's code awaited something that was cancelled
+        except (Exception, TurnOver, BaseExceptionGroup, SystemExit) as raised:  # noqa: BLE001 - the deliverable has it
+            problem = raised
+        finally:
+            Turn.exit(token)
+        if isinstance(turn.over, Suspended):
+            self.counts.suspended += 1
+            return None
+        if turn.over is not None:
+            self.counts.lost += 1
+            return None
+        return _ending(turn, returned, problem)
+
+    async def _deliver(self, running: Running, ending: Ending, *, greedy: bool) -> Delivered | None:
+        turn = running.turn
+        while True:
+            try:
+                delivered = await self._durably(running, ending, greedy=greedy)
+            except HomeostatError as problem:
+                if ending.error is not None:
+                    raise
+                ending = failure(problem)  # what was returned is not what was asked for
+                continue
+            if delivered is not None:
+                self.counts.delivered += 1
+                self.counts.failed += ending.error is not None
+            if turn is not None:
+                turn.leave(Lost())
+            return delivered
+
+    async def _durably(self, running: Running, ending: Ending, *, greedy: bool) -> Delivered | None:
+        """Deliver until it is durable, or the turn is not ours to deliver."""
+        pause = DEFERRAL_SECONDS / 10
+        while True:
+            try:
+                return await self.session.deliver(
+                    running.grant,
+                    status=ending.status,
+                    result=ending.result,
+                    error=ending.error,
+                    claim_next=greedy and not self._stopping.is_set(),
+                )
+            except StaleEpoch:
+                self.counts.lost += 1
+                return None
+            except Unavailable as problem:
+                log.warning("turn %s is not delivered yet: %s", running.grant.turn.turn_id, problem)
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, DEFERRAL_SECONDS_MAX)
+
+    async def _hand_back(self, running: Running) -> None:
+        if running.turn is not None:
+            running.turn.leave(Lost())
+        try:
+            await self.session.release(running.grant)
+            self.counts.released += 1
+        except (StaleEpoch, Unavailable) as problem:
+            log.info("turn %s was not handed back: %s", running.grant.turn.turn_id, problem)
+
+
+def _context(turn: Turn) -> ExecutionContext:
+    routing = {"turn_id": str(turn.id), "project": str(turn.project)}
+    if turn.run_id is not None:
+        routing["run_id"] = str(turn.run_id)
+    return ExecutionContext(
+        trace_id=turn.trace_id, target=turn.agent_id, request=turn, routing=MappingProxyType(routing)
+    )
+
+
+def _ending(turn: Turn, returned: Any, problem: BaseException | None) -> Ending:
+    if problem is not None:
+        return failure(problem)
+    try:
+        turn.finish()
+        return success(turn.result_of(returned))
+    except HomeostatError as wrong:
+        return failure(wrong)
+
+
+async def _cancel(task: asyncio.Task[Any]) -> None:
+    task.cancel()
+    try:
+        await task
+    except asyncio.CancelledError:
+        if (caller := asyncio.current_task()) is not None and caller.cancelling():
+            raise
+    except Exception:
+        log.debug("%s ended with an error", task.get_name(), exc_info=True)
