@@ -129,7 +129,7 @@ async def test_a_turn_stopped_here_is_taken_from_its_worker_there(tmp_path: Path
 async def test_without_the_bus_a_worker_looks_for_itself(
     tmp_path: Path, mortal: NatsServer, key: AgentKey, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("homeostat.kernel.kernel.SAFETY_POLL_SECONDS", 0.2)
+    monkeypatch.setattr("homeostat.kernel.workers.SAFETY_POLL_SECONDS", 0.2)
     monkeypatch.setattr("homeostat.kernel.deliverables.SAFETY_POLL_SECONDS", 0.2)
     async with pair_at(tmp_path / "turns.db", mortal.url, key) as pair:
         claiming = await pair.parked()
@@ -155,7 +155,7 @@ async def test_without_the_bus_a_worker_looks_for_itself(
 async def test_what_was_announced_while_the_bus_was_away_is_heard_when_it_is_back(
     tmp_path: Path, mortal: NatsServer, key: AgentKey, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("homeostat.kernel.kernel.SAFETY_POLL_SECONDS", 0.2)
+    monkeypatch.setattr("homeostat.kernel.workers.SAFETY_POLL_SECONDS", 0.2)
     async with pair_at(tmp_path / "turns.db", mortal.url, key) as pair:
         claiming = await pair.parked()
         await asyncio.to_thread(mortal.kill)

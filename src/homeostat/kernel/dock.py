@@ -24,20 +24,27 @@ class Berth:
     hosted: set[AgentKey]
     revoke: Revoke
     parked: int = 0
+    closed: bool = False
     arrival: asyncio.Future[None] | None = None
     granted: list[Grant] = field(default_factory=list[Grant])
     ready: dict[AgentKey, None] = field(default_factory=dict[AgentKey, None])
     strangers: dict[Fence, float] = field(default_factory=dict[Fence, float])
 
-    def collect(self, claim: asyncio.Future[Grant | None]) -> None:
-        """Take in what a claim came to; a lost race is nothing."""
-        if not claim.cancelled() and claim.exception() is None and (grant := claim.result()) is not None:
-            self.granted.append(grant)
-
     def unheard_of(self, fences: list[Fence], now: float) -> list[tuple[Fence, float]]:
         """Turns the worker holds without knowing it, each with the seconds since that was first noticed."""
         self.strangers = {fence: self.strangers.get(fence, now) for fence in fences}
         return [(fence, now - since) for fence, since in self.strangers.items()]
+
+    def park(self, limit: int) -> asyncio.Future[None]:
+        """Wait for up to so many turns; the future is done when one arrived, or may have."""
+        self.parked = limit
+        self.arrival = asyncio.get_running_loop().create_future()
+        return self.arrival
+
+    def unpark(self) -> None:
+        """Wait no longer. Places that are reserved at this moment are not filled again if their commit fails."""
+        self.parked = 0
+        self.arrival = None
 
     def notify(self) -> None:
         if self.arrival is not None and not self.arrival.done():
@@ -48,6 +55,7 @@ class Dock:
     """Matches ready turns with parked workers of this process."""
 
     def __init__(self) -> None:
+        self.hand_back: Callable[[Grant], None] | None = None
         self._berths: dict[WorkerId, Berth] = {}
         self._hosts: dict[AgentKey, deque[Berth]] = {}
 
@@ -81,6 +89,7 @@ class Dock:
     def close(self, worker_id: WorkerId) -> Berth | None:
         berth = self._berths.pop(worker_id, None)
         if berth is not None:
+            berth.closed = True
             for key in berth.hosted:
                 hosts = self._hosts[key]
                 hosts.remove(berth)
@@ -106,12 +115,22 @@ class Dock:
         return None
 
     def untake(self, berth: Berth) -> None:
-        berth.parked += 1
+        """Give a reserved place back, if its worker still waits in it."""
+        if berth.arrival is not None:
+            berth.parked += 1
 
     def grant(self, berth: Berth, grant: Grant) -> None:
-        """A turn was claimed for a parked worker, durably."""
+        """A turn was claimed for a worker, durably. If that left meanwhile, the turn goes back."""
+        if berth.closed and self.hand_back is not None:
+            self.hand_back(grant)
+            return
         berth.granted.append(grant)
         berth.notify()
+
+    def collect(self, berth: Berth, claim: asyncio.Future[Grant | None]) -> None:
+        """Take in what a claim came to; a lost race is nothing."""
+        if not claim.cancelled() and claim.exception() is None and (grant := claim.result()) is not None:
+            self.grant(berth, grant)
 
     def ready(self, key: AgentKey) -> None:
         """A turn waits and nobody here was parked: the next claim finds it."""

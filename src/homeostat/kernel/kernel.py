@@ -1,14 +1,12 @@
 """The kernel as one object: what the server, the worker and the other rooms call."""
 
-import asyncio
 from collections.abc import Awaitable, Callable, Collection
-from contextlib import suppress
 from dataclasses import replace
 from typing import Any, cast
 
 from homeostat.core.clock import Clock, Millis, SystemClock
 from homeostat.core.codec import Json
-from homeostat.core.errors import BoxUnknown, StaleEpoch, TurnUnknown, Unavailable
+from homeostat.core.errors import BoxUnknown, TurnUnknown
 from homeostat.core.ids import (
     AgentId,
     BoxId,
@@ -22,11 +20,9 @@ from homeostat.core.ids import (
     scope_of,
 )
 from homeostat.core.limits import (
-    CLAIM_BATCH_MAX,
     LEASE_SECONDS,
     PAGE_MAX,
     RETENTION_SECONDS,
-    SAFETY_POLL_SECONDS,
 )
 from homeostat.core.machines.turn import HeadStatus
 from homeostat.core.ports.bus import Bus
@@ -36,12 +32,10 @@ from homeostat.core.records.event import Channel, Event, subject
 from homeostat.core.records.head import Gate
 from homeostat.core.records.turn import AfterExecution, AgentKey, Grant, MessageType, WaitStatus
 from homeostat.core.records.view import Deliverable, Hydration, TurnView
-from homeostat.core.records.work import Delivered, Fence, Suspended, fence_of
+from homeostat.core.records.work import Delivered, Fence, Suspended
 from homeostat.kernel.commands import (
-    Claim,
     Command,
     Deliver,
-    EndLease,
     Enqueue,
     Enqueued,
     Idempotency,
@@ -49,7 +43,6 @@ from homeostat.kernel.commands import (
     PutCards,
     Register,
     Release,
-    Renew,
     Report,
     Reported,
     SetGate,
@@ -61,12 +54,13 @@ from homeostat.kernel.commands import (
     WriteCards,
 )
 from homeostat.kernel.deliverables import Deliverables
-from homeostat.kernel.dock import Berth, Dock, Revoke
+from homeostat.kernel.dock import Dock, Revoke
 from homeostat.kernel.flush import Flusher
 from homeostat.kernel.outbox import Relay
 from homeostat.kernel.plan import Plan
 from homeostat.kernel.signals import is_from, read_revocation, revocation, state_signal, wakeup
 from homeostat.kernel.watchdog import Watchdog
+from homeostat.kernel.workers import Workers
 
 Loop = tuple[str, Callable[[], Awaitable[None]]]
 
@@ -100,6 +94,10 @@ class Kernel:
             lease_seconds=lease_seconds,
             committed=self._committed,
         )
+        self.workers = Workers(
+            store=store, flusher=self.flusher, dock=self.dock, clock=self.clock, lease_seconds=lease_seconds
+        )
+        self.dock.hand_back = self.workers.hand_back
         self.relay = Relay(bus=bus, store=store, flusher=self.flusher, clock=self.clock)
         self.watchdog = Watchdog(
             store=store,
@@ -236,90 +234,22 @@ class Kernel:
 
         One that comes back to a restarted process brings its id along, and with it the turns it still holds.
         """
-        worker_id = worker_id or self.ids.worker()
-        self.dock.open(worker_id, hosted, revoke)
-        await self._look(self.dock.berth(worker_id))
-        return worker_id
+        return await self.workers.open(hosted, revoke, worker_id or self.ids.worker())
 
     async def host(self, worker_id: WorkerId, agents: Collection[AgentKey]) -> None:
-        self.dock.host(worker_id, agents)
-        await self._look(self.dock.berth(worker_id))
+        await self.workers.host(worker_id, agents)
 
     async def close_worker(self, worker_id: WorkerId) -> None:
         """A worker leaves; what was granted and not yet collected goes back."""
-        berth = self.dock.close(worker_id)
-        for grant in berth.granted if berth else ():
-            with suppress(StaleEpoch):
-                await self.release(fence_of(grant))
-        await self._do(EndLease(worker_id=worker_id))
+        await self.workers.close(worker_id)
 
     async def claim(self, worker_id: WorkerId, limit: int, seconds: float) -> list[Grant]:
         """Up to `limit` turns, waiting for the first one; empty when the time is over."""
-        berth = self.dock.berth(worker_id)
-        loop = asyncio.get_running_loop()
-        until = loop.time() + seconds
-        limit = min(limit, CLAIM_BATCH_MAX)
-        try:
-            while True:
-                await self._claim_ready(berth, limit)
-                if berth.granted:
-                    return self._collect(berth, limit)
-                left = until - loop.time()
-                if left <= 0:
-                    return []
-                berth.parked = limit
-                berth.arrival = loop.create_future()
-                if not berth.ready:
-                    await asyncio.wait([berth.arrival], timeout=min(left, SAFETY_POLL_SECONDS))
-                berth.parked = 0
-                if not berth.granted and not berth.ready:
-                    self.dock.berth(worker_id)
-                    await self._look(berth)
-        finally:
-            berth.parked = 0
-
-    def _collect(self, berth: Berth, limit: int) -> list[Grant]:
-        granted, berth.granted = berth.granted[:limit], berth.granted[limit:]
-        return granted
-
-    async def _claim_ready(self, berth: Berth, limit: int) -> None:
-        while berth.ready and len(berth.granted) < limit:
-            keys = [key for key, _ in zip(list(berth.ready), range(limit - len(berth.granted)), strict=False)]
-            for key in keys:
-                del berth.ready[key]
-            claims = [self.flusher.submit(Claim(key=key, worker_id=berth.worker_id)) for key in keys]
-            for claim in claims:
-                # A caller that gives up must not take a turn with it: what was granted waits in the berth.
-                claim.add_done_callback(berth.collect)
-            await asyncio.wait(claims)
-            undecided = [(key, error) for key, claim in zip(keys, claims, strict=True) if (error := claim.exception())]
-            for key, error in undecided:
-                if isinstance(error, Unavailable):
-                    berth.ready[key] = None
-                    if not berth.granted:
-                        raise error
-
-    async def _look(self, berth: Berth) -> None:
-        """Look for oneself: a turn may wait although no doorbell rang."""
-        keys = await self.store.dispatched(berth.hosted, CLAIM_BATCH_MAX)
-        self.flusher.forget(keys)
-        for key in keys:
-            berth.ready[key] = None
-        if keys:
-            berth.notify()
+        return await self.workers.claim(worker_id, limit, seconds)
 
     async def renew(self, worker_id: WorkerId, held: Collection[TurnId]) -> None:
         """A worker is alive and says what it works on; a turn it was granted and never heard of goes back."""
-        berth = self.dock.berth(worker_id)
-        await self._do(Renew(worker_id=worker_id))
-        stored = await self.store.held(worker_id)
-        known = {*held, *(grant.turn.turn_id for grant in berth.granted)}
-        unheard = berth.unheard_of([fence for fence, _ in stored if fence.turn_id not in known], self.clock.monotonic())
-        for fence, seconds in unheard:
-            if seconds >= self.lease_seconds:  # before that its grant may still be on its way
-                self.flusher.forget([fence.key])
-                with suppress(StaleEpoch):
-                    await self.release(fence)
+        await self.workers.renew(worker_id, held)
 
     async def hydrate(self, grant: Grant) -> Hydration:
         """What a worker needs to continue: stored steps, context, and what the turn wrote before."""

@@ -11,7 +11,7 @@ from homeostat.core.records.event import Event
 from homeostat.core.records.head import Head, Mailbox
 from homeostat.core.records.turn import AfterExecution, AgentKey, Grant, MessageType, ToolCall, Wait, WaitStatus
 from homeostat.core.records.view import Deliverable, Outcome, TurnView
-from homeostat.core.records.work import Delivered, Suspended, fence_of
+from homeostat.core.records.work import Delivered, Fence, Suspended, fence_of
 from homeostat.core.records.writes import OutboxRow, Saved, Writes
 from homeostat.kernel import commands as c
 from homeostat.kernel.decide import Decision, Pending
@@ -141,6 +141,14 @@ class Desk:
 
     def stop(self, turn_id: TurnId) -> c.Stopped:
         return self.do(c.Stop(turn=self.store.turns[turn_id], reason="enough", actor="ann"))
+
+    def recover(self, agent: str) -> bool:
+        """Take an agent's turn from its worker."""
+        head = self.head(agent)
+        assert head.turn_id is not None
+        assert head.worker_id is not None
+        fence = Fence(head.key, head.turn_id, head.epoch, head.worker_id)
+        return self.do(c.Recover(fence=fence, cause="its worker was silent"))
 
     # --- looking -------------------------------------------------------------------------------------------
 
