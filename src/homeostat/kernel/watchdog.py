@@ -83,13 +83,15 @@ class Watchdog:
     async def tick(self) -> int:
         """One bounded round; returns how many things were set right."""
         now = self._clock.now_ms()
+        self._next_ms = None
         due = await self._store.due(
             now,
             unclaimed=(self._rung_up_to, Millis(now - int(RERING_SECONDS * 1000))),
             lease_ms=self._lease_ms,
             limit=SWEEP_ROWS_MAX,
         )
-        self._next_ms = due.next_ms
+        if due.next_ms is not None:
+            self.expect(due.next_ms)  # a commit meanwhile may have named an earlier date
         self._flusher.forget(self._doubtful(due))
         # Leases end first: a turn may go back to the very worker that lost it, which then needs a lease that lasts.
         done = await self._each([EndLease(worker_id=worker_id) for worker_id in due.dead_workers])
