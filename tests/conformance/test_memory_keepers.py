@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from homeostat.adapters.stores.postgres import PostgresEngine, PostgresMemory
 from homeostat.adapters.stores.sqlite import SqliteEngine, SqliteMemory
 from homeostat.agent.memory import VolatileMemory
 from homeostat.core.clock import Millis
@@ -19,10 +20,22 @@ ELSEWHERE = (ProjectId("other"), AgentId("one"))
 NOW = Millis(1)
 
 
-@pytest.fixture(params=["volatile", "sqlite"])
-async def keeper(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[MemoryKeeper]:
-    if request.param == "volatile":
+@pytest.fixture(params=["volatile", "sqlite", "postgres"])
+def kind(request: pytest.FixtureRequest) -> str:
+    """What keeps it; for PostgreSQL the URL of a database."""
+    return request.getfixturevalue("postgres_url") if request.param == "postgres" else request.param
+
+
+@pytest.fixture
+async def keeper(kind: str, tmp_path: Path) -> AsyncGenerator[MemoryKeeper]:
+    if kind == "volatile":
         yield VolatileMemory()
+        return
+    if kind != "sqlite":
+        postgres = PostgresEngine(kind)
+        await postgres.open()
+        yield PostgresMemory(postgres)
+        await postgres.close()
         return
     engine = SqliteEngine(tmp_path / "memory.db")
     await engine.open()

@@ -3,14 +3,10 @@
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
-from importlib import import_module
-from pathlib import Path
-from typing import Any
-from urllib.parse import urlsplit, urlunsplit
 
 from homeostat.adapters.doorbells.local import LocalBus
 from homeostat.adapters.statuses.local import LocalStatuses
-from homeostat.adapters.stores.sqlite import SqliteEngine, SqliteFleet, SqliteTurns
+from homeostat.app import stores
 from homeostat.app.local_turns import LocalTurns
 from homeostat.app.sessions import WorkerSessions
 from homeostat.app.settings import Settings
@@ -24,8 +20,6 @@ from homeostat.fleet.fleet import Fleet
 from homeostat.fleet.registry import Enrolled, Introduction
 from homeostat.kernel.commands import Idempotency
 from homeostat.kernel.kernel import Kernel
-
-STORE_FILE = "homeostat.db"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -57,10 +51,10 @@ async def assemble(settings: Settings, *, clock: Clock | None = None) -> AsyncGe
     clock = clock or SystemClock()
     ids = Ids(clock=clock)
     async with AsyncExitStack() as stack:
-        stores = await _open_stores(settings, stack)
+        opened = await _open_stores(settings, stack)
         bus = await _open_bus(settings, stack)
         kernel = Kernel(
-            store=stores.turns,
+            store=opened.turns,
             bus=bus,
             clock=clock,
             ids=ids,
@@ -68,8 +62,8 @@ async def assemble(settings: Settings, *, clock: Clock | None = None) -> AsyncGe
             retention_seconds=settings.retention_seconds,
         )
         fleet = Fleet(
-            store=stores.registry,
-            keeper=_status_keeper(settings, stores.registry),
+            store=opened.registry,
+            keeper=_status_keeper(settings, opened.registry),
             bus=bus,
             clock=clock,
             ids=ids,
@@ -98,7 +92,7 @@ async def assemble(settings: Settings, *, clock: Clock | None = None) -> AsyncGe
             turns=turns,
             workers=workers,
             supervisor=supervisor,
-            store_place=stores.place,
+            store_place=opened.place,
         )
 
 
@@ -113,31 +107,10 @@ class _Stores:
 
 async def _open_stores(settings: Settings, stack: AsyncExitStack) -> _Stores:
     """The store that the settings name, open and migrated."""
-    if settings.store_url is not None and not settings.store_url.startswith("sqlite"):
-        return await _open_postgres(settings.store_url, stack)
-    path = _sqlite_path(settings)
-    if path is not None:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    engine = SqliteEngine(path)
+    url = None if settings.ephemeral else settings.store_url or stores.embedded_url(settings.data_dir)
+    engine = await stores.open_engine(url)
     stack.push_async_callback(engine.close)
-    await engine.open()
-    place = "memory, forgotten at the end" if path is None else str(path)
-    return _Stores(SqliteTurns(engine), SqliteFleet(engine), place)
-
-
-def _sqlite_path(settings: Settings) -> Path | None:
-    if settings.store_url is not None:
-        return Path(urlsplit(settings.store_url).path)
-    return None if settings.ephemeral else settings.data_dir / STORE_FILE
-
-
-async def _open_postgres(url: str, stack: AsyncExitStack) -> _Stores:
-    # The driver is loaded only where it is used.
-    stores: Any = import_module("homeostat.app.stores")
-    engine = stores.open_engine(url)
-    stack.push_async_callback(engine.close)
-    await engine.open()
-    return _Stores(stores.turn_store(engine), stores.registry_store(engine), without_credentials(url))
+    return _Stores(stores.turn_store(engine), stores.registry_store(engine), stores.place(url))
 
 
 def _status_keeper(settings: Settings, registry: RegistryStore) -> StatusKeeper:
@@ -159,9 +132,3 @@ async def _open_bus(settings: Settings, stack: AsyncExitStack) -> Bus:
     stack.push_async_callback(bus.close)
     await bus.open()
     return bus
-
-
-def without_credentials(url: str) -> str:
-    """A URL that may be shown."""
-    parts = urlsplit(url)
-    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2], query=""))

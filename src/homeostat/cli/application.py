@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 import homeostat
-from homeostat.cli import turns, up
+from homeostat.cli import db, turns, up
 from homeostat.cli.failures import EXIT_CODES
 
 application = typer.Typer(
@@ -40,3 +40,4 @@ application.command()(up.up)
 application.command()(up.server)
 application.command()(turns.enqueue)
 application.command()(turns.turn)
+application.add_typer(db.database, name="db")

@@ -1,12 +1,12 @@
 """`homeostat enqueue` and `homeostat turn`: send a message, and see what becomes of it."""
 
 import asyncio
-from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from homeostat.cli.failures import USAGE, explained, fail
+from homeostat.cli.output import Output, OutputOption, show
 
 if TYPE_CHECKING:
     from homeostat.client.client import Client
@@ -14,14 +14,6 @@ if TYPE_CHECKING:
 CLIENT_RETRY_SECONDS = 0.0  # a person would rather hear that there is no server
 
 
-class Output(StrEnum):
-    """How a command shows what it found."""
-
-    TABLE = "table"
-    JSON = "json"
-
-
-OutputOption = Annotated[Output, typer.Option("--output", "-o", help="json is the API's body, unchanged.")]
 Url = Annotated[str | None, typer.Option(help="Where Homeostat is.", envvar="HOMEOSTAT_URL")]
 Project = Annotated[str | None, typer.Option(help="The project to act in.", envvar="HOMEOSTAT_PROJECT")]
 
@@ -44,10 +36,10 @@ def enqueue(
     async def work(client: "Client") -> None:
         accepted = await client.enqueue(agent, message, type=type_, idempotency_key=key)
         if not wait:
-            _show(accepted, output)
+            show(accepted, output)
             return
         await client.deliverable(accepted.turn_id, wait=timeout)
-        _show(await client.read_json(f"/v1/turns/{accepted.turn_id}/deliverable"), output)
+        show(await client.read_json(f"/v1/turns/{accepted.turn_id}/deliverable"), output)
 
     _run(work, url, project)
 
@@ -62,7 +54,7 @@ def turn(
     """Show a turn as it stands now."""
 
     async def work(client: "Client") -> None:
-        _show(await client.read_json(f"/v1/turns/{turn_id}"), output)
+        show(await client.read_json(f"/v1/turns/{turn_id}"), output)
 
     _run(work, url, project)
 
@@ -92,17 +84,3 @@ def _json_of(text: str) -> object:
             hint='Quote it for the shell, as in \'{"question": "…"}\' or \'"a plain text"\'.',
             code=USAGE,
         ) from error
-
-
-def _show(answer: object, output: Output) -> None:
-    import msgspec
-
-    if output is Output.JSON:
-        typer.echo(msgspec.json.format(msgspec.json.encode(answer), indent=2).decode())
-        return
-    members: dict[str, object] = msgspec.to_builtins(answer)
-    width = max(map(len, members), default=0)
-    for name, value in members.items():
-        if value not in (None, [], {}):
-            shown = value if isinstance(value, str) else msgspec.json.encode(value).decode()
-            typer.echo(f"{name:<{width}}  {shown}")

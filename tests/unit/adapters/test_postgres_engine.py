@@ -49,7 +49,7 @@ async def test_processes_that_start_together_migrate_once(postgres_url: str) -> 
 
 async def test_looking_does_not_migrate(postgres_url: str) -> None:
     engine = PostgresEngine(postgres_url)
-    assert await engine.open(migrate=False) == []
+    await engine.connect()
     assert await engine.applied() == []
     await engine.close()
 

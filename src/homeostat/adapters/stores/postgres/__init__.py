@@ -1,6 +1,8 @@
 """Homeostat in a PostgreSQL database: one statement per save, as durable as the server's disk."""
 
 from homeostat.adapters.stores.postgres.engine import PostgresEngine
+from homeostat.adapters.stores.postgres.fleet import PostgresFleet
+from homeostat.adapters.stores.postgres.memory import PostgresMemory
 from homeostat.adapters.stores.postgres.turns import PostgresTurns
 
-__all__ = ["PostgresEngine", "PostgresTurns"]
+__all__ = ["PostgresEngine", "PostgresFleet", "PostgresMemory", "PostgresTurns"]

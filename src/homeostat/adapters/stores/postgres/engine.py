@@ -1,8 +1,8 @@
-"""One PostgreSQL database: a connection of its own for saves, a small pool for reads, and migrations."""
+"""One PostgreSQL database: a connection of its own for saves, a small pool for the rest, and migrations."""
 
 import asyncio
-from collections.abc import Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Generator, Sequence
+from contextlib import AbstractAsyncContextManager, contextmanager
 from typing import Any, Final, Protocol, cast
 
 import asyncpg
@@ -19,7 +19,7 @@ SESSION: Final = {
     "synchronous_commit": "on",
     # Lost races are told apart by row versions, which needs each statement to see what was committed before it.
     "default_transaction_isolation": "read committed",
-    # Statements are few and small. Each is planned once, by looking up keys, and not anew when a table has grown.
+    # Statements are few and look up keys. Each is planned once, and no plan turns with the statistics of the day.
     "plan_cache_mode": "force_generic_plan",
     "enable_seqscan": "off",
     "enable_hashjoin": "off",
@@ -28,12 +28,22 @@ SESSION: Final = {
 }
 
 STATEMENTS_PREPARED_MAX: Final = 256
+
 MIGRATION_LOCK: Final = 0x686F6D656F737461
 """Processes that start at the same moment take turns at migrating."""
 
 # The first two characters of a SQLSTATE, for what passes by itself or by an operator's hand: connection lost,
 # read-only server, refused log-in, no such database, deadlock, out of resources, lock or shutdown, disk, corruption.
 _PASSING: Final = frozenset({"08", "25", "28", "3D", "40", "53", "55", "57", "58", "XX"})
+
+_OPTIONS: Final[dict[str, Any]] = {
+    "server_settings": SESSION,
+    "timeout": STORE_SECONDS_MAX,
+    "command_timeout": STORE_SECONDS_MAX,
+    "statement_cache_size": STATEMENTS_PREPARED_MAX,
+    "max_cached_statement_lifetime": 0,
+    "max_cacheable_statement_size": 0,
+}
 
 
 class _Connection(Protocol):
@@ -68,47 +78,37 @@ class PostgresEngine:
         self._saver: _Connection | None = None
         self._saving = asyncio.Lock()
 
-    async def open(self, *, migrate: bool = True) -> list[str]:
+    async def open(self) -> list[str]:
         """Connect and bring the schema up to date; returns the migrations that were applied."""
-        try:
-            self._pool = cast(
-                "_Pool",
-                await _driver.create_pool(
-                    self._url, min_size=1, max_size=self._connections_max, reset=_keep, **_OPTIONS
-                ),
+        await self.connect()
+        return await self.migrate()
+
+    async def connect(self) -> None:
+        with _outages():
+            self._pool = await _driver.create_pool(
+                self._url, min_size=1, max_size=self._connections_max, reset=_keep, **_OPTIONS
             )
-            return await self._migrate() if migrate else []
-        except _PROBLEMS as problem:
-            if (outage := _outage(problem)) is None:
-                raise
-            raise outage from problem
 
     async def fetch(self, sql: str, *values: object) -> list[Row]:
-        """Run one statement on any connection."""
+        """Run one statement on any connection, as a transaction of its own."""
         if self._pool is None:
             raise StoreUnavailable(problem="the store is not open")
-        try:
+        with _outages():
             return await self._pool.fetch(sql, *values)
-        except _PROBLEMS as problem:
-            if (outage := _outage(problem)) is None:
-                raise
-            raise outage from problem
 
     async def save(self, sql: str, *values: object) -> list[Row]:
-        """Run one statement on the connection kept for saves, as a transaction of its own.
+        """The same on the connection that is kept for saves, one after the other.
 
         `StoreUnavailable` leaves open whether it was committed.
         """
         async with self._saving:
-            try:
+            with _outages():
                 connection = await self._saving_connection()
-                return await connection.fetch(sql, *values)
-            except _PROBLEMS as problem:
-                if isinstance(problem, TimeoutError) and self._saver is not None:
-                    self._saver.terminate()  # a server that hangs is not asked again on the same line
-                if (outage := _outage(problem)) is None:
+                try:
+                    return await connection.fetch(sql, *values)
+                except TimeoutError:
+                    connection.terminate()  # a server that hangs is not asked again on the same line
                     raise
-                raise outage from problem
 
     async def _saving_connection(self) -> _Connection:
         if self._pool is None:
@@ -116,29 +116,6 @@ class PostgresEngine:
         if self._saver is None or self._saver.is_closed():
             self._saver = cast("_Connection", await _driver.connect(self._url, **_OPTIONS))
         return self._saver
-
-    async def applied(self) -> list[str]:
-        """The names of the migrations this database has seen."""
-        if (await self.fetch("SELECT to_regclass('schema_migrations')"))[0][0] is None:
-            return []
-        found = await self.fetch("SELECT number, name FROM schema_migrations ORDER BY number")
-        return [f"{number:04d}_{name}" for number, name in found]
-
-    async def _migrate(self) -> list[str]:
-        connection = await self._saving_connection()
-        async with connection.transaction():
-            await connection.execute("SELECT pg_advisory_xact_lock($1)", MIGRATION_LOCK)
-            await connection.execute(
-                "CREATE TABLE IF NOT EXISTS schema_migrations (number integer PRIMARY KEY, name text NOT NULL)"
-            )
-            seen = {row[0] for row in await connection.fetch("SELECT number FROM schema_migrations")}
-            applied: list[str] = []
-            for number, name, text in migrations("postgres"):
-                if number not in seen:
-                    await connection.execute(text)
-                    await connection.execute("INSERT INTO schema_migrations VALUES ($1, $2)", number, name)
-                    applied.append(f"{number:04d}_{name}")
-        return applied
 
     async def close(self) -> None:
         pool, saver = self._pool, self._saver
@@ -150,27 +127,59 @@ class PostgresEngine:
                 except _PROBLEMS:
                     held.terminate()
 
+    # --- the schema ----------------------------------------------------------------------------------------
 
-_OPTIONS: Final[dict[str, Any]] = {
-    "server_settings": SESSION,
-    "timeout": STORE_SECONDS_MAX,
-    "command_timeout": STORE_SECONDS_MAX,
-    "statement_cache_size": STATEMENTS_PREPARED_MAX,
-    "max_cached_statement_lifetime": 0,
-    "max_cacheable_statement_size": 0,
-}
+    async def applied(self) -> list[str]:
+        """The names of the migrations this database has seen."""
+        if (await self.fetch("SELECT to_regclass('schema_migrations')"))[0][0] is None:
+            return []
+        found = await self.fetch("SELECT number, name FROM schema_migrations ORDER BY number")
+        return [f"{number:04d}_{name}" for number, name in found]
+
+    async def migrate(self) -> list[str]:
+        """Bring the schema up to date, whole or not at all, one process at a time; returns what was applied."""
+        with _outages():
+            # A migration takes the time it takes, and whoever starts meanwhile waits for it.
+            connection = cast("_Connection", await _driver.connect(self._url, **{**_OPTIONS, "command_timeout": None}))
+            try:
+                async with connection.transaction():
+                    return await _migrate(connection)
+            finally:
+                await connection.close()
+
+
+async def _migrate(connection: _Connection) -> list[str]:
+    await connection.execute("SELECT pg_advisory_xact_lock($1)", MIGRATION_LOCK)
+    await connection.execute(
+        "CREATE TABLE IF NOT EXISTS schema_migrations (number integer PRIMARY KEY, name text NOT NULL)"
+    )
+    seen = {row[0] for row in await connection.fetch("SELECT number FROM schema_migrations")}
+    applied: list[str] = []
+    for number, name, text in migrations("postgres"):
+        if number not in seen:
+            await connection.execute(text)
+            await connection.execute("INSERT INTO schema_migrations VALUES ($1, $2)", number, name)
+            applied.append(f"{number:04d}_{name}")
+    return applied
+
 
 _PROBLEMS: Final = (asyncpg.PostgresError, asyncpg.InterfaceError, OSError)
 
 
-def _outage(problem: Exception) -> StoreUnavailable | None:
-    """What may pass, as an error a caller can act on; None for what is our own mistake."""
-    if isinstance(problem, asyncpg.PostgresError):
-        state = cast("str | None", getattr(problem, "sqlstate", None))
-        passing = state is None or state[:2] in _PASSING
-    else:
-        passing = not isinstance(problem, ValueError)  # asyncpg's word for a value it cannot send
-    return StoreUnavailable(problem=str(problem) or type(problem).__name__) if passing else None
+@contextmanager
+def _outages() -> Generator[None]:
+    """Tell what may pass as an error a caller can act on; what is our own mistake stays what it is."""
+    try:
+        yield
+    except _PROBLEMS as problem:
+        if isinstance(problem, asyncpg.PostgresError):
+            state = cast("str | None", getattr(problem, "sqlstate", None))
+            passing = state is None or state[:2] in _PASSING
+        else:
+            passing = not isinstance(problem, ValueError)  # the driver's word for a value it cannot send
+        if not passing:
+            raise
+        raise StoreUnavailable(problem=str(problem) or type(problem).__name__) from problem
 
 
 async def _keep(connection: object) -> None:

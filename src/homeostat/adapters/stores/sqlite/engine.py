@@ -92,11 +92,21 @@ class SqliteEngine:
 
     async def open(self) -> list[str]:
         """Open the file and bring its schema up to date; returns the migrations that were applied."""
+        await self.connect()
+        return await self.migrate()
+
+    async def connect(self) -> None:
         await self._writer.open()
-        applied = await self.write(migrate)
         if self._reader is not self._writer:
             await self._reader.open()
-        return applied
+
+    async def migrate(self) -> list[str]:
+        """Bring the schema up to date; returns what was applied."""
+        return await self.write(_migrate)
+
+    async def applied(self) -> list[str]:
+        """The names of the migrations this file has seen."""
+        return await self.read(_applied)
 
     async def write(self, work: Work[T]) -> T:
         return await self._writer.do(work)
@@ -121,8 +131,14 @@ def _connect(target: str) -> sqlite3.Connection:
     return connection
 
 
-def migrate(connection: sqlite3.Connection) -> list[str]:
-    """Bring a file up to date; returns what was applied."""
+def _applied(connection: sqlite3.Connection) -> list[str]:
+    if connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'schema_migrations'").fetchone() is None:
+        return []
+    found = connection.execute("SELECT number, name FROM schema_migrations ORDER BY number").fetchall()
+    return [f"{number:04d}_{name}" for number, name in found]
+
+
+def _migrate(connection: sqlite3.Connection) -> list[str]:
     connection.execute("CREATE TABLE IF NOT EXISTS schema_migrations (number INTEGER PRIMARY KEY, name TEXT NOT NULL)")
     applied: list[str] = []
     for number, name, text in migrations("sqlite"):

@@ -1,0 +1,2 @@
+-- Agents that left.
+DELETE FROM standings WHERE agent_id = ANY ($1::text[])

@@ -1,0 +1,116 @@
+"""The store that a URL names: its engine, the keepers that stand on it, and how far its schema is."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit, urlunsplit
+
+from homeostat.adapters.stores.sqlite import SqliteEngine, SqliteFleet, SqliteTurns
+from homeostat.adapters.stores.statements import migrations
+from homeostat.core.errors import SettingInvalid
+from homeostat.core.ports.fleet import RegistryStore
+from homeostat.core.ports.store import TurnStore
+
+if TYPE_CHECKING:
+    from homeostat.adapters.stores.postgres import PostgresEngine
+
+STORE_FILE = "homeostat.db"
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """How far a store's schema is. `unknown` are migrations that only a newer version has."""
+
+    store: str
+    applied: list[str]
+    pending: list[str]
+    unknown: list[str]
+
+
+def embedded_url(data_dir: Path) -> str:
+    """The store of whoever names none."""
+    return f"sqlite://{data_dir.absolute() / STORE_FILE}"
+
+
+async def open_engine(url: str | None) -> "SqliteEngine | PostgresEngine":
+    """The engine a URL names, open and migrated; None keeps everything in memory. Whoever opens it closes it."""
+    engine = _engine(url)
+    try:
+        await engine.open()
+    except BaseException:
+        await engine.close()
+        raise
+    return engine
+
+
+def turn_store(engine: "SqliteEngine | PostgresEngine") -> TurnStore:
+    if isinstance(engine, SqliteEngine):
+        return SqliteTurns(engine)
+    from homeostat.adapters.stores.postgres import PostgresTurns  # noqa: PLC0415 — a driver is loaded where it is used
+
+    return PostgresTurns(engine)
+
+
+def registry_store(engine: "SqliteEngine | PostgresEngine") -> RegistryStore:
+    if isinstance(engine, SqliteEngine):
+        return SqliteFleet(engine)
+    from homeostat.adapters.stores.postgres import PostgresFleet  # noqa: PLC0415 — a driver is loaded where it is used
+
+    return PostgresFleet(engine)
+
+
+async def migrate(url: str) -> list[str]:
+    """Bring a store's schema up to date; returns what was applied."""
+    engine = _engine(url)
+    try:
+        return await engine.open()
+    finally:
+        await engine.close()
+
+
+async def schema(url: str) -> Schema:
+    """How far a store's schema is, without changing anything: a file that is not there is not made."""
+    path = _sqlite_path(url)
+    known = [f"{number:04d}_{name}" for number, name, _ in migrations("postgres" if path is None else "sqlite")]
+    applied: list[str] = []
+    if path is None or path.exists():
+        engine = _engine(url)
+        try:
+            await engine.connect()
+            applied = await engine.applied()
+        finally:
+            await engine.close()
+    pending = [name for name in known if name not in applied]
+    unknown = [name for name in applied if name not in known]
+    return Schema(place(url), applied, pending, unknown)
+
+
+def place(url: str | None) -> str:
+    """Where a store is, in words that may be shown: no credentials."""
+    if url is None:
+        return "memory, forgotten at the end"
+    if (path := _sqlite_path(url)) is not None:
+        return str(path)
+    parts = urlsplit(url)
+    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2], query=""))
+
+
+def _engine(url: str | None) -> "SqliteEngine | PostgresEngine":
+    if url is None:
+        return SqliteEngine(None)
+    if (path := _sqlite_path(url)) is not None:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return SqliteEngine(path)
+    from homeostat.adapters.stores.postgres import PostgresEngine  # noqa: PLC0415 — a driver is loaded where it is used
+
+    return PostgresEngine(url)
+
+
+def _sqlite_path(url: str) -> Path | None:
+    """The file of a SQLite store; None for one on PostgreSQL."""
+    parts = urlsplit(url)
+    if parts.scheme == "sqlite" and len(parts.path) > 1:
+        return Path(parts.path)
+    if parts.scheme not in {"postgresql", "postgres"}:
+        raise SettingInvalid(setting="store_url", problem="it must be postgresql://… or sqlite:///path")
+    return None

@@ -1,0 +1,31 @@
+"""How commands show what they found: a table for people, or JSON for whatever comes behind the pipe."""
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+
+class Output(StrEnum):
+    """How a command shows what it found."""
+
+    TABLE = "table"
+    JSON = "json"
+
+
+OutputOption = Annotated[Output, typer.Option("--output", "-o", help="json is the API's body, unchanged.")]
+
+
+def show(answer: object, output: Output) -> None:
+    """Print a record: its members line by line, or as JSON."""
+    import msgspec
+
+    if output is Output.JSON:
+        typer.echo(msgspec.json.format(msgspec.json.encode(answer), indent=2).decode())
+        return
+    members: dict[str, object] = msgspec.to_builtins(answer)
+    width = max(map(len, members), default=0)
+    for name, value in members.items():
+        if value not in (None, [], {}):
+            shown = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+            typer.echo(f"{name:<{width}}  {shown}")
