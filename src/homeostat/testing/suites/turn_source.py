@@ -21,7 +21,7 @@ from homeostat.kernel.kernel import Kernel
 
 T = TypeVar("T")
 
-PATIENCE_SECONDS: Final = 20.0
+PATIENCE_SECONDS: Final = 10.0  # less than the safety poll: a doorbell that is lost has to be noticed
 DONE: Final = to_json("done")
 
 
