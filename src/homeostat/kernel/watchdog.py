@@ -3,12 +3,14 @@
 import asyncio
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 
 from homeostat.core.clock import Clock, Millis
 from homeostat.core.codec import Json, to_json
 from homeostat.core.errors import BusUnavailable, HomeostatError, Unavailable
 from homeostat.core.ids import scope_floor
 from homeostat.core.limits import (
+    LEASE_BEATS,
     RERING_SECONDS,
     SWEEP_ROWS_MAX,
     WATCHDOG_IDLE_SECONDS,
@@ -52,6 +54,8 @@ class Watchdog:
         self._next_ms: Millis | None = None
         self._rung_up_to = Millis(0)
         self._retained_at = clock.monotonic()
+        self._wall_ahead = self._ahead()
+        self._patient_until = clock.monotonic()
 
     def expect(self, instant: Millis) -> None:
         """Something new will be due; look then, if that is sooner than planned."""
@@ -72,7 +76,8 @@ class Watchdog:
         now = self._clock.now_ms()
         seconds = WATCHDOG_IDLE_SECONDS
         if self._next_ms is not None:
-            seconds = min(seconds, max(0.02, (self._next_ms - now) / 1000))
+            soonest = 0.5 if self._clock.monotonic() < self._patient_until else 0.02
+            seconds = min(seconds, max(soonest, (self._next_ms - now) / 1000))
         self._sooner.clear()
         try:
             async with asyncio.timeout(seconds):
@@ -92,6 +97,7 @@ class Watchdog:
         )
         if due.next_ms is not None:
             self.expect(due.next_ms)  # a commit meanwhile may have named an earlier date
+        due = self._believable(due)
         self._flusher.forget(self._doubtful(due))
         # Leases end first: a turn may go back to the very worker that lost it, which then needs a lease that lasts.
         done = await self._each([EndLease(worker_id=worker_id) for worker_id in due.dead_workers])
@@ -99,6 +105,23 @@ class Watchdog:
         done += await self._each([Dispatch(key=key) for key in due.stranded])
         self._ring(due)
         return done + await self._announce() + await self._retain()
+
+    def _believable(self, due: Due) -> Due:
+        """A lease is judged by the wall clock. After that jumped, live workers get one lease's time to renew."""
+        ahead, now = self._ahead(), self._clock.monotonic()
+        if abs(ahead - self._wall_ahead) * 1000 > self._lease_ms / LEASE_BEATS:
+            log.warning("the wall clock jumped by %+.1f s", ahead - self._wall_ahead)
+            self._patient_until = now + self._lease_ms / 1000
+        self._wall_ahead = ahead
+        if now >= self._patient_until:
+            return due
+        dead = frozenset(due.dead_workers)
+        orphans = tuple(lost for lost in due.lost if lost[3] not in dead)  # no lease at all: no clock is in doubt
+        return replace(due, dead_workers=(), lost=orphans)
+
+    def _ahead(self) -> float:
+        """How far the wall clock is ahead of the one that cannot jump."""
+        return self._clock.now_ms() / 1000 - self._clock.monotonic()
 
     async def _announce(self) -> int:
         """Say what others left unsaid. A bus that is away holds up neither the calendar nor retention."""

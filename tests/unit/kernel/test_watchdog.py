@@ -115,6 +115,53 @@ async def test_ringing_again_writes_nothing_and_moves_no_date() -> None:
         assert list(kernel.dock.berth(worker).ready) == [key_of("a")]
 
 
+async def test_a_clock_that_jumped_is_no_proof_that_anybody_died() -> None:
+    desk = Desk("a")
+    clock = shared(desk)
+    async with running_kernel(desk.store, clock=clock, lease_seconds=LEASE_SECONDS) as kernel:
+        turn_id = desk.enqueue("a")
+        worker = await working(kernel, "a")
+        await kernel.watchdog.tick()
+        for jump in (HOUR, -24 * HOUR, 24 * HOUR):
+            clock.jump(jump)
+            await kernel.watchdog.tick()
+            assert desk.head("a").losses == 0
+            clock.advance(LEASE_SECONDS / 3)
+            await kernel.watchdog.tick()
+            await kernel.renew(worker, [turn_id])
+            clock.advance(LEASE_SECONDS / 3)
+            await kernel.watchdog.tick()
+            assert desk.head("a").status is HeadStatus.RUNNING
+            assert desk.head("a").losses == 0
+
+
+async def test_whoever_did_not_beat_for_a_lease_after_the_jump_is_dead_all_the_same() -> None:
+    desk = Desk("a")
+    clock = shared(desk)
+    async with running_kernel(desk.store, clock=clock, lease_seconds=LEASE_SECONDS) as kernel:
+        desk.enqueue("a")
+        await working(kernel, "a")
+        await kernel.watchdog.tick()
+        clock.jump(-24 * HOUR)
+        await kernel.watchdog.tick()
+        clock.advance(LEASE_SECONDS + 0.1)
+        await kernel.watchdog.tick()
+        assert desk.head("a").status is HeadStatus.DISPATCHED
+        assert desk.head("a").losses == 1
+
+
+async def test_a_turn_whose_worker_has_no_lease_is_taken_at_once_whatever_the_clock_did() -> None:
+    desk = Desk("a")
+    clock = shared(desk)
+    async with running_kernel(desk.store, clock=clock, lease_seconds=LEASE_SECONDS) as kernel:
+        desk.begin("a")
+        await kernel.watchdog.tick()
+        clock.jump(HOUR)
+        desk.store.leases.clear()
+        await kernel.watchdog.tick()
+        assert desk.head("a").losses == 1
+
+
 class Late(MemoryTurns):
     """Answers what is due only after something else happened."""
 
