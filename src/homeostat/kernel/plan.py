@@ -221,8 +221,9 @@ class Plan:
 
     def lease(self, worker_id: WorkerId) -> None:
         """Let a worker's lease run its full length, unless it was renewed just now."""
-        fresh = self.leases.get(worker_id, 0) >= self.now + self.lease_ms - self.lease_ms // LEASE_BEATS
-        if not fresh or worker_id in self.writes.leases_ended:
+        left = self.leases.get(worker_id, 0) - self.now
+        recent = self.lease_ms - self.lease_ms // LEASE_BEATS <= left <= self.lease_ms
+        if not recent or worker_id in self.writes.leases_ended:
             self.renew(worker_id)
 
     def renew(self, worker_id: WorkerId) -> None:

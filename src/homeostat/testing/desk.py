@@ -3,6 +3,7 @@
 from collections.abc import Coroutine, Mapping
 from typing import Any, TypeVar
 
+from homeostat.core.clock import Millis
 from homeostat.core.codec import NULL, Json, to_json
 from homeostat.core.errors import HomeostatError
 from homeostat.core.ids import DEFAULT_PROJECT, AgentId, Chance, Ids, ToolCallId, TurnId, WorkerId
@@ -49,13 +50,14 @@ class Desk:
         self.clock = ManualClock()
         self.store = store or MemoryTurns()
         self.ids = Ids(clock=self.clock, entropy=Chance(1))
+        self.leases: dict[WorkerId, Millis] = {}
         self.plan = self._plan()
         self.events: list[Event] = []
         for agent in agents:
             self.do(c.Register(key=key_of(agent)))
 
     def _plan(self) -> Plan:
-        return Plan(now=self.clock.now_ms(), ids=self.ids, lease_ms=LEASE_MS, leases={})
+        return Plan(now=self.clock.now_ms(), ids=self.ids, lease_ms=LEASE_MS, leases=self.leases)
 
     # --- deciding and saving -------------------------------------------------------------------------------
 

@@ -1,34 +1,46 @@
-"""A worker's lease, in the flush that ends it and renews it at once."""
+"""A worker's lease: when it is written, and who has the last word on it."""
+
+import pytest
 
 from homeostat.core.clock import Millis
 from homeostat.core.ids import WorkerId
-from homeostat.kernel.commands import EndLease, Renew
-from homeostat.kernel.plan import Plan
-from homeostat.testing.desk import LEASE_MS, Desk
+from homeostat.kernel.commands import Claim, Command, EndLease, Renew
+from homeostat.testing.desk import LEASE_MS, Desk, key_of
 
-NOW = Millis(1_000_000)
-WORKER = WorkerId("wrk_1")
+ONE = WorkerId("wrk_1")
 
 
-def test_a_worker_that_beats_after_it_was_given_up_lives() -> None:
+def claimed_with(known_end_ms: int | None) -> dict[WorkerId, Millis]:
+    """The lease a claim writes, when memory has this of the worker's last one."""
     desk = Desk("a")
-    desk.do(Renew(worker_id=WORKER))
-    desk.all(EndLease(worker_id=WORKER), Renew(worker_id=WORKER))
-    assert WORKER in desk.store.leases
+    desk.enqueue("a")
+    if known_end_ms is not None:
+        desk.leases[ONE] = Millis(desk.clock.now_ms() + known_end_ms)
+    desk.decide(Claim(key=key_of("a"), worker_id=ONE))
+    return desk.writes.leases
 
 
-def test_a_worker_that_is_given_up_after_its_beat_is_gone() -> None:
+@pytest.mark.parametrize("known_end_ms", [None, -1, 0, LEASE_MS // 2, LEASE_MS + 1, 86_400_000])
+def test_a_claim_writes_a_lease_unless_one_was_renewed_just_now(known_end_ms: int | None) -> None:
+    assert list(claimed_with(known_end_ms)) == [ONE]
+
+
+def test_a_plain_turn_writes_no_lease() -> None:
+    assert claimed_with(LEASE_MS - LEASE_MS // 10) == {}
+
+
+@pytest.mark.parametrize(
+    ("commands", "alive"),
+    [
+        ((EndLease(worker_id=ONE), Renew(worker_id=ONE)), True),
+        ((Renew(worker_id=ONE), EndLease(worker_id=ONE)), False),
+        ((EndLease(worker_id=ONE), Claim(key=key_of("a"), worker_id=ONE)), True),
+        ((Claim(key=key_of("a"), worker_id=ONE), EndLease(worker_id=ONE)), False),
+    ],
+)
+def test_in_one_batch_the_last_word_counts(commands: tuple[Command, ...], *, alive: bool) -> None:
     desk = Desk("a")
-    desk.all(Renew(worker_id=WORKER), EndLease(worker_id=WORKER))
-    assert WORKER not in desk.store.leases
-
-
-def test_no_turn_is_held_without_a_lease() -> None:
-    """A claim renews the lease that this very flush ends, however fresh it was."""
-    desk = Desk("a")
-    plan = Plan(now=NOW, ids=desk.ids, lease_ms=LEASE_MS, leases={WORKER: Millis(NOW + LEASE_MS)})
-    plan.lease(WORKER)
-    assert plan.writes.leases == {}, "a fresh lease is left alone"
-    plan.writes.leases_ended.add(WORKER)
-    plan.lease(WORKER)
-    assert (plan.writes.leases, plan.writes.leases_ended) == ({WORKER: NOW + LEASE_MS}, set())
+    desk.enqueue("a")
+    desk.leases[ONE] = Millis(desk.clock.now_ms() + LEASE_MS)
+    desk.all(*commands)
+    assert (ONE in desk.store.leases) == alive
