@@ -8,11 +8,13 @@ from homeostat.core.codec import NULL, from_json, to_json
 from homeostat.core.errors import BoxNotYours, BoxUnknown, HomeostatError, IdempotencyKeyReused, Unavailable
 from homeostat.core.ids import BoxId, ProjectId, scope_of, turn_of
 from homeostat.core.ports.store import TurnStore
+from homeostat.core.records.change import changed
 from homeostat.core.records.head import Mailbox
 from homeostat.core.records.turn import AgentKey
 from homeostat.core.records.writes import Answer
 from homeostat.kernel import commands as c
 from homeostat.kernel.deliver import Followups
+from homeostat.kernel.dispatch import can_dispatch, dispatch
 from homeostat.kernel.plan import BoxState, Need, Plan
 from homeostat.kernel.rules import ANSWERS, RULES, key_of, project_of
 
@@ -61,6 +63,7 @@ class Decision:
         for pending in batch:
             await self._answer(pending)
         await self._reconsider(batch)
+        await self._read_on()
 
     # --- answering -----------------------------------------------------------------------------------------
 
@@ -151,6 +154,21 @@ class Decision:
                 if mailbox is not None:
                     plan.base[key] = mailbox.head.version
             self._fresh.update(missing)
+
+    async def _read_on(self) -> None:
+        """Dispatch from behind the front that was at hand, where a batch used all of it up."""
+        plan = self._plan
+        for key in list(plan.touched):
+            mailbox = plan.mailboxes[key]
+            if mailbox is None or mailbox.queue or not mailbox.head.queued or not can_dispatch(mailbox.head):
+                continue
+            gone = [seq for *owner, seq in plan.writes.inbox_drop if tuple(owner) == key]
+            line = await self._store.inbox(*key, after_seq=-1, limit=len(gone) + 1)
+            waiting = {entry.turn.seq: entry for entry in line if entry.turn.seq not in gone}
+            waiting |= {seq: entry for (*owner, seq), entry in plan.writes.inbox_put.items() if tuple(owner) == key}
+            if waiting:  # else the head has moved meanwhile, and the swap will say so
+                plan.put(changed(mailbox, queue=(waiting[min(waiting)],)))
+                dispatch(plan, key)
 
     async def _fetch(self, need: Need) -> None:
         plan = self._plan

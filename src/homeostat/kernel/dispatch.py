@@ -3,7 +3,7 @@
 from homeostat.core.ids import TurnId
 from homeostat.core.machines.turn import HeadStatus, TurnEvent
 from homeostat.core.records.change import changed
-from homeostat.core.records.head import Gate, Mailbox
+from homeostat.core.records.head import Gate, Head, Mailbox
 from homeostat.core.records.turn import AgentKey, OpenTurn
 from homeostat.kernel.commands import Dispatch, Fence, Preempt, Release, SetGate
 from homeostat.kernel.plan import Plan
@@ -29,11 +29,15 @@ def lease(
     return Mailbox(moved, entry, mailbox.queue)
 
 
+def can_dispatch(head: Head) -> bool:
+    return head.status is HeadStatus.IDLE and head.gate is Gate.OPEN
+
+
 def dispatch(plan: Plan, key: AgentKey) -> bool:
     """Lease the front of the queue if the agent is idle and its gate open."""
     mailbox = plan.mailbox(key)
     head = mailbox.head
-    if head.status is not HeadStatus.IDLE or head.gate is not Gate.OPEN or not mailbox.queue:
+    if not can_dispatch(head) or not mailbox.queue:
         return False
     entry = mailbox.queue[0]
     plan.dequeue_row(entry)

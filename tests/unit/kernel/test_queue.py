@@ -1,0 +1,73 @@
+"""An agent's line: its order, its front in memory, and what happens when that is used up within one batch."""
+
+import pytest
+
+from homeostat.core.machines.turn import HeadStatus
+from homeostat.core.records.head import Gate
+from homeostat.kernel.commands import Preempt, SetGate, Stop
+from homeostat.testing.desk import Desk, key_of
+from homeostat.testing.memory import MemoryTurns
+
+
+def crowded(turns: int, front: int = 2) -> tuple[Desk, list[Stop]]:
+    """An agent with one turn active and the others in line, of which memory holds only the first few."""
+    desk = Desk("a", store=MemoryTurns(queue_front=front))
+    ids = [desk.enqueue("a") for _ in range(turns)]
+    return desk, [Stop(turn=desk.store.turns[turn_id], reason="enough", actor="ann") for turn_id in ids]
+
+
+@pytest.mark.parametrize("stopped", range(1, 8))
+def test_stopping_many_in_one_batch_strands_nobody(stopped: int) -> None:
+    desk, stops = crowded(8)
+    assert all(answer.stopped for answer in desk.all(*stops[:stopped]))
+    head = desk.head("a")
+    assert head.status is HeadStatus.DISPATCHED
+    assert head.turn_id == stops[stopped].turn.turn_id
+    assert head.queued == 8 - stopped - 1 == len(desk.store.lines[key_of("a")])
+
+
+def test_a_message_that_came_in_the_same_batch_is_found_behind_the_front() -> None:
+    desk, stops = crowded(3)
+    *_, accepted = desk.all(*stops, desk.message("a"))
+    assert desk.head("a").turn_id == accepted.turn_id
+    assert desk.head("a").queued == 0
+
+
+def test_stopping_all_leaves_an_idle_agent() -> None:
+    desk, stops = crowded(8)
+    desk.all(*stops)
+    assert desk.head("a").status is HeadStatus.IDLE
+    assert desk.head("a").queued == 0
+    assert not desk.store.lines[key_of("a")]
+
+
+def test_a_gate_that_opens_in_the_batch_that_used_up_the_front_dispatches_what_lies_behind() -> None:
+    desk, stops = crowded(6)
+    desk.all(SetGate(key=key_of("a"), gate=Gate.CLOSED), Preempt(key=key_of("a")))
+    assert desk.head("a").queued == 6
+    desk.all(*stops[:4], SetGate(key=key_of("a"), gate=Gate.OPEN))
+    assert desk.head("a").turn_id == stops[4].turn.turn_id
+
+
+def test_a_line_that_others_emptied_meanwhile_is_a_lost_race_and_no_error() -> None:
+    desk, stops = crowded(6)
+    known = {key_of("a"): desk.mailbox("a")}
+    desk.all(*stops)
+    assert [answer.stopped for answer in desk.decide(*stops[:3], known=known)] == [True] * 3
+    assert desk.save().stale == {key_of("a")}
+
+
+def test_the_front_in_memory_never_loses_count() -> None:
+    desk, stops = crowded(40, front=16)
+    known = {key_of("a"): desk.mailbox("a")}
+    for stop in stops[30:35]:
+        desk.decide(stop, known=known)
+        assert desk.save().ok
+        mailbox = desk.plan.mailboxes[key_of("a")]
+        assert mailbox is not None
+        known = {key_of("a"): mailbox}
+    seen: list[int] = []
+    while desk.head("a").turn_id is not None:
+        seen.append(desk.store.turns[desk.head("a").turn_id or stops[0].turn.turn_id].seq)
+        desk.deliver(desk.claim("a"))
+    assert seen == [seq for seq in range(1, 41) if not 31 <= seq <= 35]
