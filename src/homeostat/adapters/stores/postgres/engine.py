@@ -106,7 +106,7 @@ class PostgresEngine:
                 connection = await self._saving_connection()
                 try:
                     return await connection.fetch(sql, *values)
-                except TimeoutError:
+                except (TimeoutError, asyncpg.InternalClientError):
                     connection.terminate()  # a server that hangs is not asked again on the same line
                     raise
 
@@ -163,7 +163,8 @@ async def _migrate(connection: _Connection) -> list[str]:
     return applied
 
 
-_PROBLEMS: Final = (asyncpg.PostgresError, asyncpg.InterfaceError, OSError)
+# The driver calls it an internal error when a connection is used that its server has just torn down.
+_PROBLEMS: Final = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError)
 
 
 @contextmanager
