@@ -31,6 +31,10 @@ class SystemClock:
         return time.monotonic()
 
 
+def utc(instant: Millis) -> datetime:
+    return datetime.fromtimestamp(instant / 1000, tz=UTC)
+
+
 def rfc3339(instant: Millis) -> str:
     """Write an instant the way every surface shows it: UTC, milliseconds, a trailing Z."""
     return f"{_second(instant // 1000)}.{instant % 1000:03d}Z"

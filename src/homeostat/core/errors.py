@@ -11,9 +11,11 @@ HomeostatError
 │   └── AgentGone · AgentExpired
 ├── Refused             a rule or a budget says no
 │   ├── DepthExceeded · GateClosed · QueueFull · BoxNotYours · Unauthenticated · Forbidden · OriginRefused
+│   └── BudgetExceeded · ModelUnpriced
 └── Unavailable         try again later; nothing is known to have changed
     ├── StoreUnavailable · BusUnavailable · StatusUnavailable · ServerUnreachable · Overloaded · ShuttingDown
-    └── InternalError · UpstreamFailed
+    ├── InternalError
+    └── UpstreamFailed: UpstreamUnreachable · UpstreamTimedOut · UpstreamBroke
 
 The docstring of a class is its message; `{names}` in it are filled from keyword arguments.
 """
@@ -282,6 +284,22 @@ class OriginRefused(Refused):
     hint = "Browsers may only use this server from its own pages; other clients send no Origin header."
 
 
+class BudgetExceeded(Refused):
+    """The {limit} budget of {kind} {holder!r} has no room for this: {spent} of {most} are spent, {held} are held."""
+
+    code = "budget_exceeded"
+    http_status = 402
+    hint = "Raise the budget, or wait until calls under way have returned what they do not use."
+
+
+class ModelUnpriced(Refused):
+    """Nobody knows what the model {model!r} costs, so it cannot be used {where}."""
+
+    code = "model_unpriced"
+    http_status = 402
+    hint = "Name its price in the settings, or choose a model that has one."
+
+
 class StoreUnavailable(Unavailable):
     """The store did not answer: {problem}."""
 
@@ -339,8 +357,27 @@ def by_code() -> dict[str, type[HomeostatError]]:
 
 
 class UpstreamFailed(Unavailable):
-    """The upstream {upstream!r} did not answer: {problem}."""
+    """The upstream {upstream!r} failed: {problem}."""
 
     code = "upstream_failed"
     http_status = 502
     hint = ""
+
+
+class UpstreamUnreachable(UpstreamFailed):
+    """The upstream {upstream!r} cannot be reached: {problem}. Nothing was sent."""
+
+    code = "upstream_unreachable"
+
+
+class UpstreamTimedOut(UpstreamFailed):
+    """The upstream {upstream!r} was silent for {seconds} s ({problem})."""
+
+    code = "upstream_timed_out"
+    http_status = 504
+
+
+class UpstreamBroke(UpstreamFailed):
+    """The answer of the upstream {upstream!r} broke off: {problem}."""
+
+    code = "upstream_broke"

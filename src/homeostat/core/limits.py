@@ -32,6 +32,47 @@ MAILBOX_CACHED_PAYLOAD_BYTES_MAX: Final = 16 << 10  # larger payloads are read a
 DELIVERABLES_CACHED_MAX: Final = 4_096
 STORE_CONNECTIONS_MAX: Final = 8  # readers of one process on a PostgreSQL store
 
+# --- the gateway -------------------------------------------------------------------------------------------
+OUTPUT_TOKENS_DEFAULT: Final = 16_384  # reserved, and asked for, where a budget holds and the agent names no cap
+OUTPUT_TOKENS_LEAST: Final = 16  # an answer shorter than this is not worth asking for
+OPAQUE_PART_TOKENS: Final = 50_000  # a picture or a file, whose tokens its bytes do not tell
+UNSEEN_PROMPT_TOKENS: Final = 1_000_000  # a prompt that lies with the upstream
+RATE_WINDOW_SECONDS: Final = 60
+POLICIES_MAX: Final = 10_000
+POLICY_STALE_SECONDS: Final = 0.05  # how long policies are believed before the store is asked whether they changed
+POLICY_STALE_SECONDS_MAX: Final = 0.09  # and how long while that question is under way
+CHAINS_CACHED_MAX: Final = 100_000  # agents whose policies are kept composed
+ACCOUNTS_CACHED_MAX: Final = 100_000  # budgets a gateway knows of, or knows not to exist
+BUDGET_FLOAT_CALLS: Final = 8  # calls' worth of a budget that a gateway keeps at hand
+BUDGET_FLOAT_SECONDS: Final = 1.0  # and for how long after the last one
+BUDGET_RETRIES: Final = 4  # how often a call is made smaller until it fits what is left
+GATEWAY_LEASE_SECONDS: Final = 10.0  # a gateway that was silent this long is dead, and its calls are settled
+POSTING_SECONDS: Final = 0.02  # how long what nobody waits for is collected before it is written
+POSTING_DRAWS_MAX: Final = 1_024
+POSTING_CALLS_MAX: Final = 2_048
+CALLS_BUFFERED_MAX: Final = 50_000  # rows of the call log that wait while the store is away; then the oldest go
+CALL_RETENTION_SECONDS: Final = 7 * 24 * 3600.0
+REFUSAL_WINDOW_MS: Final = 1_000  # equal refusals within this time share a row of the call log
+KEYS_CACHED_MAX: Final = 100_000
+KEY_STALE_SECONDS: Final = 2.0  # how long a key is believed before the register is asked again
+PATIENCE_SECONDS: Final = 0.05  # a call that takes longer is watched: does the agent still wait?
+PING_SECONDS: Final = 15.0  # silence of an upstream after which a stream gets a comment
+CLIENT_STALL_SECONDS: Final = 60.0  # how long an agent may not read before its call is given up
+ANSWER_BYTES_READ_MAX: Final = 32 << 20  # a longer answer passes, but what it used is estimated
+PRICES_CACHED_MAX: Final = 4_096  # model names, which agents choose
+EVENT_BYTES_MAX: Final = 8 << 20  # one event of a stream; a longer one passes unread
+TOOL_CALLS_SEEN_MAX: Final = 256  # tool calls of one answer that are remembered
+CALL_BODY_BYTES_MAX: Final = 64 << 20  # one request of an agent, pictures included
+UPSTREAM_BUFFER_BYTES_MAX: Final = 256 << 10  # read ahead of a client that is slower than its upstream
+UPSTREAM_HEADER_BYTES_MAX: Final = 64 << 10
+UPSTREAM_CONNECTIONS_MAX: Final = 1_024  # to one upstream, from one process
+UPSTREAM_IDLE_SECONDS: Final = 4.0  # a connection nobody used this long is closed by us, before the other side does
+UPSTREAM_CONNECT_SECONDS: Final = 10.0
+UPSTREAM_CONNECT_ATTEMPTS: Final = 3
+UPSTREAM_FIRST_BYTE_SECONDS: Final = 600.0  # reasoning models think before they speak
+UPSTREAM_SILENCE_SECONDS: Final = 120.0  # in the middle of an answer
+UPSTREAM_SWEEP_SECONDS: Final = 0.25  # how exactly time-outs are kept
+
 # --- time --------------------------------------------------------------------------------------------------
 LEASE_SECONDS: Final = 10.0  # how long a silent worker keeps its turns
 LEASE_BEATS: Final = 3  # renewals per lease

@@ -1,0 +1,184 @@
+"""Rows and records of the gateway: the one place that knows in which order its columns stand."""
+
+from collections.abc import Sequence
+from typing import Any, TypedDict
+
+import msgspec
+
+from homeostat.core.clock import Millis
+from homeostat.core.records.budget import Amount, Budget, BudgetKey, BudgetKind, Flight
+from homeostat.core.records.call import Api, Call, Metered, Outcome, Priced, ToolUse, Usage
+from homeostat.core.records.policy import TERMS, Action, Policy, PolicyOrigin
+
+Row = Sequence[Any]
+
+
+class Terms(TypedDict, total=False):
+    """What a policy's row keeps in its terms."""
+
+    requests_per_minute: int | None
+    tokens_per_minute: int | None
+    max_tokens: int | None
+    allow: tuple[str, ...]
+    deny: tuple[str, ...]
+    refuse: bool
+
+
+_encoder = msgspec.json.Encoder()
+_terms = msgspec.json.Decoder(Terms)
+_calls = msgspec.json.Decoder(Call)
+_keys = msgspec.json.Decoder(tuple[tuple[str, BudgetKind, str], ...])
+_names = msgspec.json.Decoder(tuple[str, ...])
+_tools = msgspec.json.Decoder(tuple[tuple[str, str], ...])
+
+
+def write_policy(policy: Policy) -> tuple[object, ...]:
+    terms = {name: getattr(policy, name) for name in sorted(TERMS[policy.action])}
+    return (
+        policy.project,
+        policy.policy_id,
+        policy.agent_id,
+        policy.action.value,
+        policy.origin.value,
+        policy.reason,
+        _encoder.encode(terms).decode(),
+        policy.created_at_ms,
+        policy.expires_at_ms,
+    )
+
+
+def read_policy(row: Row) -> Policy:
+    return Policy(
+        project=row[0],
+        policy_id=row[1],
+        agent_id=row[2],
+        action=Action(row[3]),
+        origin=PolicyOrigin(row[4]),
+        reason=row[5],
+        created_at_ms=row[7],
+        expires_at_ms=row[8],
+        **_terms.decode(row[6]),
+    )
+
+
+def read_budget(row: Row) -> Budget:
+    return Budget(
+        project=row[0],
+        kind=BudgetKind(row[1]),
+        holder=row[2],
+        tokens_max=row[3],
+        micros_max=row[4],
+        seconds_max=row[5],
+        started_at_ms=row[6],
+        spent=Amount(row[7], row[8]),
+        held=Amount(row[9], row[10]),
+        warned_at_ms=None if row[11] is None else Millis(row[11]),
+    )
+
+
+def write_bounds(budget: Budget) -> tuple[object, ...]:
+    return (
+        *write_key(budget.key),
+        budget.tokens_max,
+        budget.micros_max,
+        budget.seconds_max,
+        budget.started_at_ms,
+    )
+
+
+def write_moved(budget: Budget) -> tuple[object, ...]:
+    return (*write_key(budget.key), *budget.spent, *budget.held, budget.warned_at_ms)
+
+
+def write_key(key: BudgetKey) -> tuple[str, str, str]:
+    return (key[0], key[1].value, key[2])
+
+
+def read_hold(row: Row) -> tuple[BudgetKey, Amount]:
+    return (row[0], BudgetKind(row[1]), row[2]), Amount(row[3], row[4])
+
+
+def write_flight(flight: Flight, gateway_id: str) -> tuple[object, ...]:
+    call = flight.call
+    return (
+        call.call_id,
+        gateway_id,
+        call.project,
+        call.agent_id,
+        _encoder.encode(call).decode(),
+        flight.reserved.tokens,
+        flight.reserved.micros,
+        _encoder.encode(flight.keys).decode(),
+    )
+
+
+def read_flight(row: Row) -> Flight:
+    keys: Any = _keys.decode(row[3])
+    return Flight(_calls.decode(row[0]), Amount(row[1], row[2]), keys)
+
+
+def write_call(call: Call) -> tuple[object, ...]:
+    usage = call.usage
+    return (
+        call.call_id,
+        call.project,
+        call.agent_id,
+        call.run_id,
+        call.trace_id,
+        call.upstream,
+        call.api.value,
+        call.path,
+        call.model,
+        int(call.streamed),
+        call.outcome.value,
+        call.status,
+        call.code,
+        call.policy_id,
+        call.started_at_ms,
+        call.latency_ms,
+        call.first_token_ms,
+        usage.tokens_in,
+        usage.tokens_out,
+        usage.tokens_cached,
+        usage.tokens_written,
+        usage.tokens_reasoning,
+        call.metered.value,
+        call.cost_micros,
+        call.priced.value,
+        call.retries,
+        call.prompt_hash,
+        _encoder.encode(call.tools_offered).decode() if call.tools_offered else "[]",
+        _encoder.encode([(use.name, use.arguments) for use in call.tool_calls]).decode() if call.tool_calls else "[]",
+        call.repeats,
+    )
+
+
+def read_call(row: Row) -> Call:
+    return Call(
+        call_id=row[0],
+        project=row[1],
+        agent_id=row[2],
+        run_id=row[3],
+        trace_id=row[4],
+        upstream=row[5],
+        api=Api(row[6]),
+        path=row[7],
+        model=row[8],
+        streamed=bool(row[9]),
+        outcome=Outcome(row[10]),
+        status=row[11],
+        code=row[12],
+        policy_id=row[13],
+        started_at_ms=row[14],
+        latency_ms=row[15],
+        first_token_ms=row[16],
+        usage=Usage(*row[17:22]),
+        metered=Metered(row[22]),
+        cost_micros=row[23],
+        priced=Priced(row[24]),
+        retries=row[25],
+        prompt_hash=row[26],
+        tools_offered=_names.decode(row[27]),
+        tool_calls=tuple(ToolUse(*use) for use in _tools.decode(row[28])),
+        repeats=row[29],
+    )

@@ -1,0 +1,217 @@
+"""The gateway's store on SQLite: one writer at a time, so a transaction may read, decide and write."""
+
+import sqlite3
+from collections.abc import Iterable, Sequence
+
+from homeostat.adapters.stores import gateway_rows as rows
+from homeostat.adapters.stores.sqlite.engine import SqliteEngine
+from homeostat.adapters.stores.sqlite.transaction import immediate
+from homeostat.adapters.stores.statements import statements
+from homeostat.core import ledger
+from homeostat.core.clock import Millis
+from homeostat.core.ids import AgentId, ProjectId, scope_floor
+from homeostat.core.ledger import Entries
+from homeostat.core.records.budget import (
+    Amount,
+    Budget,
+    BudgetKey,
+    Flight,
+    GatewayId,
+    GatewayView,
+    Posted,
+    Posting,
+)
+from homeostat.core.records.call import Call, CallFilter, CallId, call_of
+from homeostat.core.records.policy import Policy, PolicyId
+
+SQL = statements("sqlite", "gateway")
+NEWEST = CallId("call_~")
+
+
+class SqliteGateway:
+    """Policies, ledger and call log on an engine that is open and migrated."""
+
+    def __init__(self, engine: SqliteEngine) -> None:
+        self._engine = engine
+
+    # --- policies ------------------------------------------------------------------------------------------
+
+    async def version(self) -> int:
+        return await self._engine.read(lambda connection: connection.execute(SQL["version_get"]).fetchone()[0])
+
+    async def policies(self) -> tuple[int, list[Policy]]:
+        def work(connection: sqlite3.Connection) -> tuple[int, list[Policy]]:
+            connection.execute("BEGIN")
+            try:
+                version = connection.execute(SQL["version_get"]).fetchone()[0]
+                return version, [rows.read_policy(row) for row in connection.execute(SQL["policies_all"])]
+            finally:
+                connection.execute("COMMIT")
+
+        return await self._engine.read(work)
+
+    async def put_policy(self, policy: Policy) -> int:
+        def work(connection: sqlite3.Connection) -> int:
+            with immediate(connection):
+                connection.execute(SQL["policy_put"], rows.write_policy(policy))
+                return _bump(connection)
+
+        return await self._engine.write(work)
+
+    async def drop_policy(self, project: ProjectId, policy_id: PolicyId) -> int | None:
+        def work(connection: sqlite3.Connection) -> int | None:
+            with immediate(connection):
+                if not connection.execute(SQL["policy_drop"], (project, policy_id)).rowcount:
+                    return None
+                return _bump(connection)
+
+        return await self._engine.write(work)
+
+    # --- the ledger ----------------------------------------------------------------------------------------
+
+    async def put_budget(self, budget: Budget) -> Budget:
+        def work(connection: sqlite3.Connection) -> Budget:
+            with immediate(connection):
+                connection.execute(SQL["budget_put"], rows.write_bounds(budget))
+                _bump(connection)
+                return _budgets(connection, [budget.key])[budget.key]
+
+        return await self._engine.write(work)
+
+    async def drop_budget(self, key: BudgetKey) -> bool:
+        def work(connection: sqlite3.Connection) -> bool:
+            with immediate(connection):
+                dropped = connection.execute(SQL["budget_drop"], rows.write_key(key)).rowcount > 0
+                connection.execute(SQL["holds_forget"], rows.write_key(key))
+                _bump(connection)
+                return dropped
+
+        return await self._engine.write(work)
+
+    async def budget(self, key: BudgetKey) -> Budget | None:
+        return await self._engine.read(lambda connection: _budgets(connection, [key]).get(key))
+
+    async def budgets(self, project: ProjectId, *, after: BudgetKey | None, limit: int) -> list[Budget]:
+        kind, holder = (after[1].value, after[2]) if after is not None else ("", "")
+        found = await self._all("budgets_list", (project, kind, holder, limit))
+        return [rows.read_budget(row) for row in found]
+
+    async def enter(self, gateway_id: GatewayId, expires_at_ms: Millis) -> None:
+        await self._engine.write(
+            lambda connection: connection.execute(SQL["gateway_enter"], (gateway_id, expires_at_ms)) and None
+        )
+
+    async def post(self, posting: Posting) -> Posted:
+        return await self._engine.write(lambda connection: _post(connection, posting))
+
+    async def holds(self, gateway_id: GatewayId) -> dict[BudgetKey, Amount]:
+        return await self._engine.read(lambda connection: _holds(connection, gateway_id))
+
+    async def leave(self, gateway_id: GatewayId) -> None:
+        def work(connection: sqlite3.Connection) -> None:
+            with immediate(connection):
+                _bury(connection, gateway_id, Millis(0))
+
+        await self._engine.write(work)
+
+    async def bury(self, now: Millis, *, sparing: GatewayId, limit: int) -> list[Call]:
+        def work(connection: sqlite3.Connection) -> list[Call]:
+            buried: list[Call] = []
+            for (gateway_id,) in connection.execute(SQL["gateways_dead"], (now, sparing)).fetchmany(limit):
+                with immediate(connection):
+                    buried += _bury(connection, gateway_id, now)
+            return buried
+
+        return await self._engine.write(work)
+
+    async def gateways(self, now: Millis) -> list[GatewayView]:
+        return [GatewayView(*row) for row in await self._all("gateways_live", (now,))]
+
+    # --- calls ---------------------------------------------------------------------------------------------
+
+    async def calls(self, wanted: CallFilter, limit: int) -> list[Call]:
+        name = "calls_of_run" if wanted.run_id else "calls_of_agent" if wanted.agent_id else "calls_list"
+        values = (
+            wanted.project,
+            wanted.before or NEWEST,
+            call_of(scope_floor(wanted.since_ms or 0)),
+            wanted.agent_id,
+            wanted.run_id,
+            wanted.outcome.value if wanted.outcome else None,
+            wanted.model,
+            limit,
+        )
+        return [rows.read_call(row) for row in await self._all(name, values)]
+
+    async def flights(self, project: ProjectId, agent_id: AgentId | None, limit: int) -> list[Flight]:
+        return [rows.read_flight(row) for row in await self._all("flights_list", (project, agent_id, limit))]
+
+    async def flights_count(self, project: ProjectId, agent_id: AgentId) -> int:
+        return (await self._all("flights_count", (project, agent_id)))[0][0]
+
+    async def expire_calls(self, before: CallId, limit: int) -> int:
+        return await self._engine.write(
+            lambda connection: connection.execute(SQL["calls_expire"], (before, limit)).rowcount
+        )
+
+    async def _all(self, name: str, values: Sequence[object]) -> list[rows.Row]:
+        return await self._engine.read(lambda connection: connection.execute(SQL[name], values).fetchall())
+
+
+def _bump(connection: sqlite3.Connection) -> int:
+    connection.execute(SQL["version_bump"])
+    return connection.execute(SQL["version_get"]).fetchone()[0]
+
+
+def _budgets(connection: sqlite3.Connection, keys: Iterable[BudgetKey]) -> dict[BudgetKey, Budget]:
+    found = (connection.execute(SQL["budget_get"], rows.write_key(key)).fetchone() for key in keys)
+    return {budget.key: budget for row in found if row is not None for budget in (rows.read_budget(row),)}
+
+
+def _holds(connection: sqlite3.Connection, gateway_id: GatewayId) -> dict[BudgetKey, Amount]:
+    return dict(rows.read_hold(row) for row in connection.execute(SQL["holds_get"], (gateway_id,)))
+
+
+def _post(connection: sqlite3.Connection, posting: Posting) -> Posted:
+    gateway_id = posting.gateway_id
+    many = connection.executemany
+    with immediate(connection):
+        last = connection.execute(SQL["gateway_get"], (gateway_id,)).fetchone()
+        if last is None:
+            return Posted(alive=False)
+        if last[0] >= posting.number:
+            return Posted(alive=True, repeated=True)
+        beat = (gateway_id, posting.expires_at_ms, posting.number, posting.seen_version)
+        connection.execute(SQL["gateway_beat"], beat)
+        entries = ledger.settle(posting, _budgets(connection, ledger.keys_of(posting)))
+        _write(connection, gateway_id, entries)
+        if posting.opened:
+            many(SQL["flight_put"], [rows.write_flight(flight, gateway_id) for flight in posting.opened])
+        if posting.closed:
+            many(SQL["flight_drop"], [(call_id,) for call_id in posting.closed])
+        if posting.calls:
+            many(SQL["call_put"], [rows.write_call(call) for call in posting.calls])
+    warned = tuple(entries.budgets[key] for key in entries.warned)
+    return Posted(alive=True, drawn=tuple(entries.drawn), warned=warned)
+
+
+def _write(connection: sqlite3.Connection, gateway_id: GatewayId, entries: Entries) -> None:
+    if entries.changed:
+        moved = [rows.write_moved(entries.budgets[key]) for key in sorted(entries.changed)]
+        connection.executemany(SQL["budget_move"], moved)
+    if entries.holds:
+        holds = [(gateway_id, *rows.write_key(key), *amount) for key, amount in entries.holds.items()]
+        connection.executemany(SQL["hold_move"], holds)
+        connection.execute(SQL["holds_tidy"], (gateway_id,))
+
+
+def _bury(connection: sqlite3.Connection, gateway_id: GatewayId, now: Millis) -> list[Call]:
+    """Settle what a gateway left open, give back what it held, and forget it."""
+    flights = [rows.read_flight(row) for row in connection.execute(SQL["flights_of_gateway"], (gateway_id, -1))]
+    holds = _holds(connection, gateway_id)
+    keys = sorted({*holds, *(key for flight in flights for key in flight.keys)})
+    _write(connection, gateway_id, ledger.bury(flights, holds, _budgets(connection, keys), now))
+    connection.executemany(SQL["call_put"], [rows.write_call(flight.call) for flight in flights])
+    for name in ("flights_drop", "holds_drop", "gateway_drop"):
+        connection.execute(SQL[name], (gateway_id,))
+    return [flight.call for flight in flights]

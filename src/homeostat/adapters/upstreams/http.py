@@ -1,0 +1,261 @@
+"""An upstream over HTTP/1.1: a pool of connections, and the key that only it knows."""
+
+import asyncio
+import ssl
+from collections import deque
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from homeostat.adapters.upstreams.http_connection import Answer, Connection
+from homeostat.core.errors import SettingInvalid, UpstreamFailed, UpstreamTimedOut, UpstreamUnreachable
+from homeostat.core.limits import (
+    UPSTREAM_CONNECT_ATTEMPTS,
+    UPSTREAM_CONNECT_SECONDS,
+    UPSTREAM_CONNECTIONS_MAX,
+    UPSTREAM_FIRST_BYTE_SECONDS,
+    UPSTREAM_IDLE_SECONDS,
+    UPSTREAM_SILENCE_SECONDS,
+    UPSTREAM_SWEEP_SECONDS,
+)
+from homeostat.core.ports.upstream import Headers, UpstreamRequest, UpstreamResponse
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpLimits:
+    """How long each part of an exchange may take, and how many may be open."""
+
+    connect_seconds: float = UPSTREAM_CONNECT_SECONDS
+    first_byte_seconds: float = UPSTREAM_FIRST_BYTE_SECONDS
+    silence_seconds: float = UPSTREAM_SILENCE_SECONDS
+    idle_seconds: float = UPSTREAM_IDLE_SECONDS
+    connections_max: int = UPSTREAM_CONNECTIONS_MAX
+    sweep_seconds: float = UPSTREAM_SWEEP_SECONDS
+
+
+class HttpUpstream:
+    """Sends requests below one base URL. The newest idle connection goes first, so that surplus ones age and leave."""
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        url: str,
+        authorization: tuple[bytes, bytes] | None = None,
+        secret: str = "",
+        limits: HttpLimits | None = None,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise SettingInvalid(setting=f"upstream {name}", problem="its URL must begin with http:// or https://")
+        self.name = name
+        self.host = parts.hostname
+        self.port = parts.port or (443 if parts.scheme == "https" else 80)
+        self._base = parts.path.rstrip("/").encode()
+        self._tls = (tls or ssl.create_default_context()) if parts.scheme == "https" else None
+        self._limits = limits or HttpLimits()
+        self._secret = secret.encode()
+        lines = [(b"host", parts.netloc.rpartition("@")[2].encode())]
+        if authorization is not None:
+            lines.append(authorization)
+        self._own_lines = b"".join(b"%b: %b\r\n" % line for line in lines)
+        self._idle: list[Connection] = []
+        self._open: set[Connection] = set()
+        self._opening = 0
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._sweeper: asyncio.TimerHandle | None = None
+        self._closed = False
+        self.connects = 0
+
+    @property
+    def open_connections(self) -> int:
+        return len(self._open)
+
+    @property
+    def idle_connections(self) -> int:
+        return len(self._idle)
+
+    # --- the port ------------------------------------------------------------------------------------------
+
+    async def send(self, request: UpstreamRequest) -> UpstreamResponse:
+        limits = self._limits
+        connection = self._take_idle() or await self._connect()
+        body = request.body
+        bodiless = request.method == b"HEAD"
+        answer: Answer | None = None
+        try:
+            if isinstance(body, bytes):
+                head = self._head(request, b"content-length: %d\r\n" % len(body) if body else b"")
+                answer = connection.send(
+                    head,
+                    body,
+                    bodiless=bodiless,
+                    first_byte_seconds=limits.first_byte_seconds,
+                    idle_seconds=limits.silence_seconds,
+                )
+            else:
+                sized = any(name == b"content-length" for name, _ in request.headers)
+                answer = await connection.send_pieces(
+                    self._head(request, b"" if sized else b"transfer-encoding: chunked\r\n"),
+                    body,
+                    chunked=not sized,
+                    bodiless=bodiless,
+                    first_byte_seconds=limits.first_byte_seconds,
+                    idle_seconds=limits.silence_seconds,
+                )
+            if answer.status == 0 and answer.error is None:
+                await answer.wait()
+        except BaseException:
+            connection.abort()
+            raise
+        if answer.status == 0:
+            assert answer.error is not None
+            raise answer.error
+        if self._secret and (answer.status >= 400 or self._tells(answer.headers)):
+            return Discreet(answer, self._secret)
+        return answer
+
+    async def close(self) -> None:
+        self._closed = True
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+        for connection in tuple(self._open):
+            connection.abort()
+        for waiting in self._waiting:
+            waiting.cancel()
+
+    # --- the request's head -----------------------------------------------------------------------------------
+
+    def _head(self, request: UpstreamRequest, framing: bytes) -> bytes:
+        parts = [b"%b %b%b HTTP/1.1\r\n" % (request.method, self._base, request.target), self._own_lines]
+        parts += [b"%b: %b\r\n" % line for line in request.headers]
+        parts.append(framing)
+        parts.append(b"\r\n")
+        return b"".join(parts)
+
+    def _tells(self, headers: Headers) -> bool:
+        return any(self._secret in value for _, value in headers)
+
+    # --- the pool ----------------------------------------------------------------------------------------------
+
+    def _take_idle(self) -> Connection | None:
+        idle = self._idle
+        while idle:
+            connection = idle.pop()
+            if not connection.closed:
+                return connection
+        return None
+
+    async def _connect(self) -> Connection:
+        """Open a connection, trying again where nobody answered: nothing has been sent yet."""
+        problem: Exception | None = None
+        for _ in range(UPSTREAM_CONNECT_ATTEMPTS):
+            while len(self._open) + self._opening >= self._limits.connections_max:
+                await self._wait_for_room()
+                if (connection := self._take_idle()) is not None:
+                    return connection
+            self._opening += 1
+            try:
+                return await self._dial()
+            except TimeoutError as slow:
+                seconds = self._limits.connect_seconds
+                raise UpstreamTimedOut(upstream=self.name, seconds=seconds, problem="while connecting") from slow
+            except (OSError, ssl.SSLError) as refused:
+                problem = refused
+            finally:
+                self._opening -= 1
+        raise UpstreamUnreachable(upstream=self.name, problem=str(problem))
+
+    async def _dial(self) -> Connection:
+        loop = asyncio.get_running_loop()
+        async with asyncio.timeout(self._limits.connect_seconds):
+            _, connection = await loop.create_connection(
+                lambda: Connection(self.name, loop, self._released),
+                self.host,
+                self.port,
+                ssl=self._tls,
+                server_hostname=self.host if self._tls is not None else None,
+            )
+        self._open.add(connection)
+        self.connects += 1
+        if self._sweeper is None:
+            self._sweeper = loop.call_later(self._limits.sweep_seconds, self._sweep)
+        return connection
+
+    async def _wait_for_room(self) -> None:
+        seconds = self._limits.connect_seconds
+        waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(waiting)
+        try:
+            async with asyncio.timeout(seconds):
+                await waiting
+        except TimeoutError as slow:
+            raise UpstreamTimedOut(upstream=self.name, seconds=seconds, problem="every connection is busy") from slow
+
+    def _released(self, connection: Connection) -> None:
+        """A connection is free again, or gone."""
+        if connection.closed:
+            self._open.discard(connection)
+        else:
+            self._idle.append(connection)
+        while self._waiting:
+            waiting = self._waiting.popleft()
+            if not waiting.done():
+                waiting.set_result(None)
+                break
+
+    def _sweep(self) -> None:
+        """Hang up on what is late and on what nobody has used for a while."""
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        for connection in [c for c in self._open if c.deadline <= now]:
+            connection.expire(self._late(connection))
+        aged = now - self._limits.idle_seconds
+        for connection in [c for c in self._idle if c.idle_since <= aged]:
+            connection.abort()
+        self._idle = [connection for connection in self._idle if not connection.closed]
+        self._sweeper = None
+        if self._open and not self._closed:
+            self._sweeper = loop.call_later(self._limits.sweep_seconds, self._sweep)
+
+    def _late(self, connection: Connection) -> UpstreamFailed:
+        limits = self._limits
+        seconds = limits.first_byte_seconds if "first" in connection.late else limits.silence_seconds
+        return UpstreamTimedOut(upstream=self.name, seconds=seconds, problem=connection.late)
+
+
+class Discreet:
+    """An answer whose sender may repeat the key it was given: the reader sees stars in its place."""
+
+    __slots__ = ("_answer", "_held", "_secret", "_stars", "headers")
+
+    def __init__(self, answer: Answer, secret: bytes) -> None:
+        self._answer = answer
+        self._secret = secret
+        self._stars = b"*" * len(secret)
+        self._held = b""
+        self.headers = [(name, value.replace(secret, self._stars)) for name, value in answer.headers]
+
+    @property
+    def status(self) -> int:
+        return self._answer.status
+
+    @property
+    def complete(self) -> bool:
+        return self._answer.complete
+
+    async def read(self) -> bytes:
+        """What has arrived, but for an end so short that the rest of the key might follow it."""
+        while True:
+            block = await self._answer.read()
+            data = (self._held + block).replace(self._secret, self._stars)
+            if not block or self._answer.complete:
+                self._held = b""
+                return data
+            hidden = len(self._secret) - 1
+            data, self._held = data[: len(data) - hidden], data[len(data) - hidden :]
+            if data:
+                return data
+
+    def close(self) -> None:
+        self._answer.close()

@@ -1,0 +1,102 @@
+"""What the gateway asks of the world: who an agent is, what a model costs, and a store for rules, money and calls."""
+
+from typing import Protocol
+
+from homeostat.core.clock import Millis
+from homeostat.core.ids import AgentId, ProjectId
+from homeostat.core.records.budget import Amount, Budget, BudgetKey, Flight, GatewayId, GatewayView, Posted, Posting
+from homeostat.core.records.call import Call, CallFilter, CallId
+from homeostat.core.records.policy import Policy, PolicyId
+from homeostat.core.records.price import Price
+from homeostat.core.records.turn import AgentKey
+
+
+class Keyring(Protocol):
+    """Knows whose key a key is."""
+
+    async def holder(self, key_digest: str) -> AgentKey | None:
+        """The agent a key was given to, or None where there is no such key or its agent is gone."""
+        ...
+
+
+class PriceList(Protocol):
+    """Knows what models cost."""
+
+    def find(self, provider: str, model: str) -> Price | None:
+        """The price of a model by any of its names; None where it is not known."""
+        ...
+
+    @property
+    def dearest(self) -> Price:
+        """What an unknown model is charged at most."""
+        ...
+
+
+class GatewayStore(Protocol):
+    """Keeps policies, the ledger and the call log, durably. Every method may raise `StoreUnavailable`."""
+
+    # --- policies ------------------------------------------------------------------------------------------
+
+    async def version(self) -> int:
+        """A number that grows with every change to policies and budgets."""
+        ...
+
+    async def policies(self) -> tuple[int, list[Policy]]:
+        """Every policy, and the version this is."""
+        ...
+
+    async def put_policy(self, policy: Policy) -> int:
+        """Set a policy, in place of the one of that id; returns the version from which it is in force."""
+        ...
+
+    async def drop_policy(self, project: ProjectId, policy_id: PolicyId) -> int | None:
+        """Remove a policy; None where there is none."""
+        ...
+
+    # --- the ledger ----------------------------------------------------------------------------------------
+
+    async def put_budget(self, budget: Budget) -> Budget:
+        """Set the bounds of a budget; what was spent and held before stays spent and held."""
+        ...
+
+    async def drop_budget(self, key: BudgetKey) -> bool: ...
+
+    async def budget(self, key: BudgetKey) -> Budget | None: ...
+
+    async def budgets(self, project: ProjectId, *, after: BudgetKey | None, limit: int) -> list[Budget]: ...
+
+    async def enter(self, gateway_id: GatewayId, expires_at_ms: Millis) -> None:
+        """A gateway begins; from now on it may post."""
+        ...
+
+    async def post(self, posting: Posting) -> Posted:
+        """Write a posting, all or nothing. Spends come first, then draws, each judged on what the one before left."""
+        ...
+
+    async def holds(self, gateway_id: GatewayId) -> dict[BudgetKey, Amount]:
+        """What a gateway has drawn and not let go."""
+        ...
+
+    async def leave(self, gateway_id: GatewayId) -> None:
+        """A gateway ends: what it holds and has not spent goes back."""
+        ...
+
+    async def bury(self, now: Millis, *, sparing: GatewayId, limit: int) -> list[Call]:
+        """Settle the open calls of gateways that died at what was reserved; returns them."""
+        ...
+
+    async def gateways(self, now: Millis) -> list[GatewayView]: ...
+
+    # --- calls ---------------------------------------------------------------------------------------------
+
+    async def calls(self, wanted: CallFilter, limit: int) -> list[Call]: ...
+
+    async def flights(self, project: ProjectId, agent_id: AgentId | None, limit: int) -> list[Flight]:
+        """The calls that are open, oldest first."""
+        ...
+
+    async def flights_count(self, project: ProjectId, agent_id: AgentId) -> int: ...
+
+    async def expire_calls(self, before: CallId, limit: int) -> int:
+        """Forget calls older than an id; returns how many."""
+        ...

@@ -1,0 +1,215 @@
+"""What a run or an agent may spend, what it has spent, and what is set aside for calls under way."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple, NewType
+
+from homeostat.core.clock import Millis
+from homeostat.core.ids import ProjectId, Scope
+from homeostat.core.records.call import Call, CallId
+
+GatewayId = NewType("GatewayId", str)
+
+WARNING_PERCENT = 80
+"""How much of a budget is spent when its owner is warned."""
+
+
+class BudgetKind(StrEnum):
+    """Whose budget it is."""
+
+    RUN = "run"
+    AGENT = "agent"
+
+
+BudgetKey = tuple[ProjectId, BudgetKind, str]
+"""What names a budget; batches are sorted by it."""
+
+
+class Amount(NamedTuple):
+    """Tokens and micro-dollars, always whole."""
+
+    tokens: int
+    micros: int
+
+    def plus(self, other: "Amount") -> "Amount":
+        return Amount(self.tokens + other.tokens, self.micros + other.micros)
+
+    def minus(self, other: "Amount") -> "Amount":
+        return Amount(self.tokens - other.tokens, self.micros - other.micros)
+
+    def least(self, other: "Amount") -> "Amount":
+        """The smaller of each."""
+        return Amount(min(self.tokens, other.tokens), min(self.micros, other.micros))
+
+    def times(self, number: int) -> "Amount":
+        return Amount(self.tokens * number, self.micros * number)
+
+    def covers(self, other: "Amount") -> bool:
+        return self.tokens >= other.tokens and self.micros >= other.micros
+
+
+ZERO = Amount(0, 0)
+
+
+class BudgetLimit(StrEnum):
+    """The bound a call would pass."""
+
+    TOKENS = "tokens"
+    USD = "usd"
+    SECONDS = "seconds"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """An account of the ledger. What is held is part of what gateways have drawn and not spent yet."""
+
+    project: ProjectId
+    kind: BudgetKind
+    holder: str
+    tokens_max: int | None = None
+    micros_max: int | None = None
+    seconds_max: float | None = None
+    started_at_ms: Millis
+    spent: Amount = ZERO
+    held: Amount = ZERO
+    warned_at_ms: Millis | None = None
+
+    @property
+    def key(self) -> BudgetKey:
+        return (self.project, self.kind, self.holder)
+
+    @property
+    def ends_at_ms(self) -> Millis | None:
+        if self.seconds_max is None:
+            return None
+        return Millis(self.started_at_ms + int(self.seconds_max * 1000))
+
+    @property
+    def left(self) -> Amount:
+        """What is neither spent nor held; where there is no bound, without end."""
+        return Amount(
+            UNBOUNDED if self.tokens_max is None else self.tokens_max - self.spent.tokens - self.held.tokens,
+            UNBOUNDED if self.micros_max is None else self.micros_max - self.spent.micros - self.held.micros,
+        )
+
+    def mask(self, amount: Amount) -> Amount:
+        """Only what is bounded is held."""
+        return Amount(
+            0 if self.tokens_max is None else amount.tokens,
+            0 if self.micros_max is None else amount.micros,
+        )
+
+    def refuses(self, need: Amount, now: Millis) -> BudgetLimit | None:
+        """The bound that a need would pass, if any."""
+        left = self.left
+        if need.tokens > left.tokens:
+            return BudgetLimit.TOKENS
+        if need.micros > left.micros:
+            return BudgetLimit.USD
+        if self.ends_at_ms is not None and now >= self.ends_at_ms:
+            return BudgetLimit.SECONDS
+        return None
+
+    def grants(self, need: Amount, wish: Amount, now: Millis) -> Amount | None:
+        """What may be drawn: the wish, or as much of it as leaves others their share, and never less than the need."""
+        if self.refuses(need, now) is not None:
+            return None
+        left = self.left
+        return self.mask(
+            Amount(
+                need.tokens + min(wish.tokens - need.tokens, (left.tokens - need.tokens) // FLOAT_SHARE),
+                need.micros + min(wish.micros - need.micros, (left.micros - need.micros) // FLOAT_SHARE),
+            )
+        )
+
+    @property
+    def warns(self) -> bool:
+        """Whether so much is spent that somebody should know."""
+        return any(
+            most is not None and spent * 100 >= most * WARNING_PERCENT
+            for spent, most in ((self.spent.tokens, self.tokens_max), (self.spent.micros, self.micros_max))
+        )
+
+
+UNBOUNDED = 1 << 62
+FLOAT_SHARE = 32
+"""A gateway draws at most this part of what is left beyond what it needs now, so that others find something."""
+
+
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """A gateway asks to set something aside: what it needs for a call, and what it would like to have at hand."""
+
+    key: BudgetKey
+    need: Amount
+    wish: Amount
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """What became of a draw. `budget` is the account afterwards; None where there is no such budget."""
+
+    granted: Amount | None
+    refused_by: BudgetLimit | None
+    budget: Budget | None
+
+
+@dataclass(frozen=True, slots=True)
+class Spend:
+    """What a gateway has spent of a budget, and how much of what it held it lets go with that."""
+
+    key: BudgetKey
+    spent: Amount
+    released: Amount
+
+
+@dataclass(frozen=True, slots=True)
+class Flight:
+    """A call that is open: should its gateway die, this is what it is settled at."""
+
+    call: Call
+    reserved: Amount
+    keys: tuple[BudgetKey, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Posting:
+    """Everything a gateway writes at once. Its number lets a repetition after an unknown outcome change nothing."""
+
+    gateway_id: GatewayId
+    number: int
+    now_ms: Millis
+    expires_at_ms: Millis
+    seen_version: int
+    spends: tuple[Spend, ...] = ()
+    draws: tuple[Draw, ...] = ()
+    opened: tuple[Flight, ...] = ()
+    closed: tuple[CallId, ...] = ()
+    calls: tuple[Call, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Posted:
+    """What became of a posting. `alive` is false when the gateway was taken for dead: then nothing was written.
+
+    A posting whose number had been written before is `repeated`: nothing was written, and what its draws became is
+    told by what the gateway holds.
+    """
+
+    alive: bool
+    drawn: tuple[Drawn, ...] = ()
+    warned: tuple[Budget, ...] = ()
+    repeated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayView:
+    """A gateway that is alive, and the newest policies it has seen."""
+
+    gateway_id: GatewayId
+    expires_at_ms: Millis
+    seen_version: int
+
+
+def gateway_of(scope: Scope) -> GatewayId:
+    return GatewayId("gw_" + scope)

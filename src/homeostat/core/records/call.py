@@ -1,0 +1,126 @@
+"""One model call as the gateway saw it: what was asked, what came back, what it cost."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NewType
+
+from homeostat.core.clock import Millis
+from homeostat.core.ids import AgentId, ProjectId, RunId, Scope, TraceId
+
+CallId = NewType("CallId", str)
+
+
+class Api(StrEnum):
+    """Which interface a call speaks."""
+
+    OPENAI_CHAT = "openai.chat"
+    OPENAI_RESPONSES = "openai.responses"
+    OPENAI_EMBEDDINGS = "openai.embeddings"
+    OPENAI_COMPLETIONS = "openai.completions"
+    OPENAI_OTHER = "openai.other"
+    ANTHROPIC_MESSAGES = "anthropic.messages"
+    ANTHROPIC_OTHER = "anthropic.other"
+
+
+class Outcome(StrEnum):
+    """How a call ended."""
+
+    ANSWERED = "answered"  # the upstream's answer was passed on whole, errors of the upstream included
+    REFUSED = "refused"  # a policy, a budget or a check said no; nothing was sent
+    FAILED = "failed"  # the upstream could not be reached, broke off or stalled
+    ABANDONED = "abandoned"  # the agent hung up
+    LOST = "lost"  # the gateway died while the call was open
+
+
+class Metered(StrEnum):
+    """How the numbers of a call came about."""
+
+    REPORTED = "reported"  # the upstream said so
+    ESTIMATED = "estimated"  # counted from what was seen
+    RESERVED = "reserved"  # nothing was seen: what had been set aside
+    NONE = "none"  # nothing was used
+
+
+class Priced(StrEnum):
+    """How the cost of a call came about."""
+
+    LISTED = "listed"  # from the price list or an override
+    CAPPED = "capped"  # the model is unknown: charged like the dearest one known
+    UNKNOWN = "unknown"  # the model is unknown: counted in tokens only
+    FREE = "free"  # nothing was used
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens of one call. `tokens_in` holds the cached and the written ones, `tokens_out` the reasoning."""
+
+    tokens_in: int = 0
+    tokens_out: int = 0
+    tokens_cached: int = 0
+    tokens_written: int = 0
+    tokens_reasoning: int = 0
+
+    @property
+    def tokens(self) -> int:
+        return self.tokens_in + self.tokens_out
+
+
+@dataclass(frozen=True, slots=True)
+class ToolUse:
+    """A tool the model called, with a digest of the arguments: equal calls have equal digests."""
+
+    name: str
+    arguments: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """A row of the call log. It holds no prompt, no answer and no key."""
+
+    call_id: CallId
+    project: ProjectId
+    agent_id: AgentId
+    run_id: RunId | None
+    trace_id: TraceId | None
+    upstream: str
+    api: Api
+    path: str
+    model: str
+    streamed: bool
+    outcome: Outcome
+    status: int
+    code: str
+    policy_id: str
+    started_at_ms: Millis
+    latency_ms: float
+    first_token_ms: float | None
+    usage: Usage
+    metered: Metered
+    cost_micros: int | None
+    priced: Priced
+    retries: int
+    prompt_hash: str
+    tools_offered: tuple[str, ...]
+    tool_calls: tuple[ToolUse, ...]
+    repeats: int = 1
+
+    @property
+    def error(self) -> bool:
+        return self.outcome is not Outcome.ANSWERED or self.status >= 400
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallFilter:
+    """Which calls a reader wants, newest first."""
+
+    project: ProjectId
+    agent_id: AgentId | None = None
+    run_id: RunId | None = None
+    outcome: Outcome | None = None
+    model: str | None = None
+    since_ms: Millis | None = None
+    before: CallId | None = None
+
+
+def call_of(scope: Scope) -> CallId:
+    return CallId("call_" + scope)

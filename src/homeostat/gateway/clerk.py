@@ -1,0 +1,350 @@
+"""The gateway's one writer: draws, settlements, open calls and finished ones share a transaction."""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Protocol
+
+from homeostat.core.clock import Clock, Millis
+from homeostat.core.codec import Json, to_json
+from homeostat.core.errors import BusUnavailable, StoreUnavailable
+from homeostat.core.ids import Ids, ProjectId, scope_floor
+from homeostat.core.limits import (
+    BUDGET_FLOAT_SECONDS,
+    CALL_RETENTION_SECONDS,
+    CALLS_BUFFERED_MAX,
+    GATEWAY_LEASE_SECONDS,
+    LEASE_BEATS,
+    POSTING_CALLS_MAX,
+    POSTING_DRAWS_MAX,
+    POSTING_SECONDS,
+    REFUSAL_WINDOW_MS,
+    SWEEP_ROWS_MAX,
+)
+from homeostat.core.ports.bus import Bus
+from homeostat.core.ports.gateway import GatewayStore
+from homeostat.core.records.budget import (
+    ZERO,
+    Budget,
+    BudgetKey,
+    BudgetKind,
+    Draw,
+    Drawn,
+    Flight,
+    Posting,
+    Spend,
+    gateway_of,
+)
+from homeostat.core.records.call import Call, CallId, Outcome, call_of
+from homeostat.core.records.event import Channel, Event
+from homeostat.core.records.vitals import vitals_of
+from homeostat.gateway.budgets import Budgets, Settlement
+
+log = logging.getLogger(__name__)
+
+
+class Airborne(Protocol):
+    """A call that is open."""
+
+    def flight(self) -> Flight:
+        """What is written of it, in case nobody lives to write the rest."""
+        ...
+
+
+RefusalKey = tuple[str, str, str, str]
+NO_BUDGET: BudgetKey = (ProjectId(""), BudgetKind.AGENT, "")  # a draw on it is only waited for
+
+
+class Clerk:
+    """Collects what is to be written for a moment, and less than that when somebody waits."""
+
+    def __init__(
+        self,
+        *,
+        store: GatewayStore,
+        bus: Bus,
+        clock: Clock,
+        ids: Ids,
+        seen_version: Callable[[], int],
+        retention_seconds: float = CALL_RETENTION_SECONDS,
+        lease_seconds: float = GATEWAY_LEASE_SECONDS,
+    ) -> None:
+        self._store = store
+        self._bus = bus
+        self._clock = clock
+        self._ids = ids
+        self._seen_version = seen_version
+        self._retention_ms = int(retention_seconds * 1000)
+        self._lease_seconds = lease_seconds
+        self.gateway_id = gateway_of(ids.scope())
+        self.budgets = Budgets(ledger=self, clock=clock)
+        self._number = 0
+        self._unsure: tuple[Posting, list[Settlement]] | None = None
+        self._draws: deque[tuple[Draw, asyncio.Future[Drawn]]] = deque()
+        self._open: dict[CallId, Airborne] = {}
+        self._aloft: set[CallId] = set()
+        self._landed: list[CallId] = []
+        self._calls: deque[Call] = deque()
+        self._refusals: dict[RefusalKey, tuple[Call, list[int]]] = {}
+        self._events: list[Event] = []
+        self._wanted = asyncio.Event()
+        self._urgent = asyncio.Event()
+        self.postings = 0
+        self.calls_dropped = 0
+
+    # --- callers -------------------------------------------------------------------------------------------
+
+    def draw(self, draw: Draw) -> "asyncio.Future[Drawn]":
+        future: asyncio.Future[Drawn] = asyncio.get_running_loop().create_future()
+        self._draws.append((draw, future))
+        self._wanted.set()
+        self._urgent.set()
+        return future
+
+    def wake(self) -> None:
+        self._wanted.set()
+
+    def opened(self, call_id: CallId, call: Airborne) -> None:
+        """A call begins. One that is over before the next posting is never written as open."""
+        self._open[call_id] = call
+        self._wanted.set()
+
+    def closed(self, call: Call) -> None:
+        """A call is over."""
+        call_id = call.call_id
+        self._open.pop(call_id, None)
+        if call_id in self._aloft:
+            self._aloft.discard(call_id)
+            self._landed.append(call_id)
+        self._record(call)
+
+    def refused(self, key: RefusalKey, call: Callable[[], Call]) -> None:
+        """A call was turned away. An agent that hammers at a closed door fills a row, not a table."""
+        if (pending := self._refusals.get(key)) is not None:
+            pending[1][0] += 1
+        else:
+            self._refusals[key] = (call(), [1])
+            self._wanted.set()
+
+    def announce(self, event: Event) -> None:
+        """Publish something with the next posting."""
+        self._events.append(event)
+        self._wanted.set()
+
+    def _record(self, call: Call) -> None:
+        if len(self._calls) >= CALLS_BUFFERED_MAX:
+            self._calls.popleft()
+            self.calls_dropped += 1
+        self._calls.append(call)
+        self._wanted.set()
+
+    # --- the loop ------------------------------------------------------------------------------------------
+
+    async def enter(self) -> None:
+        """Begin: settle what dead gateways left behind, and take a place in the ledger."""
+        await self._store.bury(self._clock.now_ms(), sparing=self.gateway_id, limit=SWEEP_ROWS_MAX)
+        await self._store.enter(self.gateway_id, self._expiry())
+
+    async def run(self) -> None:
+        beat = self._lease_seconds / LEASE_BEATS
+        while True:
+            soon = bool(self._refusals) or self.budgets.at_hand
+            await _wait(self._wanted, min(beat, BUDGET_FLOAT_SECONDS) if soon else beat)
+            await _wait(self._urgent, POSTING_SECONDS)
+            self._wanted.clear()
+            self._urgent.clear()
+            try:
+                await self.tick()
+            except StoreUnavailable as error:
+                log.warning("the ledger waits: %s", error)
+                await asyncio.sleep(POSTING_SECONDS * 5)
+                self._wanted.set()
+
+    async def sweep(self) -> int:
+        """Settle the calls of dead gateways and forget old ones; returns how many rows were touched."""
+        now = self._clock.now_ms()
+        lost = await self._store.bury(now, sparing=self.gateway_id, limit=SWEEP_ROWS_MAX)
+        if lost:
+            log.warning("%d open calls of a gateway that died were settled at what was reserved", len(lost))
+        before = call_of(scope_floor(now - self._retention_ms))
+        return len(lost) + await self._store.expire_calls(before, SWEEP_ROWS_MAX)
+
+    async def run_sweeps(self) -> None:
+        while True:
+            try:
+                busy = await self.sweep() >= SWEEP_ROWS_MAX
+            except StoreUnavailable as error:
+                log.warning("the sweep waits: %s", error)
+                busy = False
+            await asyncio.sleep(POSTING_SECONDS if busy else self._lease_seconds / 2)
+
+    async def flush(self) -> None:
+        """Wait until everything that was known when this was called is written."""
+        self._flush_refusals(everything=True)
+        for _ in range(1 + len(self._calls) // POSTING_CALLS_MAX if self._pending else 0):
+            await self.draw(Draw(NO_BUDGET, ZERO, ZERO))
+
+    @property
+    def _pending(self) -> bool:
+        rising = any(call_id not in self._aloft for call_id in self._open)
+        return bool(rising or self._calls or self._landed or self.budgets.settlements or self._unsure)
+
+    async def leave(self) -> None:
+        """End: write what is left, and give back what is at hand."""
+        self._flush_refusals(everything=True)
+        while self._pending or self._draws:
+            await self.tick()
+        await self._store.leave(self.gateway_id)
+
+    # --- one posting ---------------------------------------------------------------------------------------
+
+    async def tick(self) -> None:
+        """Write everything that waits now. After an unknown outcome the same posting goes first, under its number."""
+        if self._unsure is not None:
+            await self._repeat(*self._unsure)
+        self._flush_refusals()
+        settlements, self.budgets.settlements = self.budgets.settlements, []
+        posting, waiting = self._compile(settlements)
+        try:
+            posted = await self._store.post(posting)
+        except BaseException as error:
+            self._unsure = (replace(posting, draws=()), settlements)
+            failure = error if isinstance(error, StoreUnavailable) else StoreUnavailable(problem="it was interrupted")
+            for future in waiting:
+                if not future.done():
+                    future.set_exception(failure)
+            raise
+        if not posted.alive:
+            await self._rise(posting, settlements, waiting)
+            return
+        for future, drawn in zip(waiting, posted.drawn, strict=True):
+            if not future.done():
+                future.set_result(drawn)
+        await self._posted(posting, posted.warned)
+
+    def _compile(self, settlements: list[Settlement]) -> tuple[Posting, list["asyncio.Future[Drawn]"]]:
+        batch = [self._draws.popleft() for _ in range(min(len(self._draws), POSTING_DRAWS_MAX))]
+        calls = [self._calls.popleft() for _ in range(min(len(self._calls), POSTING_CALLS_MAX))]
+        landed, self._landed = self._landed, []
+        rising = [call_id for call_id in self._open if call_id not in self._aloft]
+        self._aloft.update(rising)
+        self._number += 1
+        posting = Posting(
+            gateway_id=self.gateway_id,
+            number=self._number,
+            now_ms=self._clock.now_ms(),
+            expires_at_ms=self._expiry(),
+            seen_version=self._seen_version(),
+            spends=_sum([*(spend for s in settlements for spend in s.spends), *self.budgets.surpluses()]),
+            draws=tuple(draw for draw, _ in batch),
+            opened=tuple(self._open[call_id].flight() for call_id in rising),
+            closed=tuple(landed),
+            calls=tuple(calls),
+        )
+        if self._draws or self._calls:
+            self._wanted.set()
+            self._urgent.set()
+        return posting, [future for _, future in batch]
+
+    async def _repeat(self, posting: Posting, settlements: list[Settlement]) -> None:
+        posted = await self._store.post(posting)
+        if not posted.alive:
+            self._unsure = None
+            await self._rise(posting, settlements, [])
+            return
+        if posted.repeated:
+            self.budgets.hold(await self._store.holds(self.gateway_id))
+        self._unsure = None
+        await self._posted(posting, posted.warned)
+
+    async def _rise(
+        self, posting: Posting, settlements: list[Settlement], waiting: list["asyncio.Future[Drawn]"]
+    ) -> None:
+        """This gateway was silent for so long that others settled its calls: begin anew, and charge nothing twice."""
+        log.warning("gateway %s was taken for dead and begins anew", self.gateway_id)
+        unwritten = {flight.call.call_id for flight in posting.opened}
+        charged = {*posting.closed, *self._aloft, *self._landed} - unwritten
+        self.budgets.bury(charged)
+        self.budgets.settlements = [
+            Settlement(one.call_id, tuple(Spend(spend.key, spend.spent, ZERO) for spend in one.spends))
+            for one in (*settlements, *self.budgets.settlements)
+            if one.call_id not in charged
+        ]
+        self._calls.extendleft(call for call in reversed(posting.calls) if call.call_id not in charged)
+        self._aloft.clear()
+        self._landed.clear()
+        self.gateway_id = gateway_of(self._ids.scope())
+        self._number = 0
+        for future in waiting:
+            if not future.done():
+                future.set_exception(StoreUnavailable(problem="this gateway was taken for dead"))
+        await self._store.enter(self.gateway_id, self._expiry())
+
+    async def _posted(self, posting: Posting, warned: tuple[Budget, ...]) -> None:
+        self.postings += 1
+        events, self._events = self._events, []
+        events += [self._warning(budget, posting.now_ms) for budget in warned]
+        if posting.calls and self._bus.wanted("vitals"):
+            events += [
+                Event(
+                    call.call_id, call.project, Channel.EVT, "agent", call.agent_id, "vitals", to_json(vitals_of(call))
+                )
+                for call in posting.calls
+                if call.outcome is not Outcome.REFUSED
+            ]
+        if events:
+            try:
+                await self._bus.publish(tuple(events))
+            except BusUnavailable as error:
+                log.warning("vitals were not announced: %s", error)
+
+    def _warning(self, budget: Budget, now: Millis) -> Event:
+        body: Json = to_json(
+            {
+                "kind": budget.kind,
+                "holder": budget.holder,
+                "tokens_spent": budget.spent.tokens,
+                "tokens_max": budget.tokens_max,
+                "micros_spent": budget.spent.micros,
+                "micros_max": budget.micros_max,
+                "at_ms": now,
+            }
+        )
+        event_id = f"{budget.kind}:{budget.holder}:{budget.warned_at_ms}"
+        return Event(event_id, budget.project, Channel.EVT, budget.kind, budget.holder, "budget_warning", body)
+
+    def _flush_refusals(self, *, everything: bool = False) -> None:
+        now = self._clock.now_ms()
+        for key, (call, count) in list(self._refusals.items()):
+            if everything or now - call.started_at_ms >= REFUSAL_WINDOW_MS:
+                del self._refusals[key]
+                self._record(replace(call, repeats=count[0]) if count[0] > 1 else call)
+
+    def _expiry(self) -> Millis:
+        return Millis(self._clock.now_ms() + int(self._lease_seconds * 1000))
+
+
+def _sum(spends: list[Spend]) -> tuple[Spend, ...]:
+    """One entry per account."""
+    if len(spends) < 2:
+        return tuple(spends)
+    totals: dict[BudgetKey, Spend] = {}
+    for spend in spends:
+        before = totals.get(spend.key)
+        totals[spend.key] = (
+            spend
+            if before is None
+            else Spend(spend.key, before.spent.plus(spend.spent), before.released.plus(spend.released))
+        )
+    return tuple(spend for spend in totals.values() if spend.spent != ZERO or spend.released != ZERO)
+
+
+async def _wait(event: asyncio.Event, seconds: float) -> None:
+    if not event.is_set():
+        try:
+            async with asyncio.timeout(seconds):
+                await event.wait()
+        except TimeoutError:
+            return

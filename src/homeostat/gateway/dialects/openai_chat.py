@@ -1,0 +1,242 @@
+"""OpenAI's chat completions, spoken by most others as well; completions and embeddings are read alike."""
+
+from typing import Any
+
+import msgspec
+import xxhash
+from msgspec import Raw, Struct
+
+from homeostat.core.records.call import Api, ToolUse, Usage
+from homeostat.gateway.dialects.shapes import Ask, Reading, ToolPieces, decode_ask, tool_use, try_decode
+from homeostat.gateway.sse import EventCutter, payload
+
+SYSTEM_ROLES = frozenset({"system", "developer"})
+
+
+class _Message(Struct, gc=False):
+    role: str = ""
+    content: Raw = Raw(b"null")
+
+
+class _Named(Struct, gc=False):
+    name: str = ""
+
+
+class _Tool(Struct, gc=False):
+    type: str = ""
+    function: _Named | None = None
+    custom: _Named | None = None
+
+    @property
+    def name(self) -> str:
+        named = self.function or self.custom
+        return named.name if named else self.type
+
+
+class _StreamOptions(Struct, gc=False):
+    include_usage: bool | None = None
+
+
+class _ChatAsk(Struct, gc=False):
+    model: str = ""
+    messages: list[_Message] = []
+    stream: bool | None = None
+    stream_options: _StreamOptions | None = None
+    max_tokens: int | None = None
+    max_completion_tokens: int | None = None
+    n: int | None = None
+    best_of: int | None = None
+    tools: list[_Tool] | None = None
+
+
+class _PromptDetails(Struct, gc=False):
+    cached_tokens: int | None = None
+
+
+class _CompletionDetails(Struct, gc=False):
+    reasoning_tokens: int | None = None
+
+
+class _Usage(Struct, gc=False):
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    prompt_tokens_details: _PromptDetails | None = None
+    completion_tokens_details: _CompletionDetails | None = None
+
+    def read(self) -> Usage:
+        cached = self.prompt_tokens_details.cached_tokens if self.prompt_tokens_details else 0
+        reasoning = self.completion_tokens_details.reasoning_tokens if self.completion_tokens_details else 0
+        return Usage(self.prompt_tokens or 0, self.completion_tokens or 0, cached or 0, 0, reasoning or 0)
+
+
+class _Called(Struct, gc=False):
+    name: str | None = None
+    arguments: str | None = None
+
+
+class _ToolCall(Struct, gc=False):
+    index: int = 0
+    function: _Called | None = None
+
+
+class _Spoken(Struct, gc=False):
+    content: Any = None
+    reasoning_content: Any = None
+    refusal: Any = None
+    tool_calls: list[_ToolCall] | None = None
+
+
+class _Choice(Struct, gc=False):
+    index: int = 0
+    message: _Spoken | None = None
+    delta: _Spoken | None = None
+    text: str | None = None
+
+
+class _Answer(Struct, gc=False):
+    model: str = ""
+    usage: _Usage | None = None
+    choices: list[_Choice] = []
+
+
+_asks = msgspec.json.Decoder(_ChatAsk)
+_answers = msgspec.json.Decoder(_Answer)
+
+
+class OpenAIChat:
+    """Reads chat completions."""
+
+    def __init__(self, api: Api = Api.OPENAI_CHAT, *, cap_field: str = "max_completion_tokens") -> None:
+        self.api = api
+        self._cap_field = cap_field if api is Api.OPENAI_CHAT else "max_tokens"
+
+    def ask(self, body: bytes) -> Ask:
+        read: _ChatAsk = decode_ask(_asks, body)
+        named = xxhash.xxh3_64()
+        for message in read.messages:
+            if message.role in SYSTEM_ROLES:
+                named.update(message.content)
+        cap = read.max_completion_tokens if read.max_completion_tokens is not None else read.max_tokens
+        field = "max_tokens" if read.max_tokens is not None else self._cap_field
+        return Ask(
+            api=self.api,
+            body=body,
+            model=read.model,
+            streamed=bool(read.stream),
+            wants_usage=bool(read.stream_options and read.stream_options.include_usage),
+            output_cap=cap,
+            cap_field=field,
+            answers=max(read.n or 1, read.best_of or 1),
+            generates=self.api is not Api.OPENAI_EMBEDDINGS,
+            prompt_hash=named.hexdigest(),
+            tools=tuple(tool.name for tool in read.tools) if read.tools else (),
+        )
+
+    def answer(self, body: bytes) -> Reading:
+        read: _Answer | None = try_decode(_answers, body)
+        if read is None:
+            return Reading()
+        tools = [
+            tool_use(call.function.name or "", call.function.arguments or "")
+            for choice in read.choices
+            if choice.message is not None
+            for call in choice.message.tool_calls or ()
+            if call.function is not None
+        ]
+        return Reading(read.usage.read() if read.usage else None, read.model, tuple(tools))
+
+    def stream(self, ask: Ask, *, hides_usage: bool) -> "ChatStream":
+        del ask
+        return ChatStream(hides_usage=hides_usage)
+
+
+class ChatStream:
+    """A stream of chunks. Until the first token, and around tool calls, each is read; else only the last usage is."""
+
+    __slots__ = ("_bytes", "_cutter", "_events", "_hides", "_overhead", "_pieces", "ended", "model", "spoke", "usage")
+
+    def __init__(self, *, hides_usage: bool) -> None:
+        self.usage: Usage | None = None
+        self.model = ""
+        self.spoke = False
+        self.ended = False
+        self._hides = hides_usage
+        self._cutter = EventCutter()
+        self._pieces = ToolPieces()
+        self._events = 0
+        self._bytes = 0
+        self._overhead = 0
+
+    @property
+    def begun(self) -> Usage | None:
+        return None
+
+    @property
+    def between_events(self) -> bool:
+        return self._hides or self._cutter.between_events
+
+    @property
+    def tools(self) -> tuple[ToolUse, ...]:
+        return self._pieces.all()
+
+    @property
+    def seen_tokens(self) -> int:
+        """A chunk carries a token or more."""
+        return max(self._events, (self._bytes - self._events * self._overhead) // 4) if self.spoke else 0
+
+    def feed(self, block: bytes) -> bytes:
+        data, end = self._cutter.cut(block)
+        if end:
+            self._look(data, end)
+        if not self._hides:
+            return block
+        return self._without_usage(data, end) if end else b""
+
+    def finish(self) -> bytes:
+        return self._cutter.rest() if self._hides else b""
+
+    def _look(self, data: bytes, end: int) -> None:
+        cutter = self._cutter
+        if not self.spoke or data.find(b'"tool_calls"', 0, end) >= 0:
+            for event in cutter.events(data, end):
+                self._read(event)
+        self._events += data.count(cutter.gap, 0, end)
+        self._bytes += end
+        at = data.rfind(b'"usage"', 0, end)
+        if at >= 0 and data.find(b"{", at, at + 12) > 0:
+            start, stop = cutter.around(data, end, at)
+            read: _Answer | None = try_decode(_answers, payload(data[start:stop]))
+            if read is not None and read.usage is not None:
+                self.usage = read.usage.read()
+        if data.find(b"data: [DONE]", 0, end) >= 0:
+            self.ended = True
+
+    def _read(self, event: bytes) -> None:
+        read: _Answer | None = try_decode(_answers, payload(event))
+        if read is None:
+            return
+        self.model = self.model or read.model
+        for choice in read.choices:
+            spoken = choice.delta
+            said = choice.text if spoken is None else spoken.content or spoken.reasoning_content or spoken.refusal
+            calls = spoken.tool_calls or () if spoken is not None else ()
+            if not self.spoke and (said or calls):
+                self.spoke = True
+                self._overhead = len(event) - (len(said.encode()) if isinstance(said, str) else 0) + 2
+            for call in calls:
+                key = (choice.index, call.index)
+                if call.function is not None:
+                    if call.function.name:
+                        self._pieces.begin(key, call.function.name)
+                    self._pieces.add(key, call.function.arguments or "")
+
+    def _without_usage(self, data: bytes, end: int) -> bytes:
+        """What the client would have seen had nobody asked for usage."""
+        out = data[:end] if end < len(data) else data
+        at = out.rfind(b'"usage"')
+        if at >= 0 and out.find(b"{", at, at + 12) > 0:
+            start, stop = self._cutter.around(out, end, at)
+            read: _Answer | None = try_decode(_answers, payload(out[start:stop]))
+            if read is not None and not read.choices:
+                out = out[:start] + out[stop:]
+        return out.replace(b',"usage":null', b"").replace(b', "usage": null', b"")

@@ -1,0 +1,181 @@
+"""What the gateway reads of requests and answers, whichever API they belong to."""
+
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import msgspec
+import xxhash
+from msgspec import Raw
+
+from homeostat.core.errors import MalformedPayload
+from homeostat.core.limits import NAME_CHARS_MAX, TOOL_CALLS_SEEN_MAX
+from homeostat.core.records.call import Api, ToolUse, Usage
+
+_any = msgspec.json.Decoder()
+_canonical = msgspec.json.Encoder(order="deterministic")
+_members = msgspec.json.Decoder(dict[str, Raw])
+_encoder = msgspec.json.Encoder()
+
+# Parts whose tokens their bytes do not bound. As quotes inside a JSON string are escaped, these are real JSON tokens.
+_OPAQUE = (b'"image_url"', b'"image"', b'"input_image"', b'"input_file"', b'"file"', b'"document"', b'"input_audio"')
+_ELSEWHERE = (b'"previous_response_id"', b'"conversation"', b'"prompt"')
+
+
+@dataclass(slots=True)
+class Ask:
+    """A request as far as it was read. `body` is what will be sent; whoever changes it changes the fields as well."""
+
+    api: Api
+    body: bytes
+    model: str = ""
+    streamed: bool = False
+    wants_usage: bool = True
+    output_cap: int | None = None
+    cap_field: str = "max_tokens"
+    answers: int = 1
+    generates: bool = True
+    prompt_hash: str = ""
+    tools: tuple[str, ...] = ()
+
+    @property
+    def opaque_parts(self) -> int:
+        """How many parts may weigh more tokens than they have bytes."""
+        return sum(self.body.count(mark) for mark in _OPAQUE)
+
+    @property
+    def refers_elsewhere(self) -> bool:
+        """Whether the prompt is partly kept by the upstream, so that its length cannot be known here."""
+        return self.api is Api.OPENAI_RESPONSES and any(mark in self.body for mark in _ELSEWHERE)
+
+    def edit(self, changes: dict[str, object]) -> None:
+        """Set members of the request, or remove those that are None; all others stay as they were written."""
+        members: dict[str, Any] = _members.decode(self.body)
+        for name, value in changes.items():
+            if value is None:
+                members.pop(name, None)
+            else:
+                members[name] = value
+        self.body = _encoder.encode(members)
+
+    def cap_output(self, tokens: int) -> None:
+        self.output_cap = tokens
+        self.edit({self.cap_field: tokens})
+
+
+@dataclass(slots=True)
+class Reading:
+    """What an answer told. Without `usage` it told nothing."""
+
+    usage: Usage | None = None
+    model: str = ""
+    tools: tuple[ToolUse, ...] = ()
+
+
+class StreamReader(Protocol):
+    """Looks at an answer while it passes. `feed` returns what the client gets of a block, usually the block itself."""
+
+    @property
+    def usage(self) -> Usage | None:
+        """What the upstream reported, once it has."""
+        ...
+
+    @property
+    def begun(self) -> Usage | None:
+        """What the upstream reported at the beginning, should the end never come."""
+        ...
+
+    @property
+    def model(self) -> str: ...
+
+    @property
+    def spoke(self) -> bool:
+        """Whether the first token has gone by."""
+        ...
+
+    @property
+    def ended(self) -> bool:
+        """Whether the stream came to its own end."""
+        ...
+
+    def feed(self, block: bytes) -> bytes: ...
+
+    def finish(self) -> bytes:
+        """What is still held back when the stream ends."""
+        ...
+
+    @property
+    def between_events(self) -> bool: ...
+
+    @property
+    def tools(self) -> tuple[ToolUse, ...]: ...
+
+    @property
+    def seen_tokens(self) -> int:
+        """How many tokens went by, as far as one can tell by looking."""
+        ...
+
+
+class Dialect(Protocol):
+    """One API: how to read it."""
+
+    @property
+    def api(self) -> Api: ...
+
+    def ask(self, body: bytes) -> Ask:
+        """Read a request. Raises `MalformedPayload`."""
+        ...
+
+    def answer(self, body: bytes) -> Reading:
+        """Read a whole answer; one that cannot be read told nothing."""
+        ...
+
+    def stream(self, ask: Ask, *, hides_usage: bool) -> StreamReader: ...
+
+
+def decode_ask(decoder: "msgspec.json.Decoder[Any]", body: bytes) -> Any:
+    try:
+        return decoder.decode(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as problem:
+        raise MalformedPayload(field="body", problem=str(problem)) from problem
+
+
+def try_decode(decoder: "msgspec.json.Decoder[Any]", data: bytes) -> Any:
+    """What an upstream sent, or None where that is garbage."""
+    try:
+        return decoder.decode(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def tool_use(name: str, arguments: str | bytes | Raw) -> ToolUse:
+    """A tool call with the digest of its arguments, in which neither spaces nor the order of names matter."""
+    if isinstance(arguments, str):
+        arguments = arguments.encode()
+    # Models break off in the middle of arguments; equal garbage has equal digests as well.
+    with suppress(msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        arguments = _canonical.encode(_any.decode(arguments))
+    return ToolUse(name[:NAME_CHARS_MAX], xxhash.xxh3_64_hexdigest(arguments))
+
+
+class ToolPieces:
+    """Tool calls that arrive in pieces."""
+
+    __slots__ = ("_calls",)
+
+    def __init__(self) -> None:
+        self._calls: dict[object, tuple[str, list[str]]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._calls)
+
+    def begin(self, key: object, name: str) -> None:
+        if len(self._calls) < TOOL_CALLS_SEEN_MAX:
+            self._calls.setdefault(key, (name, []))
+
+    def add(self, key: object, piece: str) -> None:
+        if (call := self._calls.get(key)) is not None:
+            call[1].append(piece)
+
+    def all(self) -> tuple[ToolUse, ...]:
+        return tuple(tool_use(name, "".join(pieces)) for name, pieces in self._calls.values())

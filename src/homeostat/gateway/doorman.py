@@ -1,0 +1,59 @@
+"""Who is calling: an agent is known by its key, and by nothing else unless development says so."""
+
+import asyncio
+
+from homeostat.core.clock import Clock
+from homeostat.core.ids import AgentId, ProjectId, key_digest
+from homeostat.core.limits import KEY_STALE_SECONDS, KEYS_CACHED_MAX
+from homeostat.core.ports.gateway import Keyring
+from homeostat.core.records.turn import AgentKey
+
+
+class Doorman:
+    """Remembers for a moment whose key a key is. What it remembers is the digest; the key itself is never kept."""
+
+    def __init__(self, *, keyring: Keyring, clock: Clock, project: ProjectId, development: bool) -> None:
+        self._keyring = keyring
+        self._clock = clock
+        self._project = project
+        self._development = development
+        self._known: dict[str, tuple[AgentKey | None, float]] = {}
+        self._asking: dict[str, asyncio.Task[AgentKey | None]] = {}
+
+    def word(self, agent_id: str) -> AgentKey | None:
+        """Who an agent says it is, where its word is taken for it."""
+        return (self._project, AgentId(agent_id)) if self._development and agent_id else None
+
+    def recall(self, key: bytes) -> tuple[bool, AgentKey | None]:
+        """Whether the answer is known without asking, and the answer."""
+        if not key:
+            return True, None
+        known = self._known.get(_digest(key))
+        if known is None or known[1] < self._clock.monotonic():
+            return False, None
+        return True, known[0]
+
+    async def ask(self, key: bytes) -> AgentKey | None:
+        """Ask the register; many who come with the same key ask once."""
+        digest = _digest(key)
+        asking = self._asking.get(digest)
+        if asking is None:
+            asking = asyncio.get_running_loop().create_task(self._look_up(digest))
+            self._asking[digest] = asking
+            asking.add_done_callback(lambda _: self._asking.pop(digest, None))
+        return await asyncio.shield(asking)
+
+    async def _look_up(self, digest: str) -> AgentKey | None:
+        holder = await self._keyring.holder(digest)
+        if len(self._known) >= KEYS_CACHED_MAX:
+            self._known.clear()
+        self._known[digest] = (holder, self._clock.monotonic() + KEY_STALE_SECONDS)
+        return holder
+
+    def forget(self) -> None:
+        """An agent came or went: ask again."""
+        self._known.clear()
+
+
+def _digest(key: bytes) -> str:
+    return key_digest(key.decode("latin-1"))

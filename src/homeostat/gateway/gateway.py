@@ -1,0 +1,148 @@
+"""The gateway as one object: what the server, the other rooms and the command line call."""
+
+from collections.abc import Awaitable, Callable
+
+from homeostat.core.clock import Clock, SystemClock
+from homeostat.core.errors import InvalidRequest
+from homeostat.core.ids import DEFAULT_PROJECT, Ids, ProjectId
+from homeostat.core.limits import CALL_RETENTION_SECONDS, GATEWAY_LEASE_SECONDS
+from homeostat.core.ports.bus import Bus
+from homeostat.core.ports.gateway import GatewayStore, Keyring, PriceList
+from homeostat.core.records.budget import Budget, BudgetKey
+from homeostat.core.records.call import Call, CallFilter
+from homeostat.core.records.policy import Policy, PolicyId
+from homeostat.core.records.turn import AgentKey
+from homeostat.gateway.clerk import Clerk
+from homeostat.gateway.doorman import Doorman
+from homeostat.gateway.office import Manners, Office, RunOf, Warden, no_run
+from homeostat.gateway.policies import PolicyBook
+from homeostat.gateway.proxy import Proxy
+from homeostat.gateway.rehearsal import Rehearsal, rehearse
+from homeostat.gateway.routes import Outlet, Routes
+
+Loop = tuple[str, Callable[[], Awaitable[None]]]
+
+
+class Gateway:
+    """Every model call passes here. `loops` are its background work; whoever assembles it owns their tasks."""
+
+    def __init__(
+        self,
+        *,
+        store: GatewayStore,
+        bus: Bus,
+        keyring: Keyring,
+        prices: PriceList,
+        outlets: list[Outlet],
+        clock: Clock | None = None,
+        ids: Ids | None = None,
+        manners: Manners | None = None,
+        project: ProjectId = DEFAULT_PROJECT,
+        development: bool = False,
+        run_of: RunOf = no_run,
+        retention_seconds: float = CALL_RETENTION_SECONDS,
+        lease_seconds: float = GATEWAY_LEASE_SECONDS,
+    ) -> None:
+        self.store = store
+        self.clock = clock or SystemClock()
+        ids = ids or Ids(clock=self.clock)
+        manners = manners or Manners()
+        self.book = PolicyBook(store=store, bus=bus, clock=self.clock, changed=self._changed)
+        self.clerk = Clerk(
+            store=store,
+            bus=bus,
+            clock=self.clock,
+            ids=ids,
+            seen_version=lambda: self.book.version,
+            retention_seconds=retention_seconds,
+            lease_seconds=lease_seconds,
+        )
+        self.office = Office(
+            clock=self.clock,
+            ids=ids,
+            routes=Routes(outlets),
+            doorman=Doorman(keyring=keyring, clock=self.clock, project=project, development=development),
+            book=self.book,
+            clerk=self.clerk,
+            prices=prices,
+            warden=Warden(clock=self.clock, seconds=manners.patience_seconds),
+            manners=manners,
+            run_of=run_of,
+        )
+        self.application = Proxy(self.office)
+        self.loops: tuple[Loop, ...] = (("gateway clerk", self.clerk.run), ("gateway sweep", self.clerk.run_sweeps))
+
+    async def open(self) -> None:
+        """Everything that must be known before the first request."""
+        await self.book.open()
+        await self.clerk.enter()
+
+    async def close(self) -> None:
+        """Write what is left. The loops have been stopped before, and no request is open any more."""
+        self.office.warden.close()
+        await self.clerk.leave()
+        for outlet in self.office.routes.outlets.values():
+            await outlet.upstream.close()
+
+    def owns(self, path: str) -> bool:
+        return self.office.routes.owns(path)
+
+    def _changed(self) -> None:
+        self.clerk.budgets.forget()
+        self.clerk.wake()
+
+    # --- policies ------------------------------------------------------------------------------------------
+
+    async def put_policy(self, policy: Policy) -> Policy:
+        await self.book.put(policy)
+        return policy
+
+    async def drop_policy(self, project: ProjectId, policy_id: PolicyId) -> bool:
+        return await self.book.drop(project, policy_id)
+
+    async def rehearse(self, policy: Policy, *, since_ms: int, limit: int) -> Rehearsal:
+        """What a policy would have done to the logged past."""
+        return await rehearse(self.store, policy, since_ms=since_ms, limit=limit)
+
+    # --- budgets -------------------------------------------------------------------------------------------
+
+    async def put_budget(self, budget: Budget) -> Budget:
+        """Set the bounds of a run or an agent; in force at once here, and a moment later everywhere."""
+        bounds = (budget.tokens_max, budget.micros_max, budget.seconds_max)
+        if all(bound is None for bound in bounds) or any(bound is not None and bound < 0 for bound in bounds):
+            raise InvalidRequest(problem="a budget needs tokens, usd or seconds, none of them negative")
+        stored = await self.store.put_budget(budget)
+        await self.book.announce_budget(budget.project, budget.holder)
+        return stored
+
+    async def drop_budget(self, key: BudgetKey) -> bool:
+        dropped = await self.store.drop_budget(key)
+        await self.book.announce_budget(key[0], key[2])
+        return dropped
+
+    async def budget(self, key: BudgetKey) -> Budget | None:
+        """An account as it is now, this gateway's last calls included."""
+        await self.clerk.flush()
+        return await self.store.budget(key)
+
+    # --- calls ---------------------------------------------------------------------------------------------
+
+    async def calls(self, wanted: CallFilter, limit: int) -> list[Call]:
+        """The call log, newest first, this gateway's last calls included."""
+        await self.clerk.flush()
+        return await self.store.calls(wanted, limit)
+
+    def in_flight_here(self, agent: AgentKey) -> int:
+        """How many calls of an agent are open in this process, exactly."""
+        return self.office.in_flight.count(agent)
+
+    async def in_flight(self, agent: AgentKey) -> int:
+        """How many calls of an agent are open in all gateways together."""
+        await self.clerk.flush()
+        return await self.store.flights_count(*agent)
+
+    async def drained(self, agent: AgentKey, version: int) -> bool:
+        """Whether nothing of an agent is open anywhere, and every gateway knows the policies of a version."""
+        await self.clerk.flush()
+        live = await self.store.gateways(self.clock.now_ms())
+        return all(view.seen_version >= version for view in live) and not await self.store.flights_count(*agent)

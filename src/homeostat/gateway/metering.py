@@ -1,0 +1,95 @@
+"""What a call may use at most before it is sent, and what it has used when it is over."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from homeostat.core.limits import OPAQUE_PART_TOKENS, OUTPUT_TOKENS_DEFAULT, UNSEEN_PROMPT_TOKENS
+from homeostat.core.ports.gateway import PriceList
+from homeostat.core.records.budget import Amount
+from homeostat.core.records.call import Priced, Usage
+from homeostat.core.records.price import Price
+from homeostat.gateway.dialects.shapes import Ask
+
+
+class UnknownModel(StrEnum):
+    """What becomes of a call to a model whose price nobody knows."""
+
+    REFUSE = "refuse"
+    CAP = "cap"
+    TOKENS = "tokens"
+
+
+@dataclass(frozen=True, slots=True)
+class Tariff:
+    """A price, and how it was found; without one only tokens are counted."""
+
+    price: Price | None
+    priced: Priced
+
+    def cost(self, usage: Usage) -> int | None:
+        """Micro-dollars of a usage; None where they cannot be known."""
+        if self.price is None:
+            return None
+        fresh = usage.tokens_in - usage.tokens_cached - usage.tokens_written
+        return self.price.rate(usage.tokens_in).cost(
+            fresh=max(fresh, 0), cached=usage.tokens_cached, written=usage.tokens_written, output=usage.tokens_out
+        )
+
+
+def tariff(prices: PriceList, provider: str, model: str, unknown: UnknownModel) -> Tariff:
+    price = prices.find(provider, model)
+    if price is not None:
+        return Tariff(price, Priced.LISTED)
+    if unknown is UnknownModel.CAP:
+        return Tariff(prices.dearest, Priced.CAPPED)
+    return Tariff(None, Priced.UNKNOWN)
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """The most a call can use. A token has at least one byte, so a text has at most as many tokens as bytes."""
+
+    tokens_in: int
+    tokens_out: int
+    answers: int
+    explicit: bool
+    price: Price | None
+
+    @property
+    def amount(self) -> Amount:
+        return self.of(self.tokens_out)
+
+    def of(self, tokens_out: int) -> Amount:
+        out = tokens_out * self.answers
+        if self.price is None:
+            return Amount(self.tokens_in + out, 0)
+        rate = self.price.rate(self.tokens_in)
+        dearest = max(rate.input, rate.cache_write)  # what is written to a cache costs more than what is read
+        micros = -(-(self.tokens_in * dearest + out * rate.output) // 1_000_000)
+        return Amount(self.tokens_in + out, micros)
+
+    def fitting(self, left: Amount) -> int:
+        """How many tokens each answer may have so that the call fits into what is left; negative if none."""
+        out = (left.tokens - self.tokens_in) // self.answers
+        if self.price is not None and (rate := self.price.rate(self.tokens_in)).output:
+            spare = left.micros * 1_000_000 - self.tokens_in * max(rate.input, rate.cache_write)
+            out = min(out, spare // (rate.output * self.answers))
+        return min(out, self.tokens_out)
+
+
+def bound(ask: Ask, price: Price | None) -> Bound:
+    """Read the most a request can use out of it."""
+    window = price.context_window if price is not None else None
+    tokens_in = len(ask.body) + ask.opaque_parts * OPAQUE_PART_TOKENS
+    if ask.refers_elsewhere:
+        tokens_in += window or UNSEEN_PROMPT_TOKENS
+    explicit = ask.output_cap is not None or not ask.generates
+    tokens_out = 0 if not ask.generates else OUTPUT_TOKENS_DEFAULT if ask.output_cap is None else ask.output_cap
+    return Bound(tokens_in, max(tokens_out, 0), max(ask.answers, 1), explicit, price)
+
+
+def estimate(ask: Ask, seen_tokens: int, begun: Usage | None) -> Usage:
+    """What a call that broke off has probably used: the prompt by its length, the answer by what went by."""
+    if begun is None:
+        return Usage(-(-len(ask.body) // 4), seen_tokens)
+    return Usage(begun.tokens_in, max(seen_tokens, begun.tokens_out), begun.tokens_cached, begun.tokens_written)

@@ -1,0 +1,120 @@
+"""The gateway as an ASGI application: who is calling, whether the gate is open, and then the call itself."""
+
+from homeostat.core.errors import StoreUnavailable, Unauthenticated
+from homeostat.core.records.call import Call, Outcome, call_of
+from homeostat.core.records.turn import AgentKey
+from homeostat.gateway.accounting import NOTHING
+from homeostat.gateway.asgi import Receive, Scope, Send
+from homeostat.gateway.exchange import Exchange
+from homeostat.gateway.headers import RequestHeaders
+from homeostat.gateway.office import Office
+from homeostat.gateway.refusals import Refusal, refusal_of, render
+from homeostat.gateway.routes import Route
+
+
+class Proxy:
+    """Answers every path below the name of an upstream."""
+
+    def __init__(self, office: Office) -> None:
+        self._office = office
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._not_http(scope, receive, send)
+            return
+        office = self._office
+        route = office.routes.find(scope["method"], scope["path"])
+        if route is None:
+            await self._unknown_path(send)
+            return
+        headers = RequestHeaders(scope["headers"], readable=route.dialect is not None)
+        try:
+            agent = await self._identify(headers)
+            if office.book.is_stale():
+                await office.book.settle()
+        except StoreUnavailable as error:
+            await self._turn_away(send, route, refusal_of(error))
+            return
+        if agent is None:
+            await self._turn_away(send, route, refusal_of(Unauthenticated()))
+            return
+        chain = office.book.chain(agent, office.clock.now_ms())
+        if chain.gate is not None:
+            self._write_down(agent, route, headers, chain.gate, scope)
+            await self._turn_away(send, route, chain.gate)
+            return
+        exchange = Exchange(
+            office=office,
+            scope=scope,
+            receive=receive,
+            send=send,
+            route=route,
+            headers=headers,
+            agent=agent,
+            chain=chain,
+        )
+        await exchange.run()
+
+    async def _identify(self, headers: RequestHeaders) -> AgentKey | None:
+        doorman = self._office.doorman
+        known, agent = doorman.recall(headers.key)
+        if not known:
+            agent = await doorman.ask(headers.key)
+        return agent or doorman.word(headers.agent_id)
+
+    async def _turn_away(self, send: Send, route: Route, refusal: Refusal) -> None:
+        office = self._office
+        office.count(Outcome.REFUSED.value, refusal.code)
+        headers, body = render(route.api, refusal, call_of(office.ids.scope()))
+        await send({"type": "http.response.start", "status": refusal.status, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+
+    def _write_down(
+        self, agent: AgentKey, route: Route, headers: RequestHeaders, refusal: Refusal, scope: Scope
+    ) -> None:
+        office = self._office
+
+        def call() -> Call:
+            return Call(
+                call_id=call_of(office.ids.scope()),
+                project=agent[0],
+                agent_id=agent[1],
+                run_id=headers.run_id,
+                trace_id=headers.trace_id,
+                upstream=route.outlet.name,
+                api=route.api,
+                path=scope["path"][:200],
+                model="",
+                streamed=False,
+                outcome=Outcome.REFUSED,
+                status=refusal.status,
+                code=refusal.code,
+                policy_id=refusal.policy_id,
+                started_at_ms=office.clock.now_ms(),
+                latency_ms=0.0,
+                first_token_ms=None,
+                usage=NOTHING.usage,
+                metered=NOTHING.metered,
+                cost_micros=NOTHING.cost_micros,
+                priced=NOTHING.priced,
+                retries=headers.retries,
+                prompt_hash="",
+                tools_offered=(),
+                tool_calls=(),
+            )
+
+        office.clerk.refused((*agent, refusal.code, refusal.policy_id), call)
+
+    async def _unknown_path(self, send: Send) -> None:
+        names = ", ".join(f"/{name}/v1" for name in self._office.routes.outlets)
+        body = f"Nothing is here. The gateway answers below {names}.\n".encode()
+        headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"content-length", b"%d" % len(body))]
+        await send({"type": "http.response.start", "status": 404, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+
+    async def _not_http(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "websocket":
+            await receive()
+            await send({"type": "websocket.close", "code": 1011, "reason": "The gateway speaks HTTP only"})
+            return
+        raise AssertionError(f"the gateway answers requests, not {scope['type']}")

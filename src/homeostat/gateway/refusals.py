@@ -1,0 +1,84 @@
+"""How the gateway says no: in the words of the API that is spoken, and so that no SDK hammers at a closed door."""
+
+from dataclasses import dataclass
+
+import msgspec
+
+from homeostat.core.errors import HomeostatError, Unavailable
+from homeostat.core.ports.upstream import Headers
+from homeostat.core.records.call import Api, CallId
+
+_encoder = msgspec.json.Encoder()
+
+OPENAI_TYPES = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    402: "insufficient_quota",
+    403: "permission_error",
+    404: "invalid_request_error",
+    413: "invalid_request_error",
+    429: "rate_limit_error",
+}
+ANTHROPIC_TYPES = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    402: "billing_error",
+    403: "permission_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    503: "overloaded_error",
+    504: "timeout_error",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """One no. Without `should_retry` the SDK decides by the status."""
+
+    status: int
+    code: str
+    message: str
+    should_retry: bool | None = False
+    retry_after_seconds: int | None = None
+    policy_id: str = ""
+
+
+def refusal_of(error: HomeostatError) -> Refusal:
+    """An error as a refusal; what is only unavailable may be tried again."""
+    status = 400 if error.http_status == 422 else error.http_status
+    return Refusal(status, error.code, error.message, None if isinstance(error, Unavailable) else False)
+
+
+def is_anthropic(api: Api) -> bool:
+    return api.value.startswith("anthropic")
+
+
+def error_body(api: Api, refusal: Refusal, call_id: CallId) -> bytes:
+    if is_anthropic(api):
+        kind = ANTHROPIC_TYPES.get(refusal.status, "api_error")
+        error = {"type": kind, "message": refusal.message, "code": refusal.code}
+        return _encoder.encode({"type": "error", "error": error, "request_id": call_id})
+    kind = OPENAI_TYPES.get(refusal.status, "server_error")
+    return _encoder.encode({"error": {"message": refusal.message, "type": kind, "param": None, "code": refusal.code}})
+
+
+def render(api: Api, refusal: Refusal, call_id: CallId) -> tuple[Headers, bytes]:
+    """The head and body of a refusal."""
+    body = error_body(api, refusal, call_id)
+    headers = [
+        (b"content-type", b"application/json"),
+        (b"content-length", b"%d" % len(body)),
+        (b"request-id" if is_anthropic(api) else b"x-request-id", call_id.encode()),
+    ]
+    if refusal.should_retry is not None:
+        headers.append((b"x-should-retry", b"true" if refusal.should_retry else b"false"))
+    if refusal.retry_after_seconds is not None:
+        headers.append((b"retry-after", b"%d" % refusal.retry_after_seconds))
+    return headers, body
+
+
+def stream_error(api: Api, refusal: Refusal, call_id: CallId) -> bytes:
+    """The same no in the middle of a stream, where the status has long been sent."""
+    body = error_body(api, refusal, call_id)
+    return (b"event: error\n" if is_anthropic(api) else b"") + b"data: " + body + b"\n\n"

@@ -1,0 +1,166 @@
+"""Passes an answer on as it comes, and looks at it on the way without holding it up."""
+
+import asyncio
+
+from homeostat.core.clock import Clock
+from homeostat.core.limits import ANSWER_BYTES_READ_MAX
+from homeostat.core.ports.upstream import Headers, UpstreamResponse
+from homeostat.core.records.call import CallId
+from homeostat.gateway.asgi import Send
+from homeostat.gateway.dialects.shapes import Ask, Dialect, StreamReader
+from homeostat.gateway.headers import answer_headers, content_type, is_encoded
+from homeostat.gateway.sieve import Sieve
+from homeostat.gateway.sse import is_event_stream
+
+PING = b": ping\n\n"
+
+
+class Relay:
+    """One answer on its way to the agent. `sending_since` says since when the agent has not taken what it was sent."""
+
+    __slots__ = (
+        "_blocks",
+        "_clock",
+        "_headers",
+        "_heard_at",
+        "_pinging",
+        "_response",
+        "_send",
+        "_sieve",
+        "answer_bytes",
+        "complete",
+        "first_token_at",
+        "reader",
+        "sending_since",
+        "started",
+        "streams",
+    )
+
+    def __init__(
+        self,
+        *,
+        send: Send,
+        response: UpstreamResponse,
+        clock: Clock,
+        call_id: CallId,
+        dialect: Dialect | None,
+        ask: Ask | None,
+        hides_usage: bool,
+        sieve: Sieve | None,
+    ) -> None:
+        self._send = send
+        self._response = response
+        self._clock = clock
+        self._headers: Headers = answer_headers(response.headers)
+        self._headers.append((b"x-homeostat-call-id", call_id.encode()))
+        self._pinging: asyncio.Task[None] | None = None
+        self._heard_at = clock.monotonic()
+        self._blocks: list[bytes] | None = None
+        self._sieve: Sieve | None = None
+        self.answer_bytes = 0
+        self.first_token_at: float | None = None
+        self.sending_since: float | None = None
+        self.started = False
+        self.complete = False
+        self.reader: StreamReader | None = None
+        self.streams = False
+        if dialect is not None and ask is not None and response.status < 400 and not is_encoded(response.headers):
+            self._sieve = sieve
+            if is_event_stream(content_type(response.headers)):
+                self.streams = True
+                self.reader = dialect.stream(ask, hides_usage=hides_usage)
+                if hides_usage or sieve is not None:
+                    self._drop_length()
+            else:
+                self._blocks = []
+
+    @property
+    def between_events(self) -> bool:
+        """Whether what the agent has got so far ends with a whole event."""
+        return self.reader is not None and (self._sieve is not None or self.reader.between_events)
+
+    @property
+    def answer(self) -> bytes | None:
+        """The whole answer, where it was kept to be read."""
+        return b"".join(self._blocks) if self._blocks is not None and self.complete else None
+
+    async def run(self) -> None:
+        """Relay until the answer ends. Raises `UpstreamFailed` where it breaks off."""
+        if self._sieve is not None and self._blocks is not None:
+            await self._run_whole(self._sieve)
+            return
+        response = self._response
+        await self._start()
+        while True:
+            block = await response.read()
+            self._heard_at = self._clock.monotonic()
+            ended = response.complete
+            out = self._pass(block) if block else block
+            if ended:
+                if self.reader is not None:
+                    out += self.reader.finish()
+                await self._body(out, more=False)
+                self.complete = True
+                return
+            if out:
+                await self._body(out, more=True)
+
+    async def _run_whole(self, sieve: Sieve) -> None:
+        """An answer that has to be judged as a whole is passed on as a whole."""
+        while block := await self._response.read():
+            self._pass(block)
+        self.complete = True
+        if self._blocks is None:
+            self.complete = False
+            sieve.refuse_unread()
+        body = sieve.answer(b"".join(self._blocks or ()))
+        self._drop_length()
+        self._headers.append((b"content-length", b"%d" % len(body)))
+        await self._start()
+        await self._body(body, more=False)
+
+    def _pass(self, block: bytes) -> bytes:
+        self.answer_bytes += len(block)
+        if self.reader is not None:
+            out = self.reader.feed(block)
+            if self.first_token_at is None and self.reader.spoke:
+                self.first_token_at = self._heard_at
+            return self._sieve.feed(out) if self._sieve is not None and out else out
+        if self.first_token_at is None:
+            self.first_token_at = self._heard_at
+        if self._blocks is not None:
+            self._blocks.append(block)
+            if self.answer_bytes > ANSWER_BYTES_READ_MAX:
+                self._blocks = None
+        return block
+
+    def _drop_length(self) -> None:
+        self._headers = [line for line in self._headers if line[0] != b"content-length"]
+
+    # --- to the agent --------------------------------------------------------------------------------------
+
+    async def _start(self) -> None:
+        self.started = True
+        await self._send({"type": "http.response.start", "status": self._response.status, "headers": self._headers})
+
+    async def _body(self, body: bytes, *, more: bool) -> None:
+        if self._pinging is not None:
+            await self._pinging
+            self._pinging = None
+        self.sending_since = self._heard_at
+        await self._send({"type": "http.response.body", "body": body, "more_body": more})
+        self.sending_since = None
+
+    async def end(self, last: bytes) -> None:
+        """Close a stream that broke off in an orderly way."""
+        await self._body(last, more=False)
+
+    def ping(self, now: float, seconds: float) -> None:
+        """Keep a silent stream alive with a comment, if none of its events is under way."""
+        if now - self._heard_at >= seconds and self.sending_since is None and self.between_events:
+            self._heard_at = now
+            if self._pinging is None or self._pinging.done():
+                self._pinging = asyncio.get_running_loop().create_task(self._comment())
+
+    async def _comment(self) -> None:
+        await self._send({"type": "http.response.body", "body": PING, "more_body": True})

@@ -1,0 +1,74 @@
+"""Which upstream a path belongs to, and which API it speaks."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from homeostat.core.ports.upstream import Upstream
+from homeostat.core.records.call import Api
+from homeostat.gateway.dialects.anthropic_messages import AnthropicMessages
+from homeostat.gateway.dialects.openai_chat import OpenAIChat
+from homeostat.gateway.dialects.openai_responses import OpenAIResponses
+from homeostat.gateway.dialects.shapes import Dialect
+
+
+class Family(StrEnum):
+    """Whose interface an upstream speaks."""
+
+    OPENAI = "openai"
+    ANTHROPIC = "anthropic"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outlet:
+    """A named upstream. `provider` is its name in the price list, `asks_usage` whether its streams may be asked."""
+
+    name: str
+    family: Family
+    upstream: Upstream
+    provider: str
+    asks_usage: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Where a request goes. Without a dialect it passes through untouched."""
+
+    outlet: Outlet
+    api: Api
+    dialect: Dialect | None
+
+
+class Routes:
+    """The paths the gateway answers: `/NAME/v1/…` for each upstream."""
+
+    def __init__(self, outlets: list[Outlet]) -> None:
+        self.outlets = {outlet.name: outlet for outlet in outlets}
+        self._known: dict[str, Route] = {}
+        self._others: dict[str, Route] = {}
+        for outlet in outlets:
+            other = Api.ANTHROPIC_OTHER if outlet.family is Family.ANTHROPIC else Api.OPENAI_OTHER
+            self._others[outlet.name] = Route(outlet, other, None)
+            for path, dialect in _dialects(outlet).items():
+                self._known[f"/{outlet.name}{path}"] = Route(outlet, dialect.api, dialect)
+
+    def owns(self, path: str) -> bool:
+        """Whether a path is the gateway's to answer."""
+        return path.split("/", 2)[1] in self.outlets if path.startswith("/") else False
+
+    def find(self, method: str, path: str) -> Route | None:
+        if method == "POST" and (route := self._known.get(path)) is not None:
+            return route
+        parts = path.split("/", 2)
+        return self._others.get(parts[1]) if len(parts) > 2 else None
+
+
+def _dialects(outlet: Outlet) -> dict[str, Dialect]:
+    if outlet.family is Family.ANTHROPIC:
+        return {"/v1/messages": AnthropicMessages()}
+    cap_field = "max_completion_tokens" if outlet.provider == "openai" else "max_tokens"
+    return {
+        "/v1/chat/completions": OpenAIChat(cap_field=cap_field),
+        "/v1/responses": OpenAIResponses(),
+        "/v1/embeddings": OpenAIChat(Api.OPENAI_EMBEDDINGS),
+        "/v1/completions": OpenAIChat(Api.OPENAI_COMPLETIONS),
+    }
