@@ -176,6 +176,24 @@ async def test_rivals_neither_deadlock_nor_fail(postgres_url: str) -> None:
         assert row[0] == 0
 
 
+async def test_whoever_waits_for_a_head_holds_none_behind_it(postgres_url: str, engine: PostgresEngine) -> None:
+    """Heads are locked in the order of their keys, in whichever order a save names them."""
+    store = PostgresTurns(engine)
+    heads = [a.idle(f"agent-{n}") for n in range(3)]
+    await a.register(store, *heads)
+    first, behind = await asyncpg.connect(postgres_url), await asyncpg.connect(postgres_url)
+    async with first.transaction():
+        await first.execute("SELECT FROM heads WHERE agent_id = 'agent-0' FOR UPDATE")
+        waiting = asyncio.create_task(store.save(Writes(heads=a.swap(*(a.moved(head) for head in reversed(heads))))))
+        while not await engine.fetch("SELECT 1 FROM pg_locks WHERE NOT granted"):
+            pass
+        await behind.execute("SELECT FROM heads WHERE agent_id <> 'agent-0' FOR UPDATE NOWAIT")
+        assert not waiting.done()
+    assert (await waiting).ok
+    await first.close()
+    await behind.close()
+
+
 async def test_a_plain_turn_touches_no_index_of_heads(engine: PostgresEngine) -> None:
     """Every update of a head stays in its page, as the schema promises."""
     store = PostgresTurns(engine)
