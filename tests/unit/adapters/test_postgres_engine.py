@@ -12,7 +12,7 @@ import pytest
 from homeostat.adapters.stores.postgres import PostgresEngine, PostgresTurns
 from homeostat.adapters.stores.statements import migrations
 from homeostat.core.codec import Json
-from homeostat.core.errors import StoreUnavailable
+from homeostat.core.errors import MalformedPayload, StoreUnavailable
 from homeostat.core.ids import AgentId, WorkerId
 from homeostat.core.machines.turn import HeadStatus
 from homeostat.core.records.writes import Writes
@@ -215,6 +215,6 @@ async def test_a_plain_turn_touches_no_index_of_heads(engine: PostgresEngine) ->
 async def test_text_postgres_cannot_hold_is_refused_and_found_nowhere(engine: PostgresEngine) -> None:
     store = PostgresTurns(engine)
     await a.register(store, a.idle())
-    with pytest.raises(asyncpg.CharacterNotInRepertoireError):
+    with pytest.raises(MalformedPayload):
         await store.save(Writes(turns=a.by_id([replace(a.turn(), payload=Json("\0"))])))
     assert await store.head(a.PROJECT, AgentId("\0")) is None

@@ -83,7 +83,7 @@ async def a_mailbox_is_loaded_as_it_was_saved(open_store: OpenStore) -> None:
         inbox_put=a.in_line(*line),
         new_waits=a.waits_of(*waits, *line[0].waits),
     )
-    found = await (await open_store()).load([head.key, idle.key])
+    found = await (await open_store()).load([head.key, idle.key, head.key])
     assert found == {head.key: Mailbox(head, OpenTurn(active, 2, 1, 5, waits), line), idle.key: Mailbox(idle)}
 
 

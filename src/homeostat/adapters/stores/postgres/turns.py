@@ -11,6 +11,7 @@ from homeostat.adapters.stores import rows
 from homeostat.adapters.stores.postgres.engine import PostgresEngine, Row
 from homeostat.adapters.stores.statements import statements
 from homeostat.adapters.stores.turns_read import TurnsReading
+from homeostat.core.errors import MalformedPayload
 from homeostat.core.ids import Scope
 from homeostat.core.limits import ORPHAN_ROWS_MAX, QUEUE_FRONT
 from homeostat.core.records.head import Head, Mailbox
@@ -55,7 +56,7 @@ class PostgresTurns(TurnsReading):
         return [row for row in found if row[4] is not None][:limit]
 
     async def load(self, agents: Collection[AgentKey]) -> dict[AgentKey, Mailbox]:
-        found = await self._all("mailboxes_load", *self._pairs(agents), QUEUE_FRONT)
+        found = await self._all("mailboxes_load", *self._pairs(set(agents)), QUEUE_FRONT)
         return {
             (key[0], key[1]): _mailbox(list(group)) for key, group in groupby(found, key=lambda row: (row[0], row[1]))
         }
@@ -68,6 +69,10 @@ class PostgresTurns(TurnsReading):
             if getattr(taken, "constraint_name", None) not in KEYED:
                 raise
             return Saved(answered=True)
+        except _NO_SUCH_TEXT as problem:
+            raise MalformedPayload(
+                field="text", problem="it holds a NUL character, which cannot be stored"
+            ) from problem
         return Saved(stale=frozenset((row[0], row[1]) for row in stale))
 
     async def expire(self, before: Scope, limit: int) -> int:

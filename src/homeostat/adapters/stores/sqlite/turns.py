@@ -81,7 +81,7 @@ def _load(connection: sqlite3.Connection, agents: Collection[AgentKey]) -> dict[
     read = connection.execute
     read("BEGIN")
     try:
-        heads = [rows.read_head(row) for row in read(SQL["heads_load"], (json.dumps(list(agents)),))]
+        heads = [rows.read_head(row) for row in read(SQL["heads_load"], (json.dumps(list(set(agents))),))]
         lines = {
             head.key: [rows.read_queued(row) for row in read(SQL["inbox_line"], (*head.key, -1, QUEUE_FRONT))]
             for head in heads
