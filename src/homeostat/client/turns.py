@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Collection
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -10,7 +11,7 @@ from homeostat.client import reading
 from homeostat.client.client import Client, path_part
 from homeostat.client.transport import Received
 from homeostat.core.codec import Json
-from homeostat.core.errors import CardUnknown, StaleEpoch, Unavailable, WorkerUnknown
+from homeostat.core.errors import AgentExists, CardUnknown, StaleEpoch, Unavailable, WorkerUnknown
 from homeostat.core.holdings import Holdings
 from homeostat.core.ids import BoxId, CardId, WorkerId
 from homeostat.core.limits import CLAIM_WAIT_SECONDS_MAX
@@ -218,7 +219,8 @@ class HttpTurns:
     async def register(self, agents: Collection[AgentKey]) -> None:
         for project, agent_id in agents:
             body = {"agent_type": "agent", "agent_id": agent_id}
-            await self._client.transport.send("POST", "/v1/agents/register", project=project, body=body)
+            with suppress(AgentExists):  # somebody introduced it before; it is there, and that is all we want
+                await self._client.transport.send("POST", "/v1/agents/register", project=project, body=body)
 
     async def open(self, hosted: Collection[AgentKey], on_revoke: OnRevoke) -> HttpSession:
         session = HttpSession(self._client, hosted, on_revoke)
