@@ -120,6 +120,8 @@ def _go_on(plan: Plan, mailbox: Mailbox, command: Suspend, asked: tuple[Wait, ..
 
 def report(plan: Plan, command: Report, followups: Followups) -> Reported:
     """Take a result in, once. What is late, repeated or foreign changes nothing."""
+    if command.status in (WaitStatus.PENDING, WaitStatus.CANCELLED):
+        raise InvalidRequest(problem=f"{command.status.value} is not how a tool call ends")
     mailbox = plan.mailbox(command.key)
     entry = _open_turn(mailbox, command)
     wait = next((w for w in entry.waits if w.call_id == command.call_id), None) if entry else None

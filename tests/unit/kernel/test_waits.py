@@ -15,7 +15,7 @@ from homeostat.core.records.head import Gate
 from homeostat.core.records.turn import AfterExecution, MessageType, ToolCall, WaitStatus
 from homeostat.core.records.view import Outcome
 from homeostat.core.records.work import fence_of
-from homeostat.kernel.commands import Enqueue, Preempt, SetGate, Stop, Suspend
+from homeostat.kernel.commands import Enqueue, Preempt, Reported, SetGate, Stop, Suspend
 from homeostat.testing.desk import Desk, call, key_of
 
 TERMINATE = AfterExecution.TERMINATE
@@ -154,3 +154,59 @@ def test_a_turn_that_suspends_and_is_stopped_in_one_flush_leaves_no_wait_open() 
         Stop(turn=grant.turn, reason="enough", actor="ann"),
     )
     assert [wait.status for wait in desk.store.waits[grant.turn.turn_id].values()] == [WaitStatus.CANCELLED]
+
+
+@pytest.mark.parametrize("status", [WaitStatus.PENDING, WaitStatus.CANCELLED])
+def test_a_report_says_how_a_call_ended(status: WaitStatus) -> None:
+    desk = Desk("a")
+    grant = desk.begin("a")
+    desk.suspend(grant, call("one"))
+    with pytest.raises(InvalidRequest):
+        desk.report(grant, "one", status=status)
+    assert desk.wait(grant.turn.turn_id, "one").status is WaitStatus.PENDING
+    assert len(desk.cards(grant.turn.turn_id)) == 1
+
+
+def test_late_repeated_and_foreign_results_are_acknowledged_and_change_nothing() -> None:
+    desk = Desk("a", "b")
+    grant, other = desk.begin("a"), desk.begin("b")
+    desk.suspend(grant, call("one"), call("two"))
+    desk.suspend(other, call("one"))
+    assert desk.report(grant, "one", {"n": 1}).accepted
+    version = desk.head("a").version
+    for late in (
+        desk.result(grant, "one", {"n": 2}),
+        desk.result(grant, "three"),
+        replace(desk.result(other, "one"), turn_id=grant.turn.turn_id, key=grant.turn.key),
+        replace(desk.result(grant, "one"), turn_id=other.turn.turn_id),
+    ):
+        assert desk.do(late) == Reported(accepted=False)
+    assert desk.head("a").version == version
+    assert desk.wait(other.turn.turn_id, "one").status is WaitStatus.PENDING, "ids are scoped to their turn"
+
+
+def test_a_call_waited_for_before_keeps_its_deadline_and_is_not_sent_again() -> None:
+    desk = Desk("a")
+    grant = desk.begin("a")
+    desk.suspend(grant, call("one", 60.0))
+    desk.do(Preempt(key=grant.turn.key))
+    before = desk.wait(grant.turn.turn_id, "one")
+    sent = len(desk.events)
+    desk.clock.advance(30)
+    again = desk.claim("a")
+    assert again.waits == (before,)
+    assert not desk.suspend(again, call("one", 60.0)).ready
+    assert desk.wait(grant.turn.turn_id, "one") == before
+    assert len(desk.events) == sent
+    assert desk.head("a").deadline_ms == before.deadline_ms
+
+
+def test_a_turn_asks_again_for_a_result_it_has_and_goes_on() -> None:
+    desk = Desk("a")
+    grant = desk.begin("a")
+    desk.suspend(grant, call("one"))
+    desk.report(grant, "one", {"n": 1})
+    suspended = desk.suspend(desk.claim("a"), call("one"))
+    assert suspended.ready
+    assert [wait.status for wait in suspended.waits] == [WaitStatus.SUCCESS]
+    assert desk.head("a").status is HeadStatus.RUNNING
