@@ -39,24 +39,34 @@ class Domain:
 
 
 class Callback(asyncio.TimerHandle):
-    """One thing to run, which knows whose it is."""
+    """One thing to run, which knows whose it is. It shares asyncio's interface and none of its bookkeeping."""
 
-    __slots__ = ("domain",)
+    __slots__ = ("arguments", "context", "domain", "dropped", "due", "work")
 
     def __init__(
-        self,
-        when: float,
-        callback: Callable[..., object],
-        args: tuple[Any, ...],
-        loop: asyncio.AbstractEventLoop,
-        context: Context | None,
+        self, due: float, work: Callable[..., object], arguments: tuple[Any, ...], context: Context | None
     ) -> None:
-        context = copy_context() if context is None else context  # an empty context is falsy
-        super().__init__(when, callback, args, loop, context)
-        self.domain = context.get(_domain)
+        self.due = due
+        self.work = work
+        self.arguments = arguments
+        self.context = copy_context() if context is None else context  # an empty context is falsy
+        self.domain = self.context.get(_domain)
+        self.dropped = False
 
-    def go(self) -> None:
-        self._run()
+    def cancel(self) -> None:
+        self.dropped = True
+
+    def cancelled(self) -> bool:
+        return self.dropped
+
+    def when(self) -> float:
+        return self.due
+
+    def get_context(self) -> Context:
+        return self.context
+
+    def __repr__(self) -> str:
+        return f"<{self.work!r} at {self.due:.3f}>"
 
 
 class SeededLoop(asyncio.BaseEventLoop):
@@ -81,14 +91,14 @@ class SeededLoop(asyncio.BaseEventLoop):
     def call_soon(
         self, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> asyncio.TimerHandle:
-        handle = Callback(self._now, callback, args, self, context)
+        handle = Callback(self._now, callback, args, context)
         self._line.append(handle)
         return handle
 
     def call_at(
         self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> asyncio.TimerHandle:
-        handle = Callback(when, callback, args, self, context)
+        handle = Callback(when, callback, args, context)
         self._count += 1
         heapq.heappush(self._timers, (when, self._count, handle))
         return handle
@@ -110,9 +120,12 @@ class SeededLoop(asyncio.BaseEventLoop):
         return task
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        # Futures nobody asked and tasks of vanished domains are part of the game; a callback that raises is not.
-        if "handle" in context and isinstance(error := context.get("exception"), Exception) and self.on_error:
-            self.on_error(error)
+        """Futures nobody asked and tasks of vanished domains are part of the game."""
+
+    def _failed(self, error: Exception) -> None:
+        if self.on_error is None:
+            raise error
+        self.on_error(error)
 
     # --- running -------------------------------------------------------------------------------------------
 
@@ -126,20 +139,20 @@ class SeededLoop(asyncio.BaseEventLoop):
         if len(batch) > 1:
             self._chance.shuffle(batch)
         for handle in batch:
-            if handle.cancelled():
-                continue
             domain = handle.domain
-            if domain is None:
-                handle.go()
-            elif domain.alive:
-                if domain.stalled:
-                    domain.backlog.append(handle)
-                else:
-                    handle.go()
+            if handle.dropped or (domain is not None and not domain.alive):
+                continue
+            if domain is not None and domain.stalled:
+                domain.backlog.append(handle)
+                continue
+            try:
+                handle.context.run(handle.work, *handle.arguments)
+            except Exception as error:  # noqa: BLE001 — whoever runs the loop decides what it means
+                self._failed(error)
 
     def _pass_time(self) -> None:
         timers = self._timers
-        while timers and timers[0][2].cancelled():
+        while timers and timers[0][2].dropped:
             heapq.heappop(timers)
         if not timers:
             raise Standstill
@@ -148,7 +161,7 @@ class SeededLoop(asyncio.BaseEventLoop):
             self._rounds = 0
         while timers and timers[0][0] <= self._now:
             handle = heapq.heappop(timers)[2]
-            if not handle.cancelled():
+            if not handle.dropped:
                 self._line.append(handle)
 
     # --- domains -------------------------------------------------------------------------------------------

@@ -63,15 +63,16 @@ class Checks:
     def _head_moved(self, old: Head, head: Head) -> None:
         if head.epoch < old.epoch or head.version != old.version + 1:
             raise Violation("always_epochs_increase", f"{old} became {head}")
+        untouched = head.gate_reason == old.gate_reason  # else it may have been open for a moment within the commit
         entered = (head.turn_id, head.epoch, head.worker_id) != (old.turn_id, old.epoch, old.worker_id)
         if head.status is HeadStatus.RUNNING and entered:
             holder = (head.turn_id, head.worker_id)
             if self._holders.setdefault((head.key, head.epoch), holder) != holder:
                 raise Violation("always_one_active_turn_per_agent", f"epoch {head.epoch} was given twice: {head}")
-            if Gate.CLOSED is head.gate is old.gate:
+            if head.gate is Gate.CLOSED and untouched:
                 raise Violation("always_a_closed_gate_starts_nothing", f"{old} became {head}")
             self._entered[TurnId(str(head.turn_id)), head.epoch] = self.commits
-        if head.turn_id not in (None, old.turn_id) and Gate.OPEN not in (head.gate, old.gate):
+        if head.turn_id not in (None, old.turn_id) and head.gate is not Gate.OPEN and untouched:
             raise Violation("always_a_closed_gate_starts_nothing", f"{old} became {head}")
 
     def _agent_is_whole(self, head: Head) -> None:

@@ -139,6 +139,7 @@ class Operator:
     def __init__(self, world: "World") -> None:
         self._world = world
         self._busy: set[AgentKey] = set()
+        self._orders = 0
 
     async def run(self) -> None:
         world = self._world
@@ -196,13 +197,22 @@ class Operator:
             return
         chance = self._world.chance
         for gate in gates:
-            await self.surely(_set_gate(key, gate))
+            await self.surely(self._order(key, gate))
             await self._world.sleep(chance.choice((0.0, 0.01, 1.0)))
             if preempt and gate is Gate.DRAINING:
                 await self.surely(lambda kernel: kernel.preempt(key))
         await self._world.sleep(chance.choice((0.01, 1.0, 4.0)))
-        await self.surely(_set_gate(key, Gate.OPEN))
+        await self.surely(self._order(key, Gate.OPEN))
         self._busy.discard(key)
+
+    def _order(self, key: AgentKey, gate: Gate) -> Question:
+        """Every order has a reason of its own, so that a commit shows whether the gate was turned in it."""
+
+        def call(kernel: Kernel) -> Awaitable[Gate]:
+            self._orders += 1
+            return kernel.set_gate(key, gate, f"order {self._orders}")
+
+        return call
 
     async def _preempt(self) -> None:
         if (key := self._take()) is not None:
@@ -238,7 +248,7 @@ class Operator:
         """Open the gates that are not."""
         for key in self._world.agents:
             if self._world.memory.heads_by_key[key].gate is not Gate.OPEN:
-                await self._world.rpc(_set_gate(key, Gate.OPEN))
+                await self._world.rpc(self._order(key, Gate.OPEN))
 
     async def give_up_on(self, turn_id: TurnId) -> None:
         """Stop a turn that waits for a day that a wrong clock named."""
@@ -252,7 +262,3 @@ class Operator:
         heads = world.memory.heads_by_key.values()
         waiting = [head for head in heads if head.status is HeadStatus.SUSPENDED and head.turn_id is not None]
         return [h.turn_id for h in waiting if h.turn_id and h.deadline_ms and h.deadline_ms > horizon]
-
-
-def _set_gate(key: AgentKey, gate: Gate) -> Question:
-    return lambda kernel: kernel.set_gate(key, gate, "simulated")

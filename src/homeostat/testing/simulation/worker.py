@@ -43,6 +43,7 @@ class Worker:
         self._kernel = process.kernel
         self._hosted = hosted
         self._slots = slots
+        self._restless = self._world.chance.random() < 0.2  # beats although it holds nothing
         self._session = LocalSession(process.kernel, self._revoked)
         self._bodies: dict[tuple[TurnId, int], asyncio.Task[None]] = {}
         self._free = asyncio.Event()
@@ -72,7 +73,7 @@ class Worker:
             try:
                 grants = await self._claim(self._slots - len(self._bodies))
             except Unavailable:
-                await asyncio.sleep(0.1)
+                await asyncio.sleep(0.3)
                 continue
             for grant in grants:
                 self._start(grant)
@@ -100,6 +101,8 @@ class Worker:
     async def _beat(self, session: LocalSession) -> None:
         while True:
             await asyncio.sleep(session.lease_seconds / LEASE_BEATS)
+            if not self._bodies and not self._restless:
+                continue
             try:
                 await session.renew()
             except Unavailable:
@@ -143,7 +146,7 @@ class Worker:
             try:
                 return await call()
             except Unavailable:
-                await asyncio.sleep(self._world.chance.uniform(0.02, 0.5))
+                await asyncio.sleep(self._world.chance.uniform(0.05, 0.8))
             except StaleEpoch as stale:
                 self._world.trace.count("fenced_off")
                 raise Gone from stale
