@@ -81,7 +81,7 @@ class SeededLoop(asyncio.BaseEventLoop):
         self._count = 0
         self._rounds = 0
         self._tasks: list[asyncio.Task[Any]] = []
-        self.on_error: Callable[[BaseException], None] | None = None
+        self.on_error: Callable[[Exception], object] | None = None
 
     # --- what asyncio asks of a loop -----------------------------------------------------------------------
 

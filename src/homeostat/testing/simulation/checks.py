@@ -29,6 +29,7 @@ class Checks:
         self._holders: dict[tuple[AgentKey, int], tuple[TurnId | None, WorkerId | None]] = {}
         self._entered: dict[tuple[TurnId, int], int] = {}
         self._stored: dict[tuple[TurnId, str], int] = {}
+        self._step_epochs: dict[tuple[TurnId, str], set[int]] = {}
         self._waits: dict[tuple[TurnId, ToolCallId], Wait] = {}
         self.forbidden_tags: set[str] = set()
 
@@ -56,6 +57,8 @@ class Checks:
             self._parent_was_told(turn_id)
         for step in writes.steps:
             self._stored.setdefault((step.turn_id, step.name), self.commits)
+            old = before.get(self._store.turns[step.turn_id].key)
+            self._step_epochs.setdefault((step.turn_id, step.name), set()).add(old.epoch if old else 0)
         for event in writes.outbox.events if writes.outbox else ():
             if event.suffix == "task" and TurnId(event.event_id) not in self.ended:
                 raise Violation("never_an_end_is_announced_before_it_is_durable", event.event_id)
@@ -141,9 +144,12 @@ class Checks:
         if turn_id not in self.ended or self.ended[turn_id].card_id != card_id:
             raise Violation("always_an_acknowledged_deliverable_is_the_one", f"{turn_id} {card_id}")
 
-    def stepped(self, turn_id: TurnId, name: str) -> None:
+    def stepped(self, turn_id: TurnId, epoch: int, name: str) -> None:
+        """A worker was told that its step is remembered."""
         if (turn_id, name) not in self._stored:
             raise Violation("always_an_acknowledged_step_is_durable", f"{turn_id} {name}")
+        if epoch not in self._step_epochs[turn_id, name]:
+            raise Violation("never_a_worker_writes_under_an_epoch_that_is_over", f"{turn_id} {name} epoch {epoch}")
 
     def side_effect(self, turn_id: TurnId, epoch: int, name: str) -> None:
         """A worker runs a step that it found no outcome for."""

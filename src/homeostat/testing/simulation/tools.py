@@ -74,6 +74,7 @@ class Tools:
             word = chance.choice(("terminate", "suspend", "nonsense"))
             result["__cg_control"] = {"after_execution": word}
             world.trace.count("control_word")
+        sent = f"{turn_id}:{call_id}" in self._heard
         key = Idempotency(f"report-{tag}", tag) if chance.random() < 0.3 else None
 
         def call(kernel: Kernel) -> Awaitable[Reported]:
@@ -91,6 +92,8 @@ class Tools:
                 await world.sleep(chance.uniform(0.05, 1.0))
                 continue
             self._told(turn_id, call_id, reported, again=again, repeated=attempt > 0 and key is not None)
+            if sent and not reported.accepted and (turn_id, ToolCallId(call_id)) in world.memory.pending:
+                world.violated("never_a_result_is_refused_while_its_turn_waits", f"{turn_id} {call_id}")
             return
 
     def _told(self, turn_id: str, call_id: str, reported: Reported, *, again: bool, repeated: bool) -> None:

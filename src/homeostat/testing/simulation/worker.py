@@ -216,7 +216,7 @@ class Body:
         turn_id = self._grant.turn.turn_id
         self._world.checks.side_effect(turn_id, self._grant.epoch, name)
         await self._worker.surely(lambda: self._session.step(self._grant, name, to_json(self._grant.epoch)))
-        self._world.checks.stepped(turn_id, name)
+        self._world.checks.stepped(turn_id, self._grant.epoch, name)
 
     async def _ask(self, call_id: str, agent: str, script: list[Any], seconds: float) -> bool:
         tag = f"{self._grant.turn.turn_id}/{call_id}"

@@ -1,0 +1,225 @@
+"""The simulator can fail: well-known mistakes are planted in the kernel, and a few dozen seeds find each of them."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from homeostat.app.local_turns import LocalSession
+from homeostat.core.errors import StaleEpoch
+from homeostat.core.machines.turn import HeadStatus
+from homeostat.core.records.change import changed
+from homeostat.core.records.head import Head, Mailbox
+from homeostat.core.records.turn import AgentKey, Grant, MessageType
+from homeostat.core.records.view import Due, Hydration
+from homeostat.core.records.work import Fence
+from homeostat.core.records.writes import Writes
+from homeostat.kernel import commands as c
+from homeostat.kernel.decide import Decision
+from homeostat.kernel.plan import Plan
+from homeostat.kernel.rules import RULES
+from homeostat.kernel.watchdog import Watchdog
+from homeostat.kernel.workers import Workers
+from homeostat.testing.memory import MemoryTurns
+from homeostat.testing.simulation.run import simulate
+from homeostat.testing.simulation.store import RemoteStore
+
+SEEDS_MAX = 120
+Patch = pytest.MonkeyPatch
+
+
+def rule(patch: Patch, command: type, planted: Callable[[Any, Plan, Any, Any], object]) -> None:
+    """Put something around the rule of a command."""
+    original = RULES[command]
+    patch.setitem(
+        RULES,
+        command,
+        lambda plan, asked, followups: planted(original, plan, asked, followups),
+    )
+
+
+def without_new_epoch(original: Any, plan: Plan, asked: Any, followups: Any, key: AgentKey) -> object:
+    before = plan.mailbox(key).head
+    answer = original(plan, asked, followups)
+    mailbox = plan.mailbox(key)
+    if mailbox.head.status is HeadStatus.DISPATCHED and mailbox.head.turn_id == before.turn_id:
+        plan.put(changed(mailbox, head=changed(mailbox.head, epoch=before.epoch)))
+    return answer
+
+
+def enqueue_without_swapping_the_head(patch: Patch) -> None:
+    """Enqueue sees a busy agent, delivery sees an empty queue, both commit."""
+
+    def planted(original: Any, plan: Plan, asked: c.Enqueue, followups: Any) -> object:
+        busy = plan.mailbox(asked.key).head.status is not HeadStatus.IDLE and asked.key not in plan.writes.heads
+        answer = original(plan, asked, followups)
+        if busy:
+            del plan.writes.heads[asked.key]
+        return answer
+
+    rule(patch, c.Enqueue, planted)
+
+
+def doorbells_only(patch: Patch) -> None:
+    """Nobody looks for itself, and nothing is announced a second time."""
+
+    async def blind(*_: object) -> None: ...
+
+    def silent(*_: object) -> None: ...
+
+    patch.setattr(Workers, "_look", blind)
+    patch.setattr(Watchdog, "_ring", silent)
+
+
+def no_new_epoch_on_recovery(patch: Patch) -> None:
+    rule(patch, c.Recover, lambda o, p, asked, f: without_new_epoch(o, p, asked, f, asked.fence.key))
+
+
+def no_new_epoch_on_resume(patch: Patch) -> None:
+    rule(patch, c.Report, lambda o, p, asked, f: without_new_epoch(o, p, asked, f, asked.key))
+
+
+def no_fence(patch: Patch) -> None:
+    """A worker that names the right turn is believed, whatever its epoch."""
+
+    def held(self: Plan, fence: Fence) -> Mailbox:
+        mailbox = self.mailbox(fence.key)
+        if mailbox.head.turn_id != fence.turn_id or mailbox.head.status is not HeadStatus.RUNNING:
+            raise StaleEpoch(turn_id=fence.turn_id, worker_id=fence.worker_id, epoch=fence.epoch)
+        return mailbox
+
+    patch.setattr(Plan, "held", held)
+
+
+def publish_without_outbox(patch: Patch) -> None:
+    """The terminal event dies with the process that would have published it."""
+    original = MemoryTurns._apply
+
+    def apply(self: MemoryTurns, writes: Writes) -> None:
+        row, writes.outbox = writes.outbox, None
+        original(self, writes)
+        writes.outbox = row
+
+    patch.setattr(MemoryTurns, "_apply", apply)
+
+
+def enqueue_again_instead_of_ringing_again(patch: Patch) -> None:
+    """A stuck turn is sent once more as a new row."""
+
+    def ring(self: Watchdog, due: Due) -> None:
+        store = self._store
+        assert isinstance(store, RemoteStore)
+        memory = store._world.memory
+        for key, _ in due.unclaimed:
+            turn_id = memory.heads_by_key[key].turn_id
+            if turn_id is not None:
+                payload = memory.turns[turn_id].payload
+                future = self._flusher.submit(c.Enqueue(key=key, type=MessageType.TURN, payload=payload))
+                future.add_done_callback(asyncio.Future.exception)
+
+    patch.setattr(Watchdog, "_ring", ring)
+
+
+def refuse_from_memory(patch: Patch) -> None:
+    """A decision that swaps nothing is given on a mailbox that may be old."""
+
+    async def reconsider(self: Decision, _: object) -> None:
+        await self._follow()
+
+    patch.setattr(Decision, "_reconsider", reconsider)
+
+
+def believe_leases_from_the_future(patch: Patch) -> None:
+    """A lease is judged by the wall clock alone: one written a day ahead is good for a day."""
+    original = MemoryTurns.due
+
+    async def due(self: MemoryTurns, now: Any, **rest: Any) -> Due:
+        rest["lease_ms"] = 1 << 50
+        return await original(self, now, **rest)
+
+    patch.setattr(MemoryTurns, "due", due)
+
+
+def forget_first_answers(patch: Patch) -> None:
+    """A repeated key is a new request."""
+    original = MemoryTurns._apply
+
+    def apply(self: MemoryTurns, writes: Writes) -> None:
+        writes.answers.clear()
+        original(self, writes)
+
+    patch.setattr(MemoryTurns, "_apply", apply)
+
+
+def hydrate_nothing(patch: Patch) -> None:
+    """A recovered turn starts over, stored steps or not."""
+
+    async def hydrate(self: LocalSession, grant: Grant) -> Hydration:
+        return await self._kernel.hydrate(changed(grant, fresh=True))
+
+    patch.setattr(LocalSession, "hydrate", hydrate)
+
+
+def lose_the_replies_of_joined_turns(patch: Patch) -> None:
+    async def follow(self: Decision) -> None:
+        self._plan.followups.clear()
+
+    patch.setattr(Decision, "_follow", follow)
+
+
+def claim_behind_closed_gates(patch: Patch) -> None:
+    def planted(original: Any, plan: Plan, asked: c.Claim, followups: Any) -> object:
+        mailbox = plan.mailbox(asked.key)
+        gate = mailbox.head.gate
+        plan.mailboxes[asked.key] = changed(mailbox, head=changed(mailbox.head, gate="open"))
+        answer = original(plan, asked, followups)
+        after: Head = plan.mailbox(asked.key).head
+        if answer is None:
+            plan.mailboxes[asked.key] = mailbox
+        else:
+            plan.put(changed(plan.mailbox(asked.key), head=changed(after, gate=gate)))
+        return answer
+
+    rule(patch, c.Claim, planted)
+
+    async def dispatched(self: MemoryTurns, agents: Any, limit: int) -> list[AgentKey]:
+        heads = [self.heads_by_key.get(key) for key in sorted(agents)]
+        return [head.key for head in heads if head and head.status is HeadStatus.DISPATCHED][:limit]
+
+    patch.setattr(MemoryTurns, "dispatched", dispatched)
+
+
+def recover_nothing(patch: Patch) -> None:
+    """A dead worker keeps its turns."""
+    rule(patch, c.Recover, lambda *_: False)
+
+
+PLANTED: dict[Callable[[Patch], None], set[str]] = {
+    enqueue_without_swapping_the_head: {"always_the_queue_is_counted", "always_every_open_turn_is_in_one_place"},
+    doorbells_only: {"finally_nothing_is_stranded"},
+    no_new_epoch_on_recovery: {"always_one_active_turn_per_agent"},
+    no_new_epoch_on_resume: {"always_one_active_turn_per_agent"},
+    no_fence: {"never_a_worker_writes_under_an_epoch_that_is_over", "never_a_refused_command_changes_anything"},
+    publish_without_outbox: {"finally_every_turn_was_announced"},
+    enqueue_again_instead_of_ringing_again: {"finally_one_request_is_one_turn"},
+    refuse_from_memory: {"never_a_result_is_refused_while_its_turn_waits"},
+    believe_leases_from_the_future: {"finally_nothing_is_stranded"},
+    forget_first_answers: {"finally_one_request_is_one_turn", "always_a_key_has_one_answer"},
+    hydrate_nothing: {"never_a_stored_step_runs_twice"},
+    lose_the_replies_of_joined_turns: {"always_the_end_of_a_joined_turn_is_its_parent_s_result"},
+    claim_behind_closed_gates: {"always_a_closed_gate_starts_nothing"},
+    recover_nothing: {"finally_nothing_is_stranded"},
+}
+
+
+@pytest.mark.parametrize("planted", PLANTED, ids=lambda planted: planted.__name__)
+def test_a_planted_bug_is_found(planted: Callable[[Patch], None], monkeypatch: Patch) -> None:
+    planted(monkeypatch)
+    for seed in range(SEEDS_MAX):
+        outcome = simulate(seed)
+        if outcome.failure is not None:
+            check = outcome.failure.removeprefix("Violation: ").split(":")[0]
+            assert check in PLANTED[planted], f"seed {seed}: {outcome.failure}"
+            return
+    pytest.fail(f"{SEEDS_MAX} seeds did not notice")
