@@ -8,7 +8,7 @@ import sqlite3
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -28,7 +28,8 @@ from homeostat.testing.parties import PROJECT, kernel_on
 from homeostat.testing.servers import NatsServer, PostgresServer
 
 LEASE_SECONDS = 1.0
-LOAD_SECONDS = float(os.environ.get("HOMEOSTAT_TEST_FAULT_SECONDS", "6"))
+LOAD_SECONDS = float(os.environ.get("HOMEOSTAT_TEST_FAULT_SECONDS", "4"))
+PATIENCE_SECONDS = 30.0
 REST_SECONDS = 45.0
 
 
@@ -206,6 +207,7 @@ class Scene:
     workers: list[Party] = field(default_factory=list[Party])
     clients: list[Party] = field(default_factory=list[Party])
     done: Counter[str] = field(default_factory=Counter[str])
+    sleepers: list[asyncio.Task[None]] = field(default_factory=list[asyncio.Task[None]])
     started: int = 0
 
     def start(self, role: str) -> Party:
@@ -215,20 +217,38 @@ class Scene:
         return party
 
     async def hurt_for(self, seconds: float) -> None:
-        """One fault after the other for some time, and each kind of them at least once."""
+        """One fault after the other, for some time and until enough has happened to prove something."""
         loop = asyncio.get_running_loop()
-        until = loop.time() + seconds
-        faults = [self.kill_worker, self.stop_worker, self.lose_bus, self.stop_worker, self.kill_worker]
+        began = loop.time()
+        faults = [self.stop_worker, self.kill_worker, self.lose_bus]
         if self.store.mortal:
-            faults += [self.lose_store, self.lose_store]
-        whole_rounds = 0
-        while loop.time() < until or not whole_rounds:
-            for fault in self.chance.sample(faults, len(faults)):
-                await fault()
-                await asyncio.sleep(self.chance.uniform(0.05, 0.4))
-                if whole_rounds and loop.time() >= until:
-                    break
-            whole_rounds += 1
+            faults.append(self.lose_store)
+        planned: list[Callable[[], Awaitable[None]]] = []
+        while loop.time() < began + seconds or (self.missing and loop.time() < began + seconds + PATIENCE_SECONDS):
+            planned = planned or self.chance.sample(faults, len(faults))
+            await planned.pop()()
+            await asyncio.sleep(self.chance.uniform(0.05, 0.6))
+        await asyncio.gather(*self.sleepers)
+
+    @property
+    def missing(self) -> list[str]:
+        """What has to happen yet: a run in which nothing happened proves nothing."""
+        told = acknowledged(self.folder)
+        epochs: dict[TurnId, set[int]] = {}
+        for effect in effects(self.folder):
+            epochs.setdefault(effect.turn_id, set()).add(effect.epoch)
+        happened = {
+            "worker killed": self.done["worker killed"] > 0,
+            "worker stopped": self.done["worker stopped"] > 0,
+            "bus killed": self.done["bus killed"] > 0,
+            "store killed": self.done["store killed"] > 0 or not self.store.mortal,
+            "turns accepted": len(told.turns) >= 20,
+            "ends seen": len(told.ends) >= 10,
+            "steps stored": bool(told.steps),
+            "tools answered": bool(told.results),
+            "turns taken over by other workers": any(len(seen) > 1 for seen in epochs.values()),
+        }
+        return [what for what, there in happened.items() if not there]
 
     async def kill_worker(self) -> None:
         """Another one takes its place, as soon as it has started."""
@@ -240,9 +260,12 @@ class Scene:
         """Longer than its lease: others take its turns over, and it wakes up believing they are its own."""
         victim = self.chance.choice(self.workers)
         victim.send(signal.SIGSTOP)
-        await asyncio.sleep(LEASE_SECONDS * self.chance.uniform(1.2, 1.8))
-        victim.send(signal.SIGCONT)
         self.done["worker stopped"] += 1
+        self.sleepers.append(asyncio.create_task(self._wake(victim, LEASE_SECONDS * self.chance.uniform(1.2, 1.8))))
+
+    async def _wake(self, victim: Party, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+        victim.send(signal.SIGCONT)
 
     async def lose_bus(self) -> None:
         """A worker dies before the bus is back, with ends on its mind that nobody heard of."""
@@ -313,8 +336,9 @@ async def test_nothing_acknowledged_is_lost_and_every_turn_ends_once(
                 stage.start("worker")
             await asyncio.gather(*(party.ready() for party in (*stage.clients, *stage.workers)))
             await stage.hurt_for(LOAD_SECONDS)
+            parties = (*stage.clients, *stage.workers)
+            assert [party.last_words for party in parties if not party.alive] == [], f"seed {seed}"
             await stage.clients[0].leave()
-            assert all(worker.alive for worker in stage.workers)
 
             async with kernel_on(stage.store.url, stage.nats.url, LEASE_SECONDS) as kernel:
                 store = kernel.store
@@ -327,7 +351,7 @@ async def test_nothing_acknowledged_is_lost_and_every_turn_ends_once(
             assert violations == [], story
             assert rested, story
             stage.store.inspect()
-            prove_it_was_hard(stage, told, ran, story)
+            assert stage.missing == [], story
             sys.stderr.write(story + "\n")
         finally:
             await listening.close()
@@ -342,20 +366,6 @@ async def until_heard(heard: list[Event], store: TurnStore) -> None:
         await asyncio.sleep(0.1)
 
 
-def prove_it_was_hard(stage: Scene, told: Acknowledged, ran: list[Effect], story: str) -> None:
-    """A run in which nothing happened proves nothing."""
-    assert len(told.turns) >= 20, story
-    assert told.ends, story
-    assert told.steps, story
-    assert told.results, story
-    wanted = {"worker killed", "worker stopped", "bus killed", *(["store killed"] if stage.store.mortal else [])}
-    assert wanted <= set(stage.done), story
-    epochs: dict[TurnId, set[int]] = {}
-    for effect in ran:
-        epochs.setdefault(effect.turn_id, set()).add(effect.epoch)
-    assert any(len(seen) > 1 for seen in epochs.values()), f"no turn was taken up by another worker; {story}"
-
-
 @pytest.mark.timeout(180 + 3 * LOAD_SECONDS)
 async def test_a_single_process_killed_again_and_again_keeps_what_it_acknowledged(tmp_path: Path) -> None:
     """SQLite in one process: acknowledged means on disk."""
@@ -363,7 +373,7 @@ async def test_a_single_process_killed_again_and_again_keeps_what_it_acknowledge
     chance = Chance(seed)
     store = SqliteFile(tmp_path)
     accepted = 0
-    for life in range(max(4, int(LOAD_SECONDS / 1.5))):
+    for life in range(max(3, int(LOAD_SECONDS))):
         party = Party("both", store.url, None, tmp_path, seed + life)
         try:
             await party.ready()

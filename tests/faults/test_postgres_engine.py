@@ -6,7 +6,7 @@ from homeostat.adapters.stores.postgres import PostgresEngine
 from homeostat.core.errors import StoreUnavailable
 from homeostat.testing.servers import PostgresServer
 
-ROUNDS = 3
+ROUNDS = 2
 
 
 async def test_a_killed_server_is_an_outage_and_nothing_else() -> None:

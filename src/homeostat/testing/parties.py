@@ -313,7 +313,7 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, required=True)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--lease", type=float, default=1.0)
-    parser.add_argument("--streams", type=int, default=6)
+    parser.add_argument("--streams", type=int, default=10)
     asyncio.run(serve(parser.parse_args()))
 
 
