@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -98,9 +97,7 @@ class Postgres:
         self._server.close()
 
 
-STORES: list[type[SqliteFile] | type[Postgres]] = [SqliteFile]
-if find_spec("homeostat.adapters.stores.postgres") is not None:
-    STORES.append(Postgres)
+STORES: list[type[SqliteFile] | type[Postgres]] = [SqliteFile, Postgres]
 
 
 # --- processes ---------------------------------------------------------------------------------------------------

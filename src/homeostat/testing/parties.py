@@ -8,21 +8,18 @@ import signal
 import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
-from urllib.parse import urlsplit
 
 from homeostat.adapters.doorbells.local import LocalBus
 from homeostat.adapters.doorbells.nats import NatsBus
-from homeostat.adapters.stores.sqlite import SqliteEngine, SqliteTurns
 from homeostat.app.local_turns import LocalTurns
+from homeostat.app.stores import open_engine, turn_store
 from homeostat.app.supervisor import Supervisor
 from homeostat.core.codec import Json, to_json
 from homeostat.core.errors import StaleEpoch, Unavailable
 from homeostat.core.ids import AgentId, Chance, ProjectId, ToolCallId, TurnId, digest_of
 from homeostat.core.ports.bus import Bus
-from homeostat.core.ports.store import TurnStore
 from homeostat.core.ports.turns import WorkerSession
 from homeostat.core.records.event import Channel, Event, subject
 from homeostat.core.records.turn import AgentKey, Grant, MessageType, ToolCall, WaitStatus
@@ -61,18 +58,11 @@ class Journal:
 async def kernel_on(store_url: str, bus_url: str | None, lease_seconds: float) -> AsyncGenerator[Kernel]:
     """A kernel with connections and loops of its own; raises `Unavailable` while its store is away."""
     async with AsyncExitStack() as stack:
-        if store_url.startswith("sqlite"):
-            engine = SqliteEngine(Path(urlsplit(store_url).path))
-            store: TurnStore = SqliteTurns(engine)
-        else:
-            postgres: Any = import_module("homeostat.adapters.stores.postgres")
-            engine = postgres.PostgresEngine(store_url)
-            store = postgres.PostgresTurns(engine)
+        engine = await open_engine(store_url)
         stack.push_async_callback(engine.close)
-        await engine.open()
         bus: Bus = await NatsBus.connect(bus_url) if bus_url else LocalBus()
         stack.push_async_callback(bus.close)
-        kernel = Kernel(store=store, bus=bus, lease_seconds=lease_seconds)
+        kernel = Kernel(store=turn_store(engine), bus=bus, lease_seconds=lease_seconds)
         await kernel.listen()
         supervisor = Supervisor(clock=kernel.clock)
         stack.push_async_callback(supervisor.stop)

@@ -59,17 +59,14 @@ async def past(tmp_path: Path) -> AsyncGenerator[Past]:
     loops = [asyncio.ensure_future(run()) for _, run in kernel.loops]
     try:
         told, effects = await live(kernel)
-        for _ in range(100):
-            if len(heard) == len(told.ends):
+        for _ in range(500):
+            if len(heard) == len(told.ends) and not await kernel.store.outbox(Scope("f" * 24), 1):
                 break
             await asyncio.sleep(0.01)
-        await kernel.relay.sweep()
     finally:
         for loop in loops:
             loop.cancel()
         await asyncio.gather(*loops, return_exceptions=True)
-    while await kernel.flusher.tick():
-        pass
     turns = list(told.turns)
     yield Past(path, SqliteTurns(engine), heard, told, effects, turns[0], turns[-1])
     await engine.close()
