@@ -2,9 +2,9 @@
 
 import asyncio
 from collections.abc import Iterator
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from homeostat.core.errors import AgentGone, StatusUnavailable
 from homeostat.core.ids import AgentId

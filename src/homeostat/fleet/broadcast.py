@@ -153,7 +153,7 @@ class Broadcaster:
         parts: dict[Interest, list[Update]] = {}
         if self._channels:
             for update in fresh:
-                for interest in _interests(update):
+                for interest in _interests(update.change):
                     if interest in self._channels:
                         parts.setdefault(interest, []).append(update)
         for interest, updates in parts.items():
@@ -219,7 +219,7 @@ class Broadcaster:
         first = self._kept[0].seq if self._kept else self.seq + 1
         if after > self.seq or after + 1 < first:
             return None
-        missed = [update for update in self._kept if update.seq > after and interest.covers(update)]
+        missed = [update for update in self._kept if update.seq > after and interest.covers(update.change)]
         return list(self._deltas(missed, after, self.seq))
 
     def enter(self, interest: Interest) -> Channel:
@@ -254,12 +254,12 @@ class Broadcaster:
         return Frame(0, seq, _encoder.encode(message).decode())
 
 
-def _interests(update: Update) -> Iterator[Interest]:
-    """Every filter an update passes."""
-    for agent_type in (None, update.agent_type):
-        yield Interest(agent_type, None, update.project)
-        for tag in update.tags:
-            yield Interest(agent_type, tag, update.project)
+def _interests(about: About) -> Iterator[Interest]:
+    """Every filter that lets this through."""
+    for agent_type in (None, about.agent_type):
+        yield Interest(agent_type, None, about.project)
+        for tag in about.tags:
+            yield Interest(agent_type, tag, about.project)
 
 
 class Reader:

@@ -1,6 +1,7 @@
 """Taking heartbeats: the one path that runs thousands of times a second."""
 
-from dataclasses import dataclass, replace
+from msgspec import Struct
+from msgspec.structs import replace
 
 from homeostat.core.clock import Clock, Millis
 from homeostat.core.errors import AgentUnknown, Forbidden
@@ -14,8 +15,7 @@ from homeostat.fleet.registry import Member, Registry
 from homeostat.fleet.updates import Heard
 
 
-@dataclass(frozen=True, slots=True)
-class Receipt:
+class Receipt(Struct, frozen=True, gc=False):
     """What a heartbeat is answered with."""
 
     interval: PushInterval

@@ -115,14 +115,17 @@ class Registry:
             member.rates_version = self._rates.version
         return member.interval
 
+    def known(self, secret: str) -> Member | None:
+        """Whose key this is, as far as this process knows."""
+        return self._by_digest.get(key_digest(secret))
+
     async def identify(self, secret: str | None) -> Member:
         """Whose key this is."""
         if not secret:
             raise Unauthenticated
-        digest = key_digest(secret)
-        if (member := self._by_digest.get(digest)) is not None:
+        if (member := self.known(secret)) is not None:
             return member
-        entry = await self._store.by_key(digest)
+        entry = await self._store.by_key(key_digest(secret))
         if entry is None:
             raise Unauthenticated
         return self._settled(entry)

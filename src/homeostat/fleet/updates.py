@@ -1,6 +1,5 @@
 """What changed about an agent, in the form every reader gets; encoded once, and only if somebody reads."""
 
-from dataclasses import dataclass
 from typing import Protocol
 
 import msgspec
@@ -27,8 +26,7 @@ class About(Protocol):
     def tags(self) -> tuple[str, ...]: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Heard:
+class Heard(msgspec.Struct, frozen=True, gc=False):
     """A heartbeat was taken."""
 
     beat: Beat
@@ -64,8 +62,7 @@ class Heard:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Fell:
+class Fell(msgspec.Struct, frozen=True, gc=False):
     """An agent fell silent, or left."""
 
     event: UpdateEvent
@@ -87,8 +84,7 @@ class Fell:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Joined:
+class Joined(msgspec.Struct, frozen=True, gc=False):
     """An agent registered, for the first time or again."""
 
     agent: AgentRow
@@ -109,24 +105,18 @@ class Joined:
 Change = Heard | Fell | Joined
 
 
-class Update:
-    """One change with its number."""
+class Update(msgspec.Struct, gc=False):
+    """One change with its number. There is one per heartbeat, so it asks for nothing before somebody reads."""
 
-    __slots__ = ("_change", "_encoded", "agent_type", "project", "seq", "tags")
-
-    def __init__(self, seq: int, change: Change) -> None:
-        self.seq = seq
-        self.project = change.project
-        self.agent_type = change.agent_type
-        self.tags = change.tags
-        self._change = change
-        self._encoded: msgspec.Raw | None = None
+    seq: int
+    change: Change
+    text: msgspec.Raw | None = None
 
     @property
     def encoded(self) -> msgspec.Raw:
-        if self._encoded is None:
-            self._encoded = msgspec.Raw(_encoder.encode(self._change.write(self.seq)))
-        return self._encoded
+        if self.text is None:
+            self.text = msgspec.Raw(_encoder.encode(self.change.write(self.seq)))
+        return self.text
 
 
 def fell(event: UpdateEvent, entry: Registration, presence: Liveness, since_ms: Millis) -> Fell:

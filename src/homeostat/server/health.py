@@ -5,7 +5,7 @@ from typing import Final
 
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
-from homeostat.core.errors import HomeostatError, ShuttingDown, StoreUnavailable
+from homeostat.core.errors import HomeostatError, ShuttingDown, StoreUnavailable, Unavailable
 from homeostat.core.ids import AgentId, ProjectId
 from homeostat.server.answers import Answer
 from homeostat.server.call import Call
@@ -40,8 +40,12 @@ def health_routes(metrics: Metrics) -> Routes:
         return Answer(200, b"ok\n", TEXT)
 
     @routes.plain("GET", "/metrics", media_type="text/plain")
-    async def read_metrics(call: Call) -> Answer:  # noqa: ARG001
+    async def read_metrics(call: Call) -> Answer:
         """What the server has counted, for Prometheus."""
+        try:
+            metrics.fleet.census = await call.system.fleet.census()
+        except Unavailable:
+            metrics.fleet.census = None
         return Answer(200, generate_latest(metrics.registry), CONTENT_TYPE_LATEST.encode())
 
     return routes

@@ -1,13 +1,16 @@
 """What the server counts, in Prometheus' form. Labels are route templates and status codes, never anybody's ids."""
 
+from bisect import bisect_left
 from collections.abc import Iterator
+from itertools import accumulate
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from homeostat.app.assemble import System
+from homeostat.core.records.fleet import Census
 from homeostat.server.endpoints import Endpoint
 from homeostat.server.patience import Patience
 
@@ -32,6 +35,9 @@ class Metrics:
             registry=self.registry,
         )
         self.registry.register(KernelCollector(system, patience))
+        self.heartbeats = Tally()
+        self.fleet = FleetCollector(system, self.heartbeats)
+        self.registry.register(self.fleet)
         self._counts: dict[tuple[str, str, int], Counter] = {}
         self._times: dict[str, Histogram] = {}
 
@@ -47,6 +53,56 @@ class Metrics:
         if histogram is None:
             histogram = self._times[route] = self._seconds.labels(route)
         histogram.observe(seconds)
+
+
+class Tally:
+    """Counts what is answered the short way, at a fraction of what a histogram costs."""
+
+    __slots__ = ("_counts", "_sum")
+
+    def __init__(self) -> None:
+        self._counts = [0] * (len(BUCKETS) + 1)
+        self._sum = 0.0
+
+    def add(self, seconds: float) -> None:
+        self._counts[bisect_left(BUCKETS, seconds)] += 1
+        self._sum += seconds
+
+    def family(self, name: str, words: str) -> HistogramMetricFamily:
+        bounds = [*map(str, BUCKETS), "+Inf"]
+        return HistogramMetricFamily(
+            name, words, buckets=list(zip(bounds, accumulate(self._counts), strict=True)), sum_value=self._sum
+        )
+
+
+class FleetCollector(Collector):
+    """The fleet in numbers. How many agents are how is asked beforehand, for the answer may come from elsewhere."""
+
+    def __init__(self, system: System, tally: Tally) -> None:
+        self._fleet = system.fleet
+        self._tally = tally
+        self.census: Census | None = None
+
+    def collect(self) -> Iterator[Metric]:
+        fleet = self._fleet
+        if self.census is not None:
+            agents = GaugeMetricFamily("homeostat_agents", "Registered agents", labels=("presence",))
+            agents.add_metric(("alive",), self.census.alive)
+            agents.add_metric(("stale",), self.census.stale)
+            agents.add_metric(("dead",), self.census.dead)
+            yield agents
+        yield CounterMetricFamily("homeostat_heartbeats", "Heartbeats taken", fleet.heartbeats.taken)
+        yield self._tally.family("homeostat_heartbeat_seconds", "Time to answer a heartbeat that was in order")
+        marked = CounterMetricFamily("homeostat_agents_marked", "Verdicts of the sweep", labels=("presence",))
+        for presence, count in fleet.sweeper.marked.items():
+            marked.add_metric((presence.value,), count)
+        yield marked
+        yield GaugeMetricFamily("homeostat_sweep_seconds", "How long the last sweep took", fleet.sweeper.last_seconds)
+        yield CounterMetricFamily("homeostat_feed_updates", "Updates in the live feed", fleet.broadcaster.seq)
+        yield GaugeMetricFamily("homeostat_feed_readers", "Readers of the live feed", fleet.broadcaster.readers)
+        yield CounterMetricFamily(
+            "homeostat_feed_resyncs", "Readers that fell behind and were given a snapshot", fleet.broadcaster.resyncs
+        )
 
 
 class KernelCollector(Collector):

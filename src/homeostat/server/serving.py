@@ -15,6 +15,7 @@ from homeostat.server.application import create_app
 
 PORTS_TRIED_MAX: Final = 20
 GRACE_SECONDS: Final = 10  # how long requests under way may take once the server stops
+SOCKET_BYTES_MAX: Final = 64 << 10  # what a reader of the live feed may say at once
 KEEP_ALIVE_SECONDS: Final = 75  # longer than clients keep a connection, so that they are the ones to close it
 
 
@@ -52,25 +53,32 @@ def url_of(listener: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
+def configured(app: Any) -> uvicorn.Config:
+    """How every application of ours is served. Messages of the live feed are shared by all who read them, and
+    compressing them for each reader anew would cost more than it saves.
+    """
+    return uvicorn.Config(
+        app,
+        http="httptools",
+        lifespan="off",
+        access_log=False,
+        log_config=None,
+        server_header=False,
+        date_header=False,
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
+        timeout_graceful_shutdown=GRACE_SECONDS,
+        ws_per_message_deflate=False,
+        ws_max_size=SOCKET_BYTES_MAX,
+    )
+
+
 class HttpServer(uvicorn.Server):
     """Serves a system on a socket; whoever runs it decides what a signal means."""
 
     def __init__(self, system: System) -> None:
         app = create_app(system)
         self.patience = app.patience
-        super().__init__(
-            uvicorn.Config(
-                app,
-                http="httptools",
-                lifespan="off",
-                access_log=False,
-                log_config=None,
-                server_header=False,
-                date_header=False,
-                timeout_keep_alive=KEEP_ALIVE_SECONDS,
-                timeout_graceful_shutdown=GRACE_SECONDS,
-            )
-        )
+        super().__init__(configured(app))
         self.ready = asyncio.Event()
         self.running: asyncio.Task[None] | None = None
 

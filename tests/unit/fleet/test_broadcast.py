@@ -75,7 +75,7 @@ async def join(world: FleetWorld, name: str, *tags: str, agent_type: str = "infe
 
 
 def words(member: Member, items: int = 0) -> AgentStatus:
-    from dataclasses import replace
+    from msgspec.structs import replace
 
     entry = member.entry
     return replace(status(entry.agent_id, items=items), agent_type=entry.agent_type, tags=entry.tags)

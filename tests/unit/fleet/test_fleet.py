@@ -31,7 +31,7 @@ async def join(world: FleetWorld, name: str, *tags: str, agent_type: str = "infe
 
 
 def words(member: Member, **changes: object) -> AgentStatus:
-    from dataclasses import replace
+    from msgspec.structs import replace
 
     entry = member.entry
     said = replace(status(entry.agent_id), agent_type=entry.agent_type, tags=entry.tags)

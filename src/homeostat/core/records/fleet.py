@@ -1,11 +1,15 @@
-"""What the fleet knows of an agent: its registration, its heartbeats, its interval and how it stands."""
+"""What the fleet knows of an agent: its registration, its heartbeats, its interval and how it stands.
+
+What every heartbeat makes is a msgspec structure that the garbage collector does not follow: as dataclasses these
+records made it a quarter of what a heartbeat costs.
+"""
 
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import Annotated
 
-from msgspec import Meta
+from msgspec import Meta, Struct
 
 from homeostat.core.clock import Millis
 from homeostat.core.ids import AgentId, ProjectId
@@ -27,8 +31,7 @@ class ReportedStatus(StrEnum):
     STOPPING = "stopping"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AgentStatus:
+class AgentStatus(Struct, frozen=True, kw_only=True, gc=False):
     """One heartbeat, as the agent sends it. Its times are kept as reported and decide nothing."""
 
     agent_id: Annotated[AgentId, Meta(min_length=1, max_length=NAME_CHARS_MAX)]
@@ -108,8 +111,7 @@ class PushInterval:
         return round(self.seconds * 1000)
 
 
-@dataclass(frozen=True, slots=True)
-class Beat:
+class Beat(Struct, frozen=True, gc=False):
     """A heartbeat with what the server adds: when it was received and which interval was given in return."""
 
     status: AgentStatus
