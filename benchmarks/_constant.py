@@ -11,7 +11,11 @@ import uvloop
 from homeostat.server.serving import bind, configured
 
 BODY = b'{"received":true,"push_interval_seconds":30.0,"server_time":"2026-01-28T12:00:00.123Z"}'
-HEADERS = [(b"content-type", b"application/json"), (b"content-length", str(len(BODY)).encode())]
+HEADERS = [
+    (b"content-type", b"application/json"),
+    (b"content-length", str(len(BODY)).encode()),
+    (b"x-content-type-options", b"nosniff"),
+]
 
 Message = MutableMapping[str, Any]
 

@@ -159,6 +159,7 @@ FRAME_GAP_SECONDS: Final = 0.25  # heartbeats of this long share one message; wh
 RELAY_GAP_SECONDS: Final = 0.05  # and this long on their way to other processes
 ANNOUNCED_CHANGES_MAX: Final = 1_000  # changes in one event on the bus, well below what a bus would carry
 FRAMES_KEPT_MAX: Final = 64  # messages a reader may lag behind before it is resynchronised
+RESUME_SECONDS: Final = 60.0  # how long updates are kept for readers that left, once the last one has
 UPDATES_KEPT_MAX: Final = 8_192  # updates a reader may have missed and still resume
 FRAME_UPDATES_MAX: Final = 1_000  # updates in one message
 SNAPSHOT_AGENTS_MAX: Final = 500  # agents in one message of a snapshot

@@ -22,6 +22,7 @@ from homeostat.core.limits import (
     READERS_MAX,
     READERS_WOKEN_MAX,
     RELAY_GAP_SECONDS,
+    RESUME_SECONDS,
     SNAPSHOT_REUSE_SECONDS,
     UPDATES_KEPT_MAX,
 )
@@ -101,6 +102,8 @@ class Broadcaster:
         self.seq = 0
         self.readers = 0
         self.resyncs = 0
+        self.followed = relay is not None
+        self._followed_at = clock.monotonic()
         self._clock = clock
         self._rows = rows
         self._relay = relay
@@ -115,9 +118,15 @@ class Broadcaster:
 
     # --- publishing ----------------------------------------------------------------------------------------
 
+    def pass_over(self) -> None:
+        """Number a heartbeat that nobody follows, and that nobody could resume behind."""
+        self.seq += 1
+
     def publish(self, change: Change, *, relay: bool = True) -> None:
         """Take a change into the sequence. Heartbeats wait for company; everything else is told at once."""
         self.seq += 1
+        if not self.followed:
+            return
         update = Update(self.seq, change)
         self._kept.append(update)
         self._fresh.append(update)
@@ -143,9 +152,15 @@ class Broadcaster:
         self._stirred.clear()
         self._urgent.clear()
         told = self._cut()
+        if not self.readers and self._relay is None and self._quiet_seconds() > RESUME_SECONDS:
+            self.followed = False
+            self._kept.clear()
         channels, self._to_serve = self._to_serve, set()
         await self._serve(channels)
         return told
+
+    def _quiet_seconds(self) -> float:
+        return self._clock.monotonic() - self._followed_at
 
     def _cut(self) -> int:
         """Make messages of all that is new, so that whatever begins now begins between two messages."""
@@ -207,6 +222,7 @@ class Broadcaster:
         if self.readers >= READERS_MAX:
             raise Overloaded(problem=f"{self.readers} readers follow the fleet")
         self._cut()
+        self.followed = True
         missed = self._since(interest, after) if stream == self.stream and after is not None else None
         reader = Reader(self, self.enter(interest))
         self.readers += 1
@@ -231,6 +247,7 @@ class Broadcaster:
         return channel
 
     def leave(self, channel: Channel) -> None:
+        self._followed_at = self._clock.monotonic()
         channel.readers -= 1
         if channel.readers == 0:
             del self._channels[channel.interest]

@@ -52,7 +52,10 @@ class Heartbeats:
             await self._readmit(beat)
         self.taken += 1
         self._sweeper.expect(now + STALE_INTERVALS * member.interval_ms)
-        self._broadcaster.publish(Heard(beat, member.entry.project))
+        if self._broadcaster.followed:
+            self._broadcaster.publish(Heard(beat, member.entry.project))
+        else:
+            self._broadcaster.pass_over()
         return Receipt(interval, now)
 
     async def _readmit(self, beat: Beat) -> None:

@@ -57,7 +57,11 @@ class Edge:
             await self._other(scope, receive, send)
             return
         if (quick := self._quick.get(scope["path"])) is not None:
-            unread = await self._hurry(quick, scope, receive, send)
+            try:
+                unread = await quick(scope, receive, send)
+            except HomeostatError as error:
+                await self._refuse(scope, receive, send, error)
+                return
             if unread is None:
                 return
             receive = unread
@@ -83,16 +87,12 @@ class Edge:
         await self._send(call, answer, send)
         self._metrics.answered(endpoint, scope["method"], answer.status, self._system.clock.monotonic() - began)
 
-    async def _hurry(self, quick: Quick, scope: Scope, receive: Receive, send: Send) -> Receive | None:
-        """Try the short way; None if that was all, else what is left to read."""
-        try:
-            return await quick(scope, receive, send)
-        except HomeostatError as error:
-            call = Call(scope, receive, parameters={}, system=self._system, patience=self.patience)
-            answer = self._problem(call, error)
-            await self._send(call, answer, send)
-            self._metrics.answered(None, scope["method"], answer.status, 0.0)
-            return None
+    async def _refuse(self, scope: Scope, receive: Receive, send: Send, error: HomeostatError) -> None:
+        """Say why the short way ended early."""
+        call = Call(scope, receive, parameters={}, system=self._system, patience=self.patience)
+        answer = self._problem(call, error)
+        await self._send(call, answer, send)
+        self._metrics.answered(None, scope["method"], answer.status, 0.0)
 
     async def _other(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket":

@@ -32,7 +32,8 @@ class QuickHeartbeat:
     """Takes heartbeats; `hosts` are those that have been found to be ours."""
 
     def __init__(self, system: System, *, tally: Tally, hosts: set[bytes]) -> None:
-        self._fleet = system.fleet
+        self._known = system.fleet.registry.known
+        self._take = system.fleet.heartbeats.take
         self._monotonic = system.clock.monotonic
         self._tally = tally
         self._hosts = hosts
@@ -48,7 +49,7 @@ class QuickHeartbeat:
                 return receive
         if key is None or not key.startswith(_BEARER) or scope["method"] != "POST":
             return receive
-        member = self._fleet.registry.known(key[7:].decode("latin-1"))
+        member = self._known(key[7:].decode("latin-1"))
         if member is None:
             return receive
         message = await receive()
@@ -61,7 +62,7 @@ class QuickHeartbeat:
             return _again(message, receive)
         if status.agent_id != member.entry.agent_id:
             return _again(message, receive)
-        receipt = await self._fleet.beat(member, status)
+        receipt = await self._take(member, status)
         answer = b'{"received":true,"push_interval_seconds":%b,"server_time":"%b"}' % (
             repr(receipt.interval.seconds).encode(),
             rfc3339(receipt.received_ms).encode(),

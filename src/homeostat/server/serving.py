@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import gc
 import socket
 from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager, contextmanager
@@ -84,6 +85,9 @@ class HttpServer(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
+        # What is there by now stays to the end; the collector need not look at it again and again.
+        gc.collect()
+        gc.freeze()
         self.ready.set()
 
     @contextmanager

@@ -33,7 +33,9 @@ class FleetWorld:
 
 
 @asynccontextmanager
-async def fleet_world(*, status_url: str | None = None, bus: Bus | None = None) -> AsyncGenerator[FleetWorld]:
+async def fleet_world(
+    *, status_url: str | None = None, bus: Bus | None = None, alone: bool = False
+) -> AsyncGenerator[FleetWorld]:
     """A fleet on an empty store; its loops are not started, tests call their ticks."""
     clock = ManualClock()
     engine = SqliteEngine(None)
@@ -41,16 +43,18 @@ async def fleet_world(*, status_url: str | None = None, bus: Bus | None = None) 
     store = SqliteFleet(engine)
     bus = bus or LocalBus()
     try:
-        async with _fleet(store, clock, bus, status_url) as fleet:
+        async with _fleet(store, clock, bus, status_url, alone=alone) as fleet:
             yield FleetWorld(fleet, clock, engine, store, bus)
     finally:
         await engine.close()
 
 
 @asynccontextmanager
-async def _fleet(store: SqliteFleet, clock: ManualClock, bus: Bus, status_url: str | None) -> AsyncGenerator[Fleet]:
+async def _fleet(
+    store: SqliteFleet, clock: ManualClock, bus: Bus, status_url: str | None, *, alone: bool = False
+) -> AsyncGenerator[Fleet]:
     keeper = LocalStatuses(store=store) if status_url is None else RedisStatuses(url=status_url)
-    fleet = Fleet(store=store, keeper=keeper, bus=bus, clock=clock, ids=Ids(clock=clock))
+    fleet = Fleet(store=store, keeper=keeper, bus=bus, clock=clock, ids=Ids(clock=clock), alone=alone)
     await fleet.open()
     try:
         yield fleet

@@ -363,3 +363,32 @@ async def test_news_is_told_at_once_and_heartbeats_wait_for_company(world: Fleet
         assert follower.events[-6:] == [*[("heartbeat", "a")] * 5, ("deregistered", "a")]
     finally:
         running.cancel()
+
+
+async def test_what_nobody_follows_is_not_kept() -> None:
+    async with fleet_world(alone=True) as world:
+        a = await join(world, "a")
+        feed = world.fleet.broadcaster
+        await beat(world, a)
+        assert (feed.seq, len(feed._kept)) == (2, 0)
+        follower = Follower(world.fleet.subscribe(Interest()))
+        await follower.read()
+        await beat(world, a, items=1)
+        await feed.tick()
+        await follower.read()
+        follower.reader.close()
+        world.clock.advance(59)
+        await beat(world, a, items=2)
+        await feed.tick()
+        follower.reader = world.fleet.subscribe(Interest(), stream=follower.stream, after=follower.seq)
+        await follower.read()  # whoever comes back soon goes on where it was
+        assert (follower.snapshots, follower.rows["a"]["items_processed"]) == (1, 2)
+        follower.reader.close()
+        world.clock.advance(61)
+        await beat(world, a, items=3)
+        await feed.tick()
+        assert not feed.followed
+        await beat(world, a, items=4)
+        follower.reader = world.fleet.subscribe(Interest(), stream=follower.stream, after=follower.seq)
+        await follower.read()
+        assert (follower.snapshots, follower.rows) == (2, await truth(world))

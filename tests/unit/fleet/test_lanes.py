@@ -25,7 +25,7 @@ def test_lanes_agree_with_a_plain_list_of_dates(moves: list[tuple[int, int, int,
         now += passed
         agent_id, lane = AgentId(f"a{number}"), ("alive", wait)
         if agent_id in where and (leaves or where[agent_id] != lane):
-            lanes.leave(where.pop(agent_id), agent_id)
+            del lanes._lanes[where.pop(agent_id)][agent_id]
             plain.pop(agent_id)
         if not leaves:
             lanes.place(lane, agent_id, Millis(now + wait))

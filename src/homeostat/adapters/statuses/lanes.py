@@ -12,6 +12,7 @@ from homeostat.core.clock import Millis
 from homeostat.core.ids import AgentId
 
 Lane = tuple[str, int]
+Line = OrderedDict[AgentId, Millis]
 
 
 class Lanes:
@@ -20,24 +21,18 @@ class Lanes:
     __slots__ = ("_calendar", "_lanes")
 
     def __init__(self) -> None:
-        self._lanes: dict[Lane, OrderedDict[AgentId, Millis]] = {}
+        self._lanes: dict[Lane, Line] = {}
         self._calendar: list[tuple[Millis, Lane]] = []
 
-    def place(self, lane: Lane, agent_id: AgentId, due_ms: Millis) -> None:
-        """Put an agent at the end of a lane; it stands in no other."""
+    def place(self, lane: Lane, agent_id: AgentId, due_ms: Millis) -> Line:
+        """Put an agent at the end of a lane; it stands in no other. An empty lane goes when its date comes up."""
         line = self._lanes.get(lane)
         if line is None:
-            line = self._lanes[lane] = OrderedDict[AgentId, Millis]()
+            line = self._lanes[lane] = Line()
             heappush(self._calendar, (due_ms, lane))
         line[agent_id] = due_ms
         line.move_to_end(agent_id)
-
-    def leave(self, lane: Lane, agent_id: AgentId) -> None:
-        """Take an agent out; an empty lane goes when its date comes up."""
-        del self._lanes[lane][agent_id]
-
-    def date(self, lane: Lane, agent_id: AgentId) -> Millis | None:
-        return self._lanes[lane].get(agent_id)
+        return line
 
     def due(self, now: Millis, limit: int) -> list[tuple[AgentId, Millis]]:
         """Those whose date has come, at most `limit`; they stay where they are."""

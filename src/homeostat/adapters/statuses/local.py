@@ -5,12 +5,12 @@ from itertools import islice
 
 import msgspec
 
-from homeostat.adapters.statuses.lanes import Lane, Lanes
+from homeostat.adapters.statuses.lanes import Lanes, Line
 from homeostat.adapters.statuses.samples import Samples
 from homeostat.core.clock import Millis
 from homeostat.core.errors import Unavailable
 from homeostat.core.ids import AgentId
-from homeostat.core.limits import AGENT_EXPIRY_SECONDS, LISTENING_GAP_SECONDS, SWEEP_ROWS_MAX
+from homeostat.core.limits import AGENT_EXPIRY_SECONDS, LISTENING_GAP_SECONDS, STALE_INTERVALS, SWEEP_ROWS_MAX
 from homeostat.core.machines.liveness import Liveness, verdict_due
 from homeostat.core.ports.fleet import RegistryStore
 from homeostat.core.records.fleet import (
@@ -34,7 +34,7 @@ _decoder = msgspec.json.Decoder(AgentStatus)
 class _Entry:
     """One agent. Its status is held as JSON, which takes half the memory of the record."""
 
-    __slots__ = ("counted_ms", "interval_ms", "lane", "presence", "received_ms", "samples", "since_ms", "status")
+    __slots__ = ("counted_ms", "interval_ms", "line", "presence", "received_ms", "samples", "since_ms", "status")
 
     def __init__(self, now: Millis, interval_ms: int) -> None:
         self.presence = Liveness.ALIVE
@@ -42,7 +42,7 @@ class _Entry:
         self.interval_ms = interval_ms
         self.status: bytes | None = None
         self.samples: Samples | None = None
-        self.lane: Lane | None = None
+        self.line: Line | None = None
 
 
 class LocalStatuses:
@@ -105,8 +105,8 @@ class LocalStatuses:
     async def drop(self, agent_ids: Collection[AgentId]) -> None:
         for agent_id in agent_ids:
             if (entry := self._entries.pop(agent_id, None)) is not None:
-                assert entry.lane is not None
-                self._lanes.leave(entry.lane, agent_id)
+                assert entry.line is not None
+                del entry.line[agent_id]
                 self._count[entry.presence] -= 1
                 self._changed.discard(agent_id)
             self._dropped.add(agent_id)
@@ -134,6 +134,13 @@ class LocalStatuses:
         self._hear(beat.status.agent_id, entry, beat.received_ms, beat.interval_ms)
 
     def _hear(self, agent_id: AgentId, entry: _Entry, now: Millis, interval_ms: int) -> None:
+        if entry.presence is Liveness.ALIVE and entry.interval_ms == interval_ms and entry.line is not None:
+            # Nearly every heartbeat: the same line, a later place.
+            entry.received_ms = entry.counted_ms = now
+            entry.line[agent_id] = Millis(now + STALE_INTERVALS * interval_ms)
+            entry.line.move_to_end(agent_id)
+            self._changed.add(agent_id)
+            return
         if entry.presence is not Liveness.ALIVE:
             self._count[entry.presence] -= 1
             self._count[Liveness.ALIVE] += 1
@@ -144,9 +151,8 @@ class LocalStatuses:
         self._place(agent_id, entry)
 
     def _place(self, agent_id: AgentId, entry: _Entry) -> None:
-        lane = (entry.presence.value, entry.interval_ms)
-        if entry.lane is not None and entry.lane != lane:
-            self._lanes.leave(entry.lane, agent_id)
+        if entry.line is not None:
+            del entry.line[agent_id]
         date = verdict_due(
             entry.presence,
             counted_ms=entry.counted_ms,
@@ -154,8 +160,7 @@ class LocalStatuses:
             interval_ms=entry.interval_ms,
             expiry_ms=self._expiry_ms,
         )
-        self._lanes.place(lane, agent_id, date)
-        entry.lane = lane
+        entry.line = self._lanes.place((entry.presence.value, entry.interval_ms), agent_id, date)
         self._changed.add(agent_id)
 
     # --- silence -------------------------------------------------------------------------------------------
@@ -175,7 +180,7 @@ class LocalStatuses:
     def _mark(self, mark: Mark) -> bool:
         agent_id = mark.silence.agent_id
         entry = self._entries.get(agent_id)
-        if entry is None or entry.lane is None or self._lanes.date(entry.lane, agent_id) != mark.silence.due_ms:
+        if entry is None or entry.line is None or entry.line[agent_id] != mark.silence.due_ms:
             return False
         self._count[entry.presence] -= 1
         self._count[mark.presence] += 1

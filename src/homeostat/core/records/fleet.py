@@ -169,8 +169,7 @@ class Roll:
     lost: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sample:
+class Sample(Struct, frozen=True, kw_only=True, gc=False):
     """A point of an agent's history, at the time the server received it."""
 
     received_ms: Millis

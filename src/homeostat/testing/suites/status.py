@@ -1,9 +1,10 @@
 """What every status keeper promises. Each case gets an empty keeper; times are given, so no case waits."""
 
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final
+
+from msgspec.structs import replace
 
 from homeostat.core.clock import Millis
 from homeostat.core.ids import DEFAULT_PROJECT, AgentId, key_digest
