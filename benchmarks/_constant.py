@@ -23,8 +23,10 @@ Message = MutableMapping[str, Any]
 async def application(
     scope: Message, receive: Callable[[], Awaitable[Message]], send: Callable[[Message], Awaitable[None]]
 ) -> None:
-    """Say the same to everybody, without having looked at what they said."""
-    del scope, receive
+    """Hear everybody out, and say the same to all."""
+    assert scope["type"] == "http"
+    while (await receive()).get("more_body"):
+        pass
     await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
     await send({"type": "http.response.body", "body": BODY})
 

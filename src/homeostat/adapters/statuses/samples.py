@@ -35,6 +35,8 @@ class Samples:
         )
         if self._written < HISTORY_SAMPLES_MAX:
             self._packed += _LAYOUT.pack(*values)
+            if self._written == HISTORY_SAMPLES_MAX - 1:
+                self._packed = self._packed.copy()  # it has grown for the last time, and lets go of room to grow
         else:
             _LAYOUT.pack_into(self._packed, (self._written % HISTORY_SAMPLES_MAX) * _LAYOUT.size, *values)
         self._written += 1

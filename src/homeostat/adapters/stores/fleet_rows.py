@@ -1,10 +1,13 @@
 """Rows and records of the fleet: the one place that knows in which order its columns stand."""
 
 from collections.abc import Sequence
+from functools import lru_cache
+from sys import intern
 from typing import Any
 
 import msgspec
 
+from homeostat.core.ids import ProjectId
 from homeostat.core.machines.liveness import Liveness
 from homeostat.core.records.fleet import (
     AgentStatus,
@@ -18,7 +21,7 @@ from homeostat.core.records.fleet import (
 Row = Sequence[Any]
 
 _json = msgspec.json.Encoder()
-_tags = msgspec.json.Decoder(tuple[str, ...])
+_tags = lru_cache(maxsize=4096)(msgspec.json.Decoder(tuple[str, ...]).decode)  # agents share few sets of tags
 _status = msgspec.json.Decoder(AgentStatus)
 
 
@@ -27,10 +30,10 @@ def read_registration(row: Row) -> Registration:
     request_digest, revision = rest
     return Registration(
         agent_id=agent_id,
-        project=project,
-        agent_type=agent_type,
-        tags=_tags.decode(tags),
-        hostname=hostname,
+        project=ProjectId(intern(project)),  # many agents, few such words
+        agent_type=intern(agent_type),
+        tags=_tags(tags),
+        hostname=hostname and intern(hostname),
         pid=pid,
         key_digest=key_digest,
         registered_at_ms=registered_at_ms,

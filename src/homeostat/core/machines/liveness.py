@@ -15,6 +15,8 @@ class Liveness(StrEnum):
     DEAD = "dead"
     GONE = "gone"
 
+    __hash__ = str.__hash__  # an enumeration's own is many times slower, and sweeps look these up by the thousand
+
 
 class LivenessEvent(StrEnum):
     """What can happen to an agent's liveness."""
@@ -24,6 +26,8 @@ class LivenessEvent(StrEnum):
     MISSED_DEAD = "missed_dead"
     DEREGISTER = "deregister"
     EXPIRE = "expire"
+
+    __hash__ = str.__hash__
 
 
 S, E = Liveness, LivenessEvent
