@@ -12,7 +12,8 @@ import uvloop
 
 GET = (
     "GET /v1/ws/status HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\nupgrade: websocket\r\nconnection: Upgrade\r\n"
-    "sec-websocket-key: {key}\r\nsec-websocket-version: 13\r\n\r\n"
+    "sec-websocket-key: {key}\r\nsec-websocket-version: 13\r\n"
+    "sec-websocket-extensions: permessage-deflate; client_max_window_bits\r\n\r\n"
 )
 PONG_MASK = b"\x00\x00\x00\x00"
 

@@ -97,7 +97,7 @@ async def test_the_loops_live_through_a_restart(server: RedisServer) -> None:
             server.start()
             await world.fleet.beat(enrolled.member, words(enrolled.member))
             follower = world.fleet.subscribe(Interest())
-            assert '"status":"running"' in await follower.next()
+            assert '"status":"running"' in (await follower.next()).text
             assert not any(task.done() for task in tasks)
         finally:
             for task in tasks:

@@ -9,6 +9,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 
@@ -48,13 +49,14 @@ class Interest:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Frame:
-    """One message, ready to be sent, and the stretch of the sequence it covers."""
+    """One message and the stretch of the sequence it covers. `made` is what its senders have made of it."""
 
     since: int
     seq: int
     text: str
+    made: Any = None
 
 
 Rows = Callable[[Interest], AsyncIterator[list[AgentRow]]]
@@ -304,17 +306,17 @@ class Reader:
         if self._future is not None and not self._future.done():
             self._future.set_result(None)
 
-    async def next(self) -> str:
+    async def next(self) -> Frame:
         """The next message to send."""
         while True:
             if self._ahead:
-                return self._ahead.popleft().text
+                return self._ahead.popleft()
             channel = self._channel
             if self._place is None or self._place < channel.base:
                 await self._synchronise(channel)
             elif self._place < channel.base + len(channel.frames):
                 self._place += 1
-                return channel.frames[self._place - 1 - channel.base].text
+                return channel.frames[self._place - 1 - channel.base]
             else:
                 self._future = asyncio.get_running_loop().create_future()
                 channel.waiting.append(self._future)

@@ -13,6 +13,7 @@ import uvicorn
 from homeostat.app.assemble import System
 from homeostat.core.errors import SettingInvalid
 from homeostat.server.application import create_app
+from homeostat.server.frames import SharingProtocol
 
 PORTS_TRIED_MAX: Final = 20
 GRACE_SECONDS: Final = 10  # how long requests under way may take once the server stops
@@ -55,9 +56,7 @@ def url_of(listener: socket.socket) -> str:
 
 
 def configured(app: Any) -> uvicorn.Config:
-    """How every application of ours is served. Messages of the live feed are shared by all who read them, and
-    compressing them for each reader anew would cost more than it saves.
-    """
+    """How every application of ours is served."""
     return uvicorn.Config(
         app,
         http="httptools",
@@ -68,7 +67,7 @@ def configured(app: Any) -> uvicorn.Config:
         date_header=False,
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=GRACE_SECONDS,
-        ws_per_message_deflate=False,
+        ws=SharingProtocol,
         ws_max_size=SOCKET_BYTES_MAX,
     )
 

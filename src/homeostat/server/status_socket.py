@@ -15,6 +15,7 @@ from homeostat.core.ids import ProjectId
 from homeostat.core.limits import QUERY_BYTES_MAX
 from homeostat.core.wire.fleet import FeedQuery, SubscribeMessage
 from homeostat.fleet.broadcast import Interest, Reader
+from homeostat.server.frames import SharedMessage
 
 log = logging.getLogger(__name__)
 
@@ -73,7 +74,10 @@ async def _send_all(reader: Reader, send: Send) -> None:
     """Send until the reader is gone; a send waits while the reader does not read, and nobody waits for that."""
     try:
         while True:
-            await send({"type": "websocket.send", "text": await reader.next()})
+            frame = await reader.next()
+            if frame.made is None:
+                frame.made = SharedMessage(frame.text)
+            await send({"type": "websocket.send", "text": frame.text, "shared": frame.made})
     except OSError:
         return
     except HomeostatError as error:

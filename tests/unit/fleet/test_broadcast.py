@@ -34,7 +34,7 @@ class Follower:
     async def read(self) -> None:
         """Take one message."""
         async with asyncio.timeout(5):
-            self.take(json.loads(await self.reader.next()))
+            self.take(json.loads((await self.reader.next()).text))
 
     def take(self, message: Row) -> None:
         self.stream = message["stream"]
@@ -255,14 +255,14 @@ async def test_large_fleets_come_in_parts(world: FleetWorld, monkeypatch: pytest
     monkeypatch.setattr(broadcast, "FRAME_UPDATES_MAX", 3)
     members = [await join(world, f"a{number}") for number in range(10)]
     follower = Follower(world.fleet.subscribe(Interest()))
-    messages = [json.loads(await follower.reader.next()) for _ in range(3)]
+    messages = [json.loads((await follower.reader.next()).text) for _ in range(3)]
     assert [(m["part"], m["parts"], len(m["agents"])) for m in messages] == [(1, 3, 4), (2, 3, 4), (3, 3, 2)]
     for message in messages:
         follower.take(message)
     for member in members:
         await beat(world, member, items=5)
     await world.fleet.broadcaster.tick()
-    deltas = [json.loads(await follower.reader.next()) for _ in range(4)]
+    deltas = [json.loads((await follower.reader.next()).text) for _ in range(4)]
     assert [len(m["updates"]) for m in deltas] == [3, 3, 3, 1]
     for message in deltas:
         follower.take(message)
