@@ -25,7 +25,7 @@ from benchmarks._http_load import Measured, pace, post, saturate
 from homeostat.adapters.doorbells.local import LocalBus
 from homeostat.adapters.statuses.local import LocalStatuses
 from homeostat.adapters.stores.sqlite import SqliteEngine, SqliteFleet
-from homeostat.app.assemble import STORE_FILE
+from homeostat.app.stores import STORE_FILE
 from homeostat.core.clock import SystemClock
 from homeostat.core.ids import DEFAULT_PROJECT, AgentId, Ids, key_digest
 from homeostat.core.records.fleet import IntervalScope, IntervalSetting, Registration

@@ -55,7 +55,7 @@ def test_waiting_for_nothing_is_an_error_and_so_is_spinning() -> None:
     async def forever(loop: SeededLoop) -> None:
         await loop.create_future()
 
-    async def spin(_: SeededLoop) -> None:
+    async def spin(_loop: SeededLoop) -> None:
         for _ in iter(int, 1):
             await asyncio.sleep(0)
 
