@@ -20,7 +20,7 @@ from homeostat.core.errors import (
 from homeostat.server import fleet, openapi, status_socket, turns, workers
 from homeostat.server.answers import Answer
 from homeostat.server.call import Call
-from homeostat.server.edge import Edge
+from homeostat.server.edge import Edge, traceparent
 from homeostat.server.endpoints import Endpoint, Routes
 from homeostat.server.health import health_routes
 from homeostat.server.metrics import Metrics
@@ -66,7 +66,7 @@ def _documentation(app: FastAPI, endpoints: Iterable[Endpoint]) -> Routes:
     async def read_openapi(call: Call) -> Answer:  # noqa: ARG001 — the signature is every endpoint's
         """This description."""
         if "openapi" not in made:
-            document = openapi.merge(openapi.describe([*described, *routes]), app.openapi())
+            document = openapi.merge(openapi.describe(described), app.openapi())
             made["openapi"] = msgspec.json.encode(document)
         return Answer(200, made["openapi"])
 
@@ -94,8 +94,13 @@ def _explain_errors(app: FastAPI, system: System, router: Router) -> None:
 
     def respond(request: Request, error: HomeostatError) -> Response:
         call = Call(request.scope, request.receive, parameters={}, system=system, patience=app.state.patience)
-        answer = problem(error, call.trace_id or system.ids.trace())
+        trace_id = call.trace_id or system.ids.trace()
+        answer = problem(error, trace_id)
         headers = {name.decode(): value.decode() for name, value in answer.headers}
+        headers |= {
+            "traceparent": traceparent(trace_id, system.ids.span()).decode(),
+            "x-content-type-options": "nosniff",
+        }
         return Response(answer.body, answer.status, headers, answer.media_type.decode())
 
     async def known(request: Request, error: Exception) -> Response:

@@ -132,6 +132,8 @@ class Routes:
 
 
 def _querying(handler: Taking[TakesT], takes: type[TakesT], status: int) -> Callable[[Call], Awaitable[Answer]]:
+    msgspec.json.Decoder(takes)  # a shape that cannot be read is found when the route is made, not when it is asked
+
     async def run(call: Call) -> Answer:
         return _answer(await handler(call, call.asked(takes)), status)
 

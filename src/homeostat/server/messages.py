@@ -12,7 +12,7 @@ from homeostat.core.records.turn import OPENS_A_TURN, AfterExecution, AgentKey, 
 from homeostat.core.records.view import TurnView
 from homeostat.core.wire.answers import Accepted
 from homeostat.core.wire.bodies import Message, ResultField
-from homeostat.core.wire.fields import NO_VALUE, Name, Value
+from homeostat.core.wire.fields import NO_VALUE, Name, Value, absent
 from homeostat.kernel.commands import Enqueue, Idempotency
 from homeostat.kernel.kernel import Kernel
 from homeostat.server import names
@@ -27,7 +27,7 @@ class Reference(msgspec.Struct, frozen=True, kw_only=True):
     agent_turn_id: Name | None = None
     tool_call_id: Name | None = None
     status: WaitStatus | None = None
-    result: Value = NO_VALUE
+    result: Value = absent()
     after_execution: AfterExecution | None = None
     reason: Annotated[str, msgspec.Meta(max_length=2_000)] = "stopped by a message"
 

@@ -198,7 +198,7 @@ async def read_inbox(call: Call, page: b.Page) -> a.InboxPage:
 
 
 @routes.taking("GET", "/v1/agents/{agent_id}/turns", b.Page, gives=a.TurnsPage, errors=(AgentUnknown, TurnUnknown))
-async def read_history(call: Call, page: b.Page) -> a.TurnsPage:
+async def read_turns(call: Call, page: b.Page) -> a.TurnsPage:
     """An agent's turns, newest first."""
     head = (await _head(call)).head
     before: TurnId | None = None if page.cursor is None else names.turn_id(page.cursor)

@@ -7,13 +7,23 @@ import msgspec
 from homeostat.core.limits import (
     DELIVERABLE_WAIT_SECONDS_MAX,
     HOSTNAME_CHARS_MAX,
+    NAME_CHARS_MAX,
     PAGE_DEFAULT,
     PAGE_MAX,
     TAGS_MAX,
 )
 from homeostat.core.records.turn import AfterExecution, WaitStatus
-from homeostat.core.wire.fields import NO_VALUE, Body, Hex32, Name, Value
+from homeostat.core.wire.fields import Body, Hex32, Name, Value, absent
 
+Cursor = Annotated[
+    str,
+    msgspec.Meta(
+        min_length=1,
+        max_length=2 * NAME_CHARS_MAX,
+        pattern=r"^[^\x00-\x1f\x7f]+(?![\s\S])",
+        description="`next_cursor` of the page before.",
+    ),
+]
 Limit = Annotated[int, msgspec.Meta(ge=1, le=PAGE_MAX, description="How many at most.")]
 
 
@@ -35,7 +45,7 @@ class Message(Body, frozen=True, kw_only=True):
             examples=["turn"],
         ),
     ]
-    payload: Value = NO_VALUE
+    payload: Value = absent()
     correlation_id: Name | None = None
     context_box_id: Annotated[Name | None, msgspec.Meta(description="A box the turn may read.")] = None
     output_box_id: Annotated[
@@ -43,7 +53,7 @@ class Message(Body, frozen=True, kw_only=True):
     ] = None
     result_fields: Annotated[
         msgspec.Raw, msgspec.Meta(description="A list of {name, required?} that a successful deliverable must cover.")
-    ] = NO_VALUE
+    ] = absent()
     run_id: Name | None = None
     source_agent_id: Name | None = None
     parent_turn_id: Name | None = None
@@ -57,7 +67,7 @@ class ToolResult(Body, frozen=True, kw_only=True):
 
     tool_call_id: Name
     status: WaitStatus = WaitStatus.SUCCESS
-    result: Value = NO_VALUE
+    result: Value = absent()
     after_execution: AfterExecution | None = None
 
 
@@ -72,7 +82,7 @@ class CardBody(Body, frozen=True, kw_only=True):
     """One card to be laid into a box."""
 
     type: Name
-    content: Value = NO_VALUE
+    content: Value = absent()
 
 
 class BoxBody(Body, frozen=True, kw_only=True):
@@ -101,7 +111,7 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
     """Which part of a list."""
 
     limit: Limit = PAGE_DEFAULT
-    cursor: Annotated[str | None, msgspec.Meta(max_length=400, description="`next_cursor` of the page before.")] = None
+    cursor: Cursor | None = None
 
 
 class Patience(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,6 +1,6 @@
 """The kinds of field that bodies are made of."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 
@@ -26,6 +26,11 @@ Value = Annotated[msgspec.Raw, msgspec.Meta(description="Any JSON value.")]
 
 NO_VALUE = msgspec.Raw(b"null")
 """Nothing: what is optional and raw is this when it is absent."""
+
+
+def absent() -> Any:
+    """The default of a raw field: a description of the API has no words for a raw default, but for none at all."""
+    return msgspec.field(default_factory=lambda: NO_VALUE)
 
 
 class Shape(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,7 +9,7 @@ from homeostat.core.records.turn import AfterExecution
 from homeostat.core.records.view import Outcome
 from homeostat.core.wire.answers import CardShape, TurnFacts, WaitShape
 from homeostat.core.wire.bodies import CardBody
-from homeostat.core.wire.fields import NO_VALUE, Body, Name, Shape, Value
+from homeostat.core.wire.fields import Body, Name, Shape, Value, absent
 
 Wait = Annotated[float, msgspec.Meta(ge=0, le=CLAIM_WAIT_SECONDS_MAX, description="Seconds to hold the request open.")]
 Cards = Annotated[tuple[CardBody, ...], msgspec.Meta(max_length=1_000)]
@@ -109,7 +109,7 @@ class StepBody(FencedBody, frozen=True, kw_only=True):
     """A step's outcome."""
 
     name: Name
-    outcome: Value = NO_VALUE
+    outcome: Value = absent()
 
 
 class WriteBody(FencedBody, frozen=True, kw_only=True):
@@ -136,7 +136,7 @@ class CallBody(Body, frozen=True, kw_only=True):
 
     tool_call_id: Name
     tool: Name
-    args: Value = NO_VALUE
+    args: Value = absent()
     timeout_seconds: float | None = None
     after_execution: AfterExecution = AfterExecution.SUSPEND
     step_id: Name | None = None
@@ -147,11 +147,11 @@ class AskBody(Body, frozen=True, kw_only=True):
 
     tool_call_id: Name
     agent_id: Name
-    payload: Value = NO_VALUE
+    payload: Value = absent()
     timeout_seconds: float | None = None
     step_id: Name | None = None
     context_box_id: Name | None = None
-    result_fields: Value = NO_VALUE
+    result_fields: Value = absent()
 
 
 class SuspendBody(FencedBody, frozen=True, kw_only=True):
@@ -173,8 +173,8 @@ class DeliverBody(FencedBody, frozen=True, kw_only=True):
     """The end of a turn."""
 
     status: Outcome = Outcome.SUCCESS
-    result: Value = NO_VALUE
-    error: Value = NO_VALUE
+    result: Value = absent()
+    error: Value = absent()
     cards: Cards = ()
     claim_next: bool = False
 
