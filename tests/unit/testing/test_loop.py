@@ -55,9 +55,12 @@ def test_waiting_for_nothing_is_an_error_and_so_is_spinning() -> None:
     async def forever(loop: SeededLoop) -> None:
         await loop.create_future()
 
-    async def spin(_loop: SeededLoop) -> None:
-        for _ in iter(int, 1):
-            await asyncio.sleep(0)
+    async def spin(loop: SeededLoop) -> None:
+        def again() -> None:
+            loop.call_soon(again)
+
+        again()
+        await asyncio.sleep(1)
 
     with pytest.raises(Standstill):
         run(1, forever)
