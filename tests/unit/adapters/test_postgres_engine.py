@@ -127,6 +127,30 @@ async def test_a_session_that_is_ended_is_replaced(engine: PostgresEngine) -> No
         assert (await run("SELECT pg_backend_pid()"))[0][0] != pid
 
 
+async def test_many_readers_share_a_few_connections(postgres_url: str) -> None:
+    engine = PostgresEngine(postgres_url, connections_max=3)
+    await engine.open()
+    found = await asyncio.gather(*(engine.fetch("SELECT pg_backend_pid() FROM pg_sleep(0.01)") for _ in range(12)))
+    assert len({rows[0][0] for rows in found}) == 3
+    await engine.close()
+
+
+async def test_a_reader_that_gives_up_leaves_its_connection_usable(postgres_url: str) -> None:
+    engine = PostgresEngine(postgres_url, connections_max=1)
+    await engine.open()
+    for run in (engine.fetch, engine.save):
+        waiting = asyncio.create_task(run("SELECT pg_sleep(60)"))
+        other = await asyncpg.connect(postgres_url)
+        while not await other.fetch("SELECT 1 FROM pg_stat_activity WHERE query = 'SELECT pg_sleep(60)'"):
+            pass
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        assert (await run("SELECT 1"))[0][0] == 1
+        await other.close()
+    await engine.close()
+
+
 async def test_the_store_comes_back_with_its_server() -> None:
     """Killed while a save is under way: nobody knows whether it was committed. Afterwards all is as before."""
     with PostgresServer() as server:

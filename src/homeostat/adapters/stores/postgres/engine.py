@@ -1,4 +1,4 @@
-"""One PostgreSQL database: a connection of its own for saves, a small pool for the rest, and migrations."""
+"""One PostgreSQL database: a connection of its own for saves, a few for the rest, and migrations."""
 
 import asyncio
 from collections.abc import Generator, Sequence
@@ -57,26 +57,26 @@ class _Connection(Protocol):
     def terminate(self) -> None: ...
 
 
-class _Pool(Protocol):
-    """What is used of the driver's pool."""
-
-    async def fetch(self, query: str, *args: object) -> list[Row]: ...
-    async def close(self) -> None: ...
-    def terminate(self) -> None: ...
-
-
 _driver = cast("Any", asyncpg)
 
 
+async def _connect(url: str, **changes: object) -> _Connection:
+    return cast("_Connection", await _driver.connect(url, **{**_OPTIONS, **changes}))
+
+
 class PostgresEngine:
-    """Connections that outlive the server's restarts. An error that may pass is `StoreUnavailable`."""
+    """Connections that outlive the server's restarts. An error that may pass is `StoreUnavailable`.
+
+    The driver's own pool would do, but taking a connection from it and giving it back costs as much as a statement.
+    """
 
     def __init__(self, url: str, *, connections_max: int = STORE_CONNECTIONS_MAX) -> None:
         self._url = url
-        self._connections_max = connections_max
-        self._pool: _Pool | None = None
+        self._places = asyncio.Semaphore(connections_max)
+        self._idle: list[_Connection] = []
         self._saver: _Connection | None = None
         self._saving = asyncio.Lock()
+        self._open = False
 
     async def open(self) -> list[str]:
         """Connect and bring the schema up to date; returns the migrations that were applied."""
@@ -85,16 +85,21 @@ class PostgresEngine:
 
     async def connect(self) -> None:
         with _outages():
-            self._pool = await _driver.create_pool(
-                self._url, min_size=1, max_size=self._connections_max, reset=_keep, **_OPTIONS
-            )
+            self._idle.append(await _connect(self._url))
+        self._open = True
 
     async def fetch(self, sql: str, *values: object) -> list[Row]:
         """Run one statement on any connection, as a transaction of its own."""
-        if self._pool is None:
-            raise StoreUnavailable(problem="the store is not open")
-        with _outages():
-            return await self._pool.fetch(sql, *values)
+        async with self._places:
+            with _outages():
+                connection = await self._usable(self._idle.pop() if self._idle else None)
+                try:
+                    return await _ask(connection, sql, values)
+                finally:
+                    if self._open:
+                        self._idle.append(connection)
+                    else:
+                        connection.terminate()
 
     async def save(self, sql: str, *values: object) -> list[Row]:
         """The same on the connection that is kept for saves, one after the other.
@@ -103,29 +108,24 @@ class PostgresEngine:
         """
         async with self._saving:
             with _outages():
-                connection = await self._saving_connection()
-                try:
-                    return await connection.fetch(sql, *values)
-                except (TimeoutError, asyncpg.InternalClientError):
-                    connection.terminate()  # a server that hangs is not asked again on the same line
-                    raise
+                self._saver = await self._usable(self._saver)
+                return await _ask(self._saver, sql, values)
 
-    async def _saving_connection(self) -> _Connection:
-        if self._pool is None:
+    async def _usable(self, connection: _Connection | None) -> _Connection:
+        """This connection, or another one in its place if it was lost."""
+        if not self._open:
             raise StoreUnavailable(problem="the store is not open")
-        if self._saver is None or self._saver.is_closed():
-            self._saver = cast("_Connection", await _driver.connect(self._url, **_OPTIONS))
-        return self._saver
+        return connection if connection is not None and not connection.is_closed() else await _connect(self._url)
 
     async def close(self) -> None:
-        pool, saver = self._pool, self._saver
-        self._pool = self._saver = None
-        for held in (saver, pool):
-            if held is not None:
-                try:
-                    await held.close()
-                except _PROBLEMS:
-                    held.terminate()
+        self._open = False
+        held, self._idle = self._idle, []
+        saver, self._saver = self._saver, None
+        for connection in (*held, *([saver] if saver else ())):
+            try:
+                await connection.close()
+            except _PROBLEMS:
+                connection.terminate()
 
     # --- the schema ----------------------------------------------------------------------------------------
 
@@ -140,12 +140,20 @@ class PostgresEngine:
         """Bring the schema up to date, whole or not at all, one process at a time; returns what was applied."""
         with _outages():
             # A migration takes the time it takes, and whoever starts meanwhile waits for it.
-            connection = cast("_Connection", await _driver.connect(self._url, **{**_OPTIONS, "command_timeout": None}))
+            connection = await _connect(self._url, command_timeout=None)
             try:
                 async with connection.transaction():
                     return await _migrate(connection)
             finally:
                 await connection.close()
+
+
+async def _ask(connection: _Connection, sql: str, values: tuple[object, ...]) -> list[Row]:
+    try:
+        return await connection.fetch(sql, *values)
+    except TimeoutError:
+        connection.terminate()  # a server that hangs is not asked again on the same line
+        raise
 
 
 async def _migrate(connection: _Connection) -> list[str]:
@@ -181,7 +189,3 @@ def _outages() -> Generator[None]:
         if not passing:
             raise
         raise StoreUnavailable(problem=str(problem) or type(problem).__name__) from problem
-
-
-async def _keep(connection: object) -> None:
-    """Give a connection back as it is: single statements leave nothing behind that had to be reset."""
