@@ -24,6 +24,7 @@ from homeostat.core.ids import DEFAULT_PROJECT, AgentId, Ids, ProjectId
 from homeostat.core.limits import LIFECYCLE_GRACE_SECONDS
 from homeostat.core.machines.agent import AgentEvent, AgentState
 from homeostat.core.ports.memory import MemoryKeeper
+from homeostat.core.ports.tools import ToolDesk
 
 log = logging.getLogger(__name__)
 
@@ -43,6 +44,7 @@ class ManagedAgent:
 
     agent_id: str
     orchestrator: OrchestratorProtocol | None
+    tool_desk: ToolDesk | None
     memory: AgentMemory
     resources: AsyncExitStack
 
@@ -71,6 +73,7 @@ class ManagedAgent:
         self._agent_state = EphemeralState(self._admit)
         self._context = None
         self.orchestrator = None
+        self.tool_desk = None
         self.resources = AsyncExitStack()
         self.bind(agent_id=cls.__name__, memory=VolatileMemory())
         return self
@@ -95,6 +98,7 @@ class ManagedAgent:
         memory: MemoryKeeper | None = None,
         emitter: LifecycleEmitter | None = None,
         orchestrator: OrchestratorProtocol | None = None,
+        tools: ToolDesk | None = None,
         context: ExecutionContext | None = None,
     ) -> None:
         """What a host gives an agent before it starts: its name, its memory's keeper, listeners, and the trace."""
@@ -106,6 +110,8 @@ class ManagedAgent:
             self._announcer.emitter = emitter
         if orchestrator is not None:
             self.orchestrator = orchestrator
+        if tools is not None:
+            self.tool_desk = tools
         if context is not None:
             self._context = context
         if agent_id is not None or memory is not None:

@@ -19,6 +19,7 @@ from homeostat.core.errors import AgentUnknown
 from homeostat.core.ids import DEFAULT_PROJECT, ProjectId
 from homeostat.core.machines.agent import AgentState
 from homeostat.core.ports.memory import MemoryKeeper
+from homeostat.core.ports.tools import ToolDesk
 
 Factory = Callable[[], ProcessingAgent]
 
@@ -51,11 +52,13 @@ class Orchestrator:
         *,
         project: ProjectId = DEFAULT_PROJECT,
         memory: MemoryKeeper | None = None,
+        tools: ToolDesk | None = None,
         emitter: LifecycleEmitter | None = None,
         config: LifecycleConfig | None = None,
     ) -> None:
         self._project = project
         self._memory = memory
+        self._tools = tools
         self._emitter = emitter
         self._config = config
         self._factories: dict[str, Factory] = {}
@@ -121,6 +124,7 @@ class Orchestrator:
                     agent_id=agent_id,
                     project=self._project,
                     memory=self._memory,
+                    tools=self._tools,
                     emitter=self._emitter,
                     orchestrator=self,
                 )

@@ -11,11 +11,14 @@ from homeostat.app.local_turns import LocalTurns
 from homeostat.app.sessions import WorkerSessions
 from homeostat.app.settings import Settings
 from homeostat.app.supervisor import Supervisor
+from homeostat.app.tool_desk import ToolDesks
 from homeostat.core.clock import Clock, SystemClock
 from homeostat.core.ids import AgentId, Ids
 from homeostat.core.ports.bus import Bus
 from homeostat.core.ports.fleet import RegistryStore, StatusKeeper
+from homeostat.core.ports.memory import MemoryKeeper
 from homeostat.core.ports.store import TurnStore
+from homeostat.core.ports.tools import ToolKeeper
 from homeostat.fleet.fleet import Fleet
 from homeostat.fleet.registry import Enrolled, Introduction
 from homeostat.kernel.commands import Idempotency
@@ -34,6 +37,8 @@ class System:
     fleet: Fleet
     turns: LocalTurns
     workers: WorkerSessions
+    memory: MemoryKeeper
+    tools: ToolDesks
     supervisor: Supervisor
     store_place: str
 
@@ -82,6 +87,8 @@ async def assemble(settings: Settings, *, clock: Clock | None = None) -> AsyncGe
         workers = WorkerSessions(kernel, turns)
         supervisor.add("worker sessions", workers.run)
         stack.push_async_callback(workers.leave)
+        tools = ToolDesks(kernel=kernel, keeper=opened.tools, bus=bus, clock=clock)
+        await tools.listen()
         yield System(
             settings=settings,
             clock=clock,
@@ -91,6 +98,8 @@ async def assemble(settings: Settings, *, clock: Clock | None = None) -> AsyncGe
             fleet=fleet,
             turns=turns,
             workers=workers,
+            memory=opened.memory,
+            tools=tools,
             supervisor=supervisor,
             store_place=opened.place,
         )
@@ -102,6 +111,8 @@ class _Stores:
 
     turns: TurnStore
     registry: RegistryStore
+    memory: MemoryKeeper
+    tools: ToolKeeper
     place: str
 
 
@@ -110,7 +121,13 @@ async def _open_stores(settings: Settings, stack: AsyncExitStack) -> _Stores:
     url = None if settings.ephemeral else settings.store_url or stores.embedded_url(settings.data_dir)
     engine = await stores.open_engine(url)
     stack.push_async_callback(engine.close)
-    return _Stores(stores.turn_store(engine), stores.registry_store(engine), stores.place(url))
+    return _Stores(
+        stores.turn_store(engine),
+        stores.registry_store(engine),
+        stores.memory_keeper(engine),
+        stores.tool_keeper(engine),
+        stores.place(url),
+    )
 
 
 def _status_keeper(settings: Settings, registry: RegistryStore) -> StatusKeeper:

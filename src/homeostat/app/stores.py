@@ -5,11 +5,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit, urlunsplit
 
-from homeostat.adapters.stores.sqlite import SqliteEngine, SqliteFleet, SqliteTurns
+from homeostat.adapters.stores.sqlite import SqliteEngine, SqliteFleet, SqliteMemory, SqliteTools, SqliteTurns
 from homeostat.adapters.stores.statements import migrations
 from homeostat.core.errors import SettingInvalid
 from homeostat.core.ports.fleet import RegistryStore
+from homeostat.core.ports.memory import MemoryKeeper
 from homeostat.core.ports.store import TurnStore
+from homeostat.core.ports.tools import ToolKeeper
 
 if TYPE_CHECKING:
     from homeostat.adapters.stores.postgres import PostgresEngine
@@ -57,6 +59,22 @@ def registry_store(engine: "SqliteEngine | PostgresEngine") -> RegistryStore:
     from homeostat.adapters.stores.postgres import PostgresFleet  # noqa: PLC0415 — a driver is loaded where it is used
 
     return PostgresFleet(engine)
+
+
+def memory_keeper(engine: "SqliteEngine | PostgresEngine") -> MemoryKeeper:
+    if isinstance(engine, SqliteEngine):
+        return SqliteMemory(engine)
+    from homeostat.adapters.stores.postgres import PostgresMemory  # noqa: PLC0415 — a driver is loaded where it is used
+
+    return PostgresMemory(engine)
+
+
+def tool_keeper(engine: "SqliteEngine | PostgresEngine") -> ToolKeeper:
+    if isinstance(engine, SqliteEngine):
+        return SqliteTools(engine)
+    from homeostat.adapters.stores.postgres import PostgresTools  # noqa: PLC0415 — a driver is loaded where it is used
+
+    return PostgresTools(engine)
 
 
 async def migrate(url: str) -> list[str]:

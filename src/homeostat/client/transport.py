@@ -61,6 +61,11 @@ class Transport:
             trust_env=False,
         )
 
+    @property
+    def http(self) -> httpx2.AsyncClient:
+        """The connections, for those who pass bytes on as they are."""
+        return self._http
+
     async def close(self) -> None:
         await self._http.aclose()
 

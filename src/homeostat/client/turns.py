@@ -1,6 +1,7 @@
 """Turns for a worker that runs elsewhere."""
 
 import asyncio
+import logging
 from collections.abc import Collection
 from contextlib import suppress
 from typing import Any
@@ -9,6 +10,7 @@ import msgspec
 
 from homeostat.client import reading
 from homeostat.client.client import Client, path_part
+from homeostat.client.keys import KeyRing
 from homeostat.client.transport import Received
 from homeostat.core.codec import Json
 from homeostat.core.errors import AgentExists, CardUnknown, StaleEpoch, Unavailable, WorkerUnknown
@@ -22,6 +24,8 @@ from homeostat.core.records.view import Hydration, Outcome
 from homeostat.core.records.work import Ask, Delivered, Suspended
 from homeostat.core.wire import answers as a
 from homeostat.core.wire import workers as w
+
+log = logging.getLogger(__name__)
 
 
 class HttpSession:
@@ -213,14 +217,22 @@ class HttpSession:
 class HttpTurns:
     """A server as a source of turns."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, keys: KeyRing | None = None) -> None:
         self._client = client
+        self._keys = keys or KeyRing(None, url=client.url)
 
     async def register(self, agents: Collection[AgentKey]) -> None:
-        for project, agent_id in agents:
-            body = {"agent_type": "agent", "agent_id": agent_id}
-            with suppress(AgentExists):  # somebody introduced it before; it is there, and that is all we want
-                await self._client.transport.send("POST", "/v1/agents/register", project=project, body=body)
+        """Make agents known; one that is known already, under a key that is not here, is taken as it is."""
+        for agent in agents:
+            body = {"agent_type": "agent", "agent_id": agent[1], "api_key": self._keys.get(agent)}
+            said = {name: value for name, value in body.items() if value is not None}
+            try:
+                answer = await self._client.transport.send("POST", "/v1/agents/register", project=agent[0], body=said)
+            except AgentExists:
+                log.warning("agent %s is known to the server under a key that is not known here", agent[1])
+                continue
+            if key := answer.read(a.Registered).api_key:
+                self._keys.keep(agent, key)
 
     async def open(self, hosted: Collection[AgentKey], on_revoke: OnRevoke) -> HttpSession:
         session = HttpSession(self._client, hosted, on_revoke)

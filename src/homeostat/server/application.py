@@ -17,7 +17,7 @@ from homeostat.core.errors import (
     MethodNotAllowed,
     RouteUnknown,
 )
-from homeostat.server import fleet, openapi, status_socket, turns, workers
+from homeostat.server import fleet, openapi, status_socket, tools, turns, workers
 from homeostat.server.answers import Answer
 from homeostat.server.call import Call
 from homeostat.server.edge import Edge, traceparent
@@ -42,6 +42,7 @@ def create_app(system: System) -> Edge:
     endpoints: list[Endpoint] = [
         *turns.routes,
         *workers.routes,
+        *tools.routes,
         *fleet.routes,
         *health_routes(metrics),
     ]

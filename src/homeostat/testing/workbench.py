@@ -12,9 +12,11 @@ from homeostat.agent.functions import FunctionAgent
 from homeostat.agent.memory import VolatileMemory
 from homeostat.agent.models import Models
 from homeostat.agent.orchestrator import Orchestrator
+from homeostat.agent.tools import ToolService
 from homeostat.agent.worker import Worker
 from homeostat.app.local_turns import LocalTurns
 from homeostat.app.supervisor import Supervisor
+from homeostat.app.tool_desk import ToolDesks
 from homeostat.core.codec import from_json, to_json
 from homeostat.core.ids import DEFAULT_PROJECT, AgentId, CardId, ToolCallId, TurnId
 from homeostat.core.records.event import Channel, Event, subject
@@ -23,6 +25,7 @@ from homeostat.core.records.view import Deliverable
 from homeostat.kernel.commands import Enqueue
 from homeostat.kernel.kernel import Kernel
 from homeostat.testing.memory import MemoryTurns
+from homeostat.testing.memory_tools import MemoryTools
 
 PATIENCE_SECONDS = 10.0
 
@@ -36,6 +39,9 @@ class Workbench:
         self.kernel = Kernel(store=self.store, bus=self.bus)
         self.source = LocalTurns(self.kernel)
         self.memory = VolatileMemory()
+        self.tools = ToolDesks(
+            kernel=self.kernel, keeper=MemoryTools(self.store), bus=self.bus, clock=self.kernel.clock
+        )
         self._supervisor = Supervisor()
         self.tool_calls: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
         self.chunks: list[Any] = []
@@ -44,6 +50,7 @@ class Workbench:
 
     async def __aenter__(self) -> Self:
         await self.kernel.listen()
+        await self.tools.listen()
         await self.bus.subscribe(subject("*", Channel.CMD, "tool", "*", "call"), self._on_tool)
         await self.bus.subscribe(subject("*", Channel.STR, "agent", "*", "chunk"), self._on_chunk)
         for title, run in self.kernel.loops:
@@ -65,7 +72,7 @@ class Workbench:
         self, agents: Mapping[str, Any] | None = None, /, *, concurrency: int = 8, source: Any = None, **named: Any
     ) -> Worker:
         """A worker that hosts agents by id: classes, or functions that are called with the turn."""
-        orchestrator = Orchestrator(memory=self.memory)
+        orchestrator = Orchestrator(memory=self.memory, tools=self.tools.desk())
         models = Models(self.upstream, sleep=_at_once)
         worker = Worker(source=source or self.source, orchestrator=orchestrator, models=models, concurrency=concurrency)
         for agent_id, made in {**(agents or {}), **named}.items():
@@ -85,6 +92,17 @@ class Workbench:
             yield worker
         finally:
             worker.stop()
+            await running
+
+    @asynccontextmanager
+    async def serving(self, *tools: Any) -> AsyncGenerator[ToolService]:
+        """A tool service at work until the block ends."""
+        service = ToolService(self.tools.desk(), tools)
+        running = asyncio.create_task(service.run())
+        try:
+            yield service
+        finally:
+            service.stop()
             await running
 
     # --- messages ------------------------------------------------------------------------------------------

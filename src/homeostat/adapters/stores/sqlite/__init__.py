@@ -3,6 +3,7 @@
 from homeostat.adapters.stores.sqlite.engine import SqliteEngine
 from homeostat.adapters.stores.sqlite.fleet import SqliteFleet
 from homeostat.adapters.stores.sqlite.memory import SqliteMemory
+from homeostat.adapters.stores.sqlite.tools import SqliteTools
 from homeostat.adapters.stores.sqlite.turns import SqliteTurns
 
-__all__ = ["SqliteEngine", "SqliteFleet", "SqliteMemory", "SqliteTurns"]
+__all__ = ["SqliteEngine", "SqliteFleet", "SqliteMemory", "SqliteTools", "SqliteTurns"]

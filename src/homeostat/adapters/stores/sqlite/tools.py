@@ -1,0 +1,64 @@
+"""Tools on SQLite."""
+
+import json
+import sqlite3
+from collections.abc import Callable, Collection
+from typing import TypeVar
+
+from homeostat.adapters.stores.sqlite.engine import SqliteEngine
+from homeostat.adapters.stores.statements import statements
+from homeostat.core.clock import Millis
+from homeostat.core.ids import ProjectId
+from homeostat.core.limits import WAIT_SECONDS_MAX
+from homeostat.core.records.tool import CallKey, OpenCall, ToolSpec
+
+SQL = statements("sqlite", "tools")
+
+T = TypeVar("T")
+
+
+class SqliteTools:
+    """Tools on an engine that is open and migrated."""
+
+    def __init__(self, engine: SqliteEngine) -> None:
+        self._engine = engine
+
+    async def put(self, project: ProjectId, tools: Collection[ToolSpec], at: Millis) -> None:
+        rows = [(project, tool.name, tool.description, tool.parameters, at) for tool in tools]
+        await self._write(lambda connection: connection.executemany(SQL["tool_put"], rows))
+
+    async def all(self, project: ProjectId) -> list[ToolSpec]:
+        found = await self._engine.read(lambda connection: connection.execute(SQL["tools_all"], (project,)).fetchall())
+        return [ToolSpec(*row) for row in found]
+
+    async def waiting(self, project: ProjectId, tools: Collection[str], limit: int) -> list[OpenCall]:
+        wanted = (project, json.dumps(list(tools)), limit)
+        found = await self._engine.read(lambda connection: connection.execute(SQL["calls_waiting"], wanted).fetchall())
+        return [OpenCall(*row) for row in found]
+
+    async def take(self, calls: Collection[CallKey], now: Millis, until: Millis) -> set[CallKey]:
+        def work(connection: sqlite3.Connection) -> set[CallKey]:
+            connection.execute(SQL["calls_forget"], (now - int(WAIT_SECONDS_MAX * 1000),))
+            taken: set[CallKey] = set()
+            for key in calls:
+                taken.update(connection.execute(SQL["call_take"], (*key, now, until)).fetchall())
+            return taken
+
+        return await self._write(work)
+
+    async def hold(self, calls: Collection[CallKey], until: Millis) -> None:
+        rows = [(*key, until) for key in calls]
+        await self._write(lambda connection: connection.executemany(SQL["call_hold"], rows))
+
+    async def _write(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        def transaction(connection: sqlite3.Connection) -> T:
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                result = work(connection)
+                connection.execute("COMMIT")
+            except BaseException:
+                connection.execute("ROLLBACK")
+                raise
+            return result
+
+        return await self._engine.write(transaction)
