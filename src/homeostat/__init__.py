@@ -9,7 +9,9 @@ __all__ = [
     "__version__",
     "AgentLifecycleProtocol",
     "AgentState",
+    "CallFailed",
     "Client",
+    "Completion",
     "ExecutionContext",
     "FatalError",
     "HomeostatError",
@@ -17,13 +19,24 @@ __all__ = [
     "LifecycleMetrics",
     "ManagedAgent",
     "OrchestratorProtocol",
+    "Profile",
+    "ReActAgent",
     "RecoverableError",
     "StartupError",
     "StateOwnership",
     "StateViolationError",
+    "StepFailed",
     "SyncClient",
+    "Tool",
+    "ToolService",
+    "Turn",
+    "Worker",
     "agent_lifecycle",
+    "current_turn",
+    "remote_tool",
     "requires_state",
+    "submit_result",
+    "tool",
 ]
 
 # Where each public name lives. It is imported when it is first asked for, so that importing the package costs next to
@@ -32,7 +45,9 @@ __all__ = [
 _HOMES: Final[dict[str, str]] = {
     "AgentLifecycleProtocol": "homeostat.agent.protocol",
     "AgentState": "homeostat.core.machines.agent",
+    "CallFailed": "homeostat.agent.errors",
     "Client": "homeostat.client.client",
+    "Completion": "homeostat.agent.models",
     "ExecutionContext": "homeostat.agent.protocol",
     "FatalError": "homeostat.agent.errors",
     "HomeostatError": "homeostat.core.errors",
@@ -40,23 +55,46 @@ _HOMES: Final[dict[str, str]] = {
     "LifecycleMetrics": "homeostat.agent.metrics",
     "ManagedAgent": "homeostat.agent.managed",
     "OrchestratorProtocol": "homeostat.agent.protocol",
+    "Profile": "homeostat.agent.react",
+    "ReActAgent": "homeostat.agent.react",
     "RecoverableError": "homeostat.agent.errors",
     "StartupError": "homeostat.agent.errors",
     "StateOwnership": "homeostat.agent.ownership",
     "StateViolationError": "homeostat.agent.errors",
+    "StepFailed": "homeostat.agent.errors",
     "SyncClient": "homeostat.client.sync",
+    "Tool": "homeostat.agent.tools",
+    "ToolService": "homeostat.agent.tools",
+    "Turn": "homeostat.agent.turn",
+    "Worker": "homeostat.agent.worker",
     "agent_lifecycle": "homeostat.agent.states",
+    "current_turn": "homeostat.agent.turn",
+    "remote_tool": "homeostat.agent.tools",
     "requires_state": "homeostat.agent.states",
+    "submit_result": "homeostat.agent.turn",
+    "tool": "homeostat.agent.tools",
 }
 
 if TYPE_CHECKING:
     from homeostat.agent.config import LifecycleConfig
-    from homeostat.agent.errors import FatalError, RecoverableError, StartupError, StateViolationError
+    from homeostat.agent.errors import (
+        CallFailed,
+        FatalError,
+        RecoverableError,
+        StartupError,
+        StateViolationError,
+        StepFailed,
+    )
     from homeostat.agent.managed import ManagedAgent
     from homeostat.agent.metrics import LifecycleMetrics
+    from homeostat.agent.models import Completion
     from homeostat.agent.ownership import StateOwnership
     from homeostat.agent.protocol import AgentLifecycleProtocol, ExecutionContext, OrchestratorProtocol
+    from homeostat.agent.react import Profile, ReActAgent
     from homeostat.agent.states import agent_lifecycle, requires_state
+    from homeostat.agent.tools import Tool, ToolService, remote_tool, tool
+    from homeostat.agent.turn import Turn, current_turn, submit_result
+    from homeostat.agent.worker import Worker
     from homeostat.client.client import Client
     from homeostat.client.sync import SyncClient
     from homeostat.core.errors import HomeostatError

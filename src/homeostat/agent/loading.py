@@ -10,7 +10,7 @@ from homeostat.core.errors import ProtocolViolation
 
 
 class TargetInvalid(ProtocolViolation):
-    """{target!r} cannot be loaded: {problem}."""
+    """{target!r} cannot be used: {problem}."""
 
     code = "target_invalid"
 

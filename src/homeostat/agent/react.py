@@ -82,10 +82,14 @@ class ReActAgent(ManagedAgent):
         """Names in the profile that somebody else has to make known."""
         return tuple(self._remote)
 
+    def check(self) -> None:
+        """Raise `SettingInvalid` if there is no profile."""
+        assert self._profile
+
     def equip(self, known: Mapping[str, ToolSpec]) -> None:
         """Take the tools that are registered; raises `UnknownTools` if one of the profile's is not among them."""
         missing = [name for name in self._remote if name not in known and name not in self._tools]
-        ending = self._profile.must_end_with
+        ending = self._given.must_end_with if self._given is not None else None
         if ending is not None and ending != SUBMIT and ending not in self._tools and ending not in self._remote:
             missing.append(ending)
         if missing:

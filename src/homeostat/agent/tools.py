@@ -165,6 +165,7 @@ class ToolService:
         self._running: dict[CallKey, asyncio.Task[None]] = {}
         self._room = asyncio.Event()
         self._stopping = asyncio.Event()
+        self._registered = False
         self.made = 0
 
     @property
@@ -177,8 +178,7 @@ class ToolService:
         self._room.set()
 
     async def run(self) -> None:
-        """Register the tools, then make calls until `stop()`."""
-        await self._desk.register([one.spec() for one in self.tools.values()])
+        """Register the tools, then make calls until `stop()`. Where nobody answers, it is tried again."""
         stopping = asyncio.create_task(self._stopping.wait())
         try:
             while not self._stopping.is_set():
@@ -193,9 +193,7 @@ class ToolService:
             self._room.clear()
             await self._room.wait()
             return
-        looking = asyncio.ensure_future(
-            self._desk.calls(list(self.tools), limit=room, seconds=CLAIM_SECONDS, holding=list(self._running))
-        )
+        looking = asyncio.create_task(self._look(room))
         await asyncio.wait([looking, stopping], return_when=asyncio.FIRST_COMPLETED)
         if not looking.done():
             looking.cancel()
@@ -204,11 +202,18 @@ class ToolService:
             found = looking.result()
         except Unavailable as problem:
             log.warning("no calls can be had: %s", problem)
+            self._registered = False  # whoever answers next may never have heard of the tools
             await asyncio.sleep(DEFERRAL_SECONDS)
             return
         for call in found:
             if call.key not in self._running:
                 self._running[call.key] = asyncio.create_task(self._serve(call))
+
+    async def _look(self, room: int) -> list[OpenCall]:
+        if not self._registered:
+            await self._desk.register([one.spec() for one in self.tools.values()])
+            self._registered = True
+        return await self._desk.calls(list(self.tools), limit=room, seconds=CLAIM_SECONDS, holding=list(self._running))
 
     async def _serve(self, call: OpenCall) -> None:
         try:

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 import homeostat
-from homeostat.cli import db, turns, up
+from homeostat.cli import db, turns, up, worker
 from homeostat.cli.failures import EXIT_CODES
 
 application = typer.Typer(
@@ -38,6 +38,7 @@ def root(
 
 application.command()(up.up)
 application.command()(up.server)
+application.command()(worker.worker)
 application.command()(turns.enqueue)
 application.command()(turns.turn)
 application.add_typer(db.database, name="db")

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from homeostat.cli.failures import INTERRUPTED, USAGE, explained, fail
+from homeostat.cli.failures import USAGE, explained, fail
+from homeostat.cli.signals import heed_signals, loop_factory
 
 if TYPE_CHECKING:
     import socket
@@ -84,7 +85,7 @@ def run(**options: Any) -> None:
         embedded = not settings.ephemeral and settings.store_url is None
         with DataDirectory(settings.data_dir) if embedded else nullcontext() as directory:
             listener = _listen(settings)
-            with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+            with asyncio.Runner(loop_factory=loop_factory()) as runner:
                 runner.run(_serve(settings, listener, directory))
 
 
@@ -107,14 +108,6 @@ def _listen(settings: "Settings") -> "socket.socket":
     return listener
 
 
-def _loop_factory() -> Any:
-    try:
-        import uvloop
-    except ImportError:
-        return None
-    return uvloop.new_event_loop
-
-
 async def _serve(settings: "Settings", listener: "socket.socket", directory: "DataDirectory | None") -> None:
     import asyncio
 
@@ -122,7 +115,7 @@ async def _serve(settings: "Settings", listener: "socket.socket", directory: "Da
     from homeostat.server.serving import serving, url_of
 
     stop = asyncio.Event()
-    _heed_signals(stop)
+    heed_signals(stop)
     async with assemble(settings) as system, serving(system, listener) as http:
         url = url_of(listener)
         if directory is not None:
@@ -133,22 +126,6 @@ async def _serve(settings: "Settings", listener: "socket.socket", directory: "Da
         await asyncio.wait({stopping, http.running}, return_when=asyncio.FIRST_COMPLETED)
         stopping.cancel()
         typer.echo("Stopping; requests under way are finished first. Press Ctrl-C again to leave at once.", err=True)
-
-
-def _heed_signals(stop: Any) -> None:
-    """The first signal asks for an orderly end, the second one ends it."""
-    import asyncio
-    import os
-    import signal
-
-    def heed() -> None:
-        if stop.is_set():
-            os._exit(INTERRUPTED)
-        stop.set()
-
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, heed)
 
 
 def _banner(url: str, system: "System") -> None:

@@ -1,0 +1,182 @@
+"""`homeostat worker`: host agents until told to stop."""
+
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from homeostat.cli.failures import USAGE, explained, fail
+from homeostat.cli.signals import heed_signals, loop_factory
+
+if TYPE_CHECKING:
+    from homeostat.agent.orchestrator import Factory
+    from homeostat.agent.worker import Worker
+    from homeostat.core.ports.memory import MemoryKeeper
+    from homeostat.core.ports.tools import ToolDesk
+    from homeostat.core.ports.turns import TurnSource
+    from homeostat.core.ports.upstream import Upstream
+
+Target = Annotated[str, typer.Argument(metavar="MODULE:AGENT", help="A class, a Profile, or a function.")]
+AgentIds = Annotated[
+    list[str] | None,
+    typer.Option("--agent-id", help="Its id; give it several times to host several. [default: its name]"),
+]
+Concurrency = Annotated[int | None, typer.Option(min=1, max=10_000, help="Turns to work on side by side.")]
+Url = Annotated[str | None, typer.Option(help="The server, else HOMEOSTAT_URL, else http://127.0.0.1:7700.")]
+StoreUrl = Annotated[
+    str | None, typer.Option(help="postgresql://… or sqlite:///FILE: work on the store itself, without a server.")
+]
+BusUrl = Annotated[str | None, typer.Option(help="nats://… to hear of other processes at once; with --store-url.")]
+Project = Annotated[str | None, typer.Option(help="The project of its agents.")]
+StopSeconds = Annotated[float | None, typer.Option(min=0, help="What turns get to end when the worker is stopped.")]
+Simulate = Annotated[bool, typer.Option("--simulate-models", help="Answer model calls here, without a network.")]
+LogLevel = Annotated[str, typer.Option(help="debug, info, warning or error.")]
+
+
+def worker(  # noqa: PLR0917 - each is an option of the command
+    target: Target,
+    agent_id: AgentIds = None,
+    concurrency: Concurrency = None,
+    url: Url = None,
+    store_url: StoreUrl = None,
+    bus_url: BusUrl = None,
+    project: Project = None,
+    stop_seconds: StopSeconds = None,
+    log_level: LogLevel = "warning",
+    *,
+    simulate_models: Simulate = False,
+) -> None:
+    """Host an agent: take its turns, run them, deliver what comes of them."""
+    import asyncio
+    import logging
+
+    from homeostat.agent.hosting import default_agent_id, factory_of
+    from homeostat.agent.loading import TargetInvalid, load
+
+    if url is not None and store_url is not None:
+        raise fail("--url and --store-url exclude each other", hint="A worker has one source of turns.", code=USAGE)
+    if log_level not in {"debug", "info", "warning", "error"}:
+        raise fail(f"--log-level {log_level} is unknown", hint="It is debug, info, warning or error.", code=USAGE)
+    logging.basicConfig(level=log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    with explained():
+        try:
+            factory = factory_of(target, load(target))
+            with asyncio.Runner(loop_factory=loop_factory()) as runner:
+                runner.run(
+                    _run(
+                        target,
+                        factory,
+                        agent_id or [default_agent_id(target)],
+                        place=_Place(url, store_url, bus_url, project, simulate_models=simulate_models),
+                        concurrency=concurrency,
+                        stop_seconds=stop_seconds,
+                    )
+                )
+        except TargetInvalid as problem:
+            raise fail(problem.message, hint=problem.fix, code=USAGE) from problem
+
+
+class _Place:
+    """Where the worker gets its turns, and everything else it needs."""
+
+    def __init__(
+        self, url: str | None, store_url: str | None, bus_url: str | None, project: str | None, *, simulate_models: bool
+    ) -> None:
+        self.url = url
+        self.store_url = store_url
+        self.bus_url = bus_url
+        self.project = project
+        self.simulate_models = simulate_models
+        self.words = ""
+
+    async def open(self, stack: AsyncExitStack) -> "tuple[TurnSource, MemoryKeeper, ToolDesk, Upstream | None, str]":
+        return await (self._server(stack) if self.store_url is None else self._store(stack, self.store_url))
+
+    async def _server(self, stack: AsyncExitStack) -> Any:
+        import os
+
+        from homeostat.app.settings import default_data_dir
+        from homeostat.client.client import Client
+        from homeostat.client.keys import KEYS_FILE, KeyRing
+        from homeostat.client.tools import GatewayUpstream, HttpMemory, HttpToolDesk
+        from homeostat.client.turns import HttpTurns
+
+        client = await stack.enter_async_context(Client(self.url, project=self.project))
+        keys = KeyRing(Path(default_data_dir(os.environ)) / KEYS_FILE, url=client.url)
+        keys.open()
+        self.words = client.url
+        upstream = _simulated() if self.simulate_models else GatewayUpstream(client, keys)
+        return HttpTurns(client, keys), HttpMemory(client), HttpToolDesk(client), upstream, client.project
+
+    async def _store(self, stack: AsyncExitStack, store_url: str) -> Any:
+        import os
+
+        from homeostat.app.assemble import assemble
+        from homeostat.app.settings import read_settings
+        from homeostat.core.ids import ProjectId
+
+        options = {"store_url": store_url, "bus_url": self.bus_url, "project": self.project}
+        settings = read_settings(os.environ, options)
+        system = await stack.enter_async_context(assemble(settings))
+        self.words = system.store_place
+        upstream = _simulated() if self.simulate_models else None
+        desk = system.tools.desk(ProjectId(settings.project))
+        return system.turns, system.memory, desk, upstream, settings.project
+
+
+def _simulated() -> Any:
+    from homeostat.adapters.upstreams.simulated import SimulatedUpstream
+
+    return SimulatedUpstream()
+
+
+async def _run(
+    target: str,
+    factory: "Factory",
+    agent_ids: list[str],
+    *,
+    place: _Place,
+    concurrency: int | None,
+    stop_seconds: float | None,
+) -> None:
+    import asyncio
+
+    from homeostat.agent.hosting import check_tools
+    from homeostat.agent.models import Models
+    from homeostat.agent.orchestrator import Orchestrator
+    from homeostat.agent.worker import Worker
+    from homeostat.core.ids import ProjectId
+    from homeostat.core.limits import STOP_SECONDS, WORKER_CONCURRENCY
+
+    async with AsyncExitStack() as stack:
+        source, memory, desk, upstream, project = await place.open(stack)
+        check_tools(target, factory, await desk.describe())
+        orchestrator = Orchestrator(project=ProjectId(project), memory=memory, tools=desk)
+        hosting = Worker(
+            source=source,
+            orchestrator=orchestrator,
+            models=None if upstream is None else Models(upstream),
+            project=project,
+            concurrency=concurrency or WORKER_CONCURRENCY,
+        )
+        for agent_id in agent_ids:
+            hosting.host(agent_id, factory)
+        await hosting.open()
+        stop = asyncio.Event()
+        heed_signals(stop)
+        stopping = asyncio.create_task(stop.wait())
+        stopping.add_done_callback(lambda task: task.cancelled() or hosting.stop())
+        typer.echo(f"Worker {hosting.session.worker_id} hosts {', '.join(agent_ids)} on {place.words}")
+        typer.echo("Press Ctrl-C to stop.")
+        await hosting.run(stop_seconds=STOP_SECONDS if stop_seconds is None else stop_seconds)
+        stopping.cancel()
+        _farewell(hosting)
+
+
+def _farewell(hosting: "Worker") -> None:
+    counts = hosting.counts
+    typer.echo(
+        f"Stopped: {counts.delivered} turns delivered ({counts.failed} failed), {counts.suspended} suspended, "
+        f"{counts.released} handed back."
+    )

@@ -1,0 +1,218 @@
+"""`homeostat worker` against a running server and against a store, and what it says when it cannot."""
+
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Generator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from homeostat.client.client import Client
+from homeostat.core.codec import from_json
+
+ROOT = Path(__file__).parent.parent.parent
+
+AGENTS = """
+import asyncio
+from homeostat import ManagedAgent, Profile, ReActAgent, Turn
+
+class Echo(ManagedAgent):
+    async def process(self, turn, /):
+        count = await self.memory.load("history", 0)
+        self.memory.update("history", count + 1)
+        return {"said": turn.input, "before": count}
+
+async def slow(turn):
+    await asyncio.sleep(3600)
+
+def no_turn():
+    pass
+
+class NoAgent:
+    async def startup(self): ...
+
+class NeedsArguments(ManagedAgent):
+    def __init__(self, address):
+        pass
+
+class Strange(ReActAgent):
+    profile = Profile(model="gpt-4.1", tools=("telepathy",))
+
+class Bare(ReActAgent):
+    pass
+
+instance = Echo()
+number = 7
+"""
+
+
+class Running:
+    """A command in the background, and the lines it has printed."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process = process
+        self.lines: list[str] = []
+
+    def until(self, words: str) -> str:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self.lines.append(line.strip())
+            if words in line:
+                return line.strip()
+        raise AssertionError(f"it ended without saying {words!r}: {self.lines} {self.process.wait()}")
+
+    def end(self, number: int = signal.SIGTERM) -> int:
+        self.process.send_signal(number)
+        rest, _ = self.process.communicate(timeout=60)
+        self.lines += rest.splitlines()
+        return self.process.returncode
+
+
+@contextmanager
+def homeostat(*arguments: str, cwd: Path, **environment: str) -> Generator[Running]:
+    process = subprocess.Popen(
+        [sys.executable, "-u", "-m", "homeostat", *arguments],
+        cwd=cwd,
+        env=os.environ | {"XDG_DATA_HOME": str(cwd), "PYTHONPATH": str(ROOT / "src")} | environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    with process:
+        try:
+            yield Running(process)
+        finally:
+            process.kill()
+
+
+@contextmanager
+def payments(server: str) -> Generator[None]:
+    command = [sys.executable, "-m", "examples.payments"]
+    with subprocess.Popen(command, cwd=ROOT, env=os.environ | {"HOMEOSTAT_URL": server}) as service:
+        try:
+            yield
+        finally:
+            service.kill()
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Path:
+    (tmp_path / "agents.py").write_text(AGENTS)
+    return tmp_path
+
+
+@pytest.fixture
+def server(here: Path) -> Generator[str]:
+    with homeostat("up", "--ephemeral", "--port", "0", cwd=here) as running:
+        yield running.until("is up at").split()[-1]
+
+
+async def ask(url: str, agent_id: str, payload: Any) -> Any:
+    async with Client(url) as client:
+        ended = await client.ask(agent_id, payload, wait=60)
+        assert ended.error is None, ended.error
+        return from_json(ended.result)
+
+
+async def test_a_worker_serves_turns_and_leaves_when_told_to(here: Path, server: str) -> None:
+    with homeostat("worker", "agents:Echo", "--agent-id", "a", "--agent-id", "b", "--url", server, cwd=here) as worker:
+        assert "hosts a, b on" in worker.until("hosts")
+        assert await ask(server, "a", 1) == {"said": 1, "before": 0}
+        assert await ask(server, "b", 2) == {"said": 2, "before": 0}
+        assert worker.end() == 0
+        assert "Stopped: 2 turns delivered (0 failed), 0 suspended, 0 handed back." in worker.lines
+    with homeostat("worker", "agents:Echo", "--agent-id", "a", cwd=here, HOMEOSTAT_URL=server) as again:
+        again.until("hosts a")
+        assert await ask(server, "a", 3) == {"said": 3, "before": 1}, "it remembers, and is known by its key"
+    keys = json.loads((here / "homeostat" / "keys.json").read_text())
+    assert set(keys) == {f"{server} default a", f"{server} default b"}
+    assert (here / "homeostat" / "keys.json").stat().st_mode & 0o077 == 0
+
+
+async def test_a_stopped_worker_hands_back_what_runs(here: Path, server: str) -> None:
+    with homeostat("worker", "agents:slow", "--url", server, "--stop-seconds", "0", cwd=here) as worker:
+        worker.until("hosts slow")
+        async with Client(server) as client:
+            turn = await client.enqueue("slow", None)
+            while (await client.turn(turn.turn_id)).status != "running":
+                pass
+            assert worker.end() == 0
+            assert worker.lines[-1].endswith("1 handed back.")
+            assert (await client.turn(turn.turn_id)).status == "dispatched"
+
+
+async def test_tools_of_a_service_elsewhere_are_called(here: Path, server: str) -> None:
+    with (
+        payments(server),
+        homeostat("worker", "examples.order:order", "--url", server, cwd=ROOT, XDG_DATA_HOME=str(here)) as order,
+        homeostat("worker", "examples.order:courier", "--url", server, cwd=ROOT, XDG_DATA_HOME=str(here)) as courier,
+    ):
+        order.until("hosts order")
+        courier.until("hosts courier")
+        assert await ask(server, "order", {"item": "lamp", "price": 12.5}) == {
+            "ordered": True,
+            "delivery": "tomorrow, with the lamp",
+        }
+        refused = await ask(server, "order", {"item": "lamp", "price": -1})
+        assert refused["because"] == "payments.charge ended with error: an amount is more than nothing."
+
+
+def test_a_worker_on_the_store_itself_needs_no_server(here: Path) -> None:
+    store = f"sqlite:///{here / 'turns.db'}"
+    with homeostat("worker", "agents:Echo", "--agent-id", "echo", "--store-url", store, cwd=here) as worker:
+        assert "turns.db" in worker.until("hosts echo")
+        assert worker.end(signal.SIGINT) == 0
+
+
+# --- bad input ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("target", "words"),
+    [
+        ("agents", ["names no attribute", "module:Class or module:function"]),
+        ("nowhere:Agent", ["No module named 'nowhere'", "where nowhere.py lies"]),
+        ("broken:Agent", ["importing broken raised ZeroDivisionError", "python -c 'import broken'"]),
+        ("agents:Nobody", ["has no 'Nobody'", "It has: Bare, Echo"]),
+        ("agents:NoAgent", ["does not keep the agent protocol: it has no shutdown", "homeostat.ManagedAgent"]),
+        ("agents:NeedsArguments", ["NeedsArguments() raised TypeError", "made without arguments"]),
+        ("agents:instance", ["it is an agent", "Name its class instead: agents:Echo."]),
+        ("agents:number", ["it is of type int, which is no agent", "a function that takes the turn"]),
+        ("agents:no_turn", ["cannot be called with the turn alone", "async def agent(turn)"]),
+        ("agents:Bare", ["profile is not valid: Bare has none", ""]),
+        ("agents:Strange", ["names tools that nobody has registered: telepathy", "Start the tool service"]),
+    ],
+)
+def test_bad_input_is_explained_and_registers_nobody(here: Path, target: str, words: list[str]) -> None:
+    (here / "broken.py").write_text("1 / 0\n")
+    store = here / "turns.db"
+    with homeostat("worker", target, "--store-url", f"sqlite:///{store}", cwd=here) as worker:
+        said, _ = worker.process.communicate(timeout=60)
+        assert worker.process.returncode == 2, said
+    for word in words:
+        assert word in said
+    assert "Traceback" not in said
+    if store.exists():
+        with closing(sqlite3.connect(store)) as connection:
+            assert connection.execute("SELECT count(*) FROM heads").fetchone() == (0,)
+
+
+def test_two_sources_of_turns_are_one_too_many(here: Path) -> None:
+    with homeostat("worker", "agents:Echo", "--url", "http://x", "--store-url", "sqlite:///y", cwd=here) as worker:
+        said, _ = worker.process.communicate(timeout=60)
+        assert worker.process.returncode == 2
+        assert "exclude each other" in said
+
+
+def test_a_server_that_is_not_there_is_named(here: Path) -> None:
+    with homeostat("worker", "agents:Echo", "--url", "http://127.0.0.1:9", cwd=here) as worker:
+        said, _ = worker.process.communicate(timeout=60)
+        assert worker.process.returncode == 1
+        assert "http://127.0.0.1:9 did not answer" in said
+        assert "homeostat up" in said
