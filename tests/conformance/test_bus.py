@@ -1,6 +1,8 @@
 """Every bus keeps the suite of its port, on a real server that is killed and comes back."""
 
 import asyncio
+import os
+import signal
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import asynccontextmanager
 from itertools import count
@@ -12,6 +14,7 @@ from homeostat.adapters.doorbells.local import LocalBus, LocalSubscription
 from homeostat.adapters.doorbells.nats import NatsBus
 from homeostat.core.codec import Json
 from homeostat.core.errors import BusUnavailable
+from homeostat.core.limits import BUS_RECEIPT_SECONDS
 from homeostat.core.ports.bus import Bus, Handler
 from homeostat.core.records.event import Channel, Event, subject
 from homeostat.testing.servers import NatsServer
@@ -332,6 +335,33 @@ async def test_a_listener_that_lags_misses_signals_and_no_events(
         assert subscription.missed >= 30
         await bus.publish((an_event("r-last", project=project, channel=Channel.CMD, suffix="wakeup"),))
         await slow.until("r-last")
+
+
+async def test_a_server_that_hangs_blocks_no_publisher(project: str, mortal: NatsServer) -> None:
+    async with nats_wire(mortal.url, mortal) as wire:
+        bus = await wire.party()
+        listener = Listener()
+        await bus.subscribe(subject(project, Channel.EVT, "agent", "*", "task"), listener)
+        chunk = Json('"' + "x" * (64 << 10) + '"')
+        os.kill(mortal.pid, signal.SIGSTOP)
+        try:
+            async with asyncio.timeout(2 * BUS_RECEIPT_SECONDS):
+                with pytest.raises(BusUnavailable):
+                    await bus.publish((an_event("unanswered", project=project),))
+
+            async def flood() -> None:
+                for number in range(1_000):
+                    event = an_event(f"{number}", project=project, channel=Channel.STR, suffix="c", payload=chunk)
+                    async with asyncio.timeout(1):
+                        await bus.publish((event,))
+                    await asyncio.sleep(0)
+
+            with pytest.raises(BusUnavailable, match="does not read"):
+                await flood()
+        finally:
+            os.kill(mortal.pid, signal.SIGCONT)
+        await publish_at_last(bus, an_event("after", project=project))
+        await listener.until("after")
 
 
 async def test_a_stream_that_vanished_is_made_anew_and_followed(project: str, mortal: NatsServer) -> None:
