@@ -3,7 +3,6 @@
 import asyncio
 import logging
 from collections.abc import Collection
-from contextlib import suppress
 from typing import Any
 
 import msgspec
