@@ -44,6 +44,10 @@ ONLY_POSTGRES = {
 }
 
 
+EMBEDDED_ONLY = {"gateway"}
+"""Rooms that have no keeper on PostgreSQL yet."""
+
+
 @pytest.mark.parametrize("room", sorted(ONLY_SQLITE))
 def test_both_engines_answer_to_the_same_names(room: str) -> None:
     sqlite, postgres = set(statements("sqlite", room)), set(statements("postgres", room))
@@ -53,7 +57,8 @@ def test_both_engines_answer_to_the_same_names(room: str) -> None:
 
 def test_both_engines_have_the_same_rooms() -> None:
     rooms = {dialect: {path.name for path in STORES.glob(f"{dialect}/sql/*")} for dialect in ("sqlite", "postgres")}
-    assert rooms["sqlite"] == rooms["postgres"] == set(ONLY_SQLITE)
+    assert rooms["postgres"] == {*ONLY_SQLITE, "tools"}
+    assert rooms["sqlite"] - rooms["postgres"] == EMBEDDED_ONLY
 
 
 def name_of(path: Path) -> str:

@@ -304,7 +304,7 @@ async def test_the_examples_in_the_description_are_accepted(client: Client, http
         for example in body.get("examples", {}).values():
             filled = path.replace("{agent_id}", "ann").replace("{turn_id}", "turn_" + "0" * 24)
             response = await http.post(filled, json=example["value"])
-            assert response.json().get("code") != "malformed_payload", (path, response.text)
+            assert not response.content or response.json().get("code") != "malformed_payload", (path, response.text)
 
 
 async def test_the_docs_page_needs_nobody_else(http: httpx2.AsyncClient) -> None:

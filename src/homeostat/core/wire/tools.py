@@ -27,8 +27,8 @@ class ToolBody(Body, frozen=True, kw_only=True):
 
     name: Name
     description: Annotated[str, msgspec.Meta(max_length=4_000, description="What a model is told of it.")] = ""
-    parameters: Annotated[msgspec.Raw, msgspec.Meta(description="A JSON Schema of its arguments.")] = msgspec.Raw(
-        b'{"type":"object"}'
+    parameters: Annotated[msgspec.Raw, msgspec.Meta(description="A JSON Schema of its arguments.")] = msgspec.field(
+        default_factory=lambda: msgspec.Raw(b'{"type":"object"}')
     )
 
 
