@@ -20,6 +20,7 @@ from homeostat.core.records.turn import AgentKey, Grant, ToolCall
 from homeostat.core.records.view import Hydration
 from homeostat.core.records.work import Ask, Delivered, Suspended
 from homeostat.kernel.kernel import Kernel
+from homeostat.testing.suites import turn_endings
 from homeostat.testing.suites import turn_source as suite
 
 LEASE_SECONDS = 1.0
@@ -139,21 +140,21 @@ class ForgetsToLeave(LocalSession):
 WRONG: tuple[tuple[type[LocalSession], suite.Check], ...] = (
     (ForgetsSteps, suite.steps_and_cards_outlive_the_worker_that_wrote_them),
     (KeepsTheLastOutcome, suite.steps_and_cards_outlive_the_worker_that_wrote_them),
-    (IgnoresFences, suite.a_repeated_delivery_is_the_same_and_another_one_is_stale),
-    (IsDeaf, suite.a_stopped_turn_is_revoked_at_once),
-    (IsDeaf, suite.a_preempted_turn_is_revoked_and_granted_anew),
+    (IgnoresFences, turn_endings.a_repeated_delivery_is_the_same_and_another_one_is_stale),
+    (IsDeaf, turn_endings.a_stopped_turn_is_revoked_at_once),
+    (IsDeaf, turn_endings.a_preempted_turn_is_revoked_and_granted_anew),
     (DropsCancelledClaims, suite.a_cancelled_claim_loses_no_turn),
     (DoesNotWait, suite.a_waiting_claim_is_answered_when_a_message_comes),
     (HostsEverybody, suite.only_hosted_agents_are_granted),
     (HidesContext, suite.context_is_there_from_the_beginning),
     (FindsAnyCard, suite.a_card_that_does_not_exist_is_none),
     (SuspendsWithoutCards, suite.a_suspended_turn_comes_back_with_its_results),
-    (BringsNothingAlong, suite.a_delivery_ends_the_turn_and_brings_the_next),
-    (LosesWhatItReleases, suite.a_released_turn_costs_no_attempt),
+    (BringsNothingAlong, turn_endings.a_delivery_ends_the_turn_and_brings_the_next),
+    (LosesWhatItReleases, turn_endings.a_released_turn_costs_no_attempt),
     (SwallowsChunks, suite.a_chunk_reaches_whoever_listens),
-    (NeverBeats, suite.a_worker_that_renews_keeps_its_turn),
+    (NeverBeats, turn_endings.a_worker_that_renews_keeps_its_turn),
     (KeepsItsOldBoxes, suite.a_turn_can_be_pointed_at_other_boxes),
-    (ForgetsToLeave, suite.a_leaving_worker_hands_back_what_it_had_not_collected),
+    (ForgetsToLeave, turn_endings.a_leaving_worker_hands_back_what_it_had_not_collected),
 )
 
 
