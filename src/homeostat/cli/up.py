@@ -21,6 +21,7 @@ Port = Annotated[int | None, typer.Option(help="The port to listen on; a taken o
 Ephemeral = Annotated[bool | None, typer.Option("--ephemeral", help="Keep everything in memory.")]
 StoreUrl = Annotated[str | None, typer.Option(help="postgresql://… instead of the embedded store.")]
 BusUrl = Annotated[str | None, typer.Option(help="nats://… to hear of other processes at once.")]
+LeaseSeconds = Annotated[float | None, typer.Option(help="How long a silent worker keeps its turns.")]
 LogLevel = Annotated[str | None, typer.Option(help="debug, info, warning or error.")]
 
 
@@ -32,6 +33,7 @@ def up(
     ephemeral: Ephemeral = None,
     store_url: StoreUrl = None,
     bus_url: BusUrl = None,
+    lease_seconds: LeaseSeconds = None,
     log_level: LogLevel = None,
 ) -> None:
     """Start everything in one process, on embedded engines unless told otherwise."""
@@ -42,6 +44,7 @@ def up(
         ephemeral=ephemeral,
         store_url=store_url,
         bus_url=bus_url,
+        lease_seconds=lease_seconds,
         log_level=log_level,
     )
 
@@ -54,6 +57,7 @@ def server(
     ephemeral: Ephemeral = None,
     store_url: StoreUrl = None,
     bus_url: BusUrl = None,
+    lease_seconds: LeaseSeconds = None,
     log_level: LogLevel = None,
 ) -> None:
     """Start the server alone."""
@@ -64,6 +68,7 @@ def server(
         ephemeral=ephemeral,
         store_url=store_url,
         bus_url=bus_url,
+        lease_seconds=lease_seconds,
         log_level=log_level,
     )
 

@@ -8,17 +8,35 @@ import httpx2
 import pytest
 
 from homeostat import Client
-from homeostat.app.assemble import System
+from homeostat.app.assemble import System, assemble
+from homeostat.app.settings import Settings
 from homeostat.core.limits import BODY_BYTES_MAX, JSON_DEPTH_MAX, PAYLOAD_BYTES_MAX
+from homeostat.server.serving import bind, serving, url_of
+from homeostat.testing.servers import free_port
 
 TURN = "turn_" + "0" * 24
 WORKER = "wrk_" + "0" * 24
 BOX = "box_" + "0" * 24
 
 
-@pytest.fixture
-async def ann(client: Client) -> str:
-    await client.register("tester", agent_id="ann")
+@pytest.fixture(scope="module")
+async def system(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[System]:
+    """One for all of these tests: none of them changes anything, or so they claim."""
+    async with assemble(Settings(data_dir=tmp_path_factory.mktemp("bad_input"))) as system:
+        yield system
+
+
+@pytest.fixture(scope="module")
+async def url(system: System) -> AsyncIterator[str]:
+    listener = bind("127.0.0.1", free_port())
+    async with serving(system, listener):
+        yield url_of(listener)
+
+
+@pytest.fixture(scope="module")
+async def ann(url: str) -> str:
+    async with Client(url, retry_seconds=0) as client:
+        await client.register("tester", agent_id="ann")
     return "/v1/agents/ann/inbox"
 
 
@@ -259,9 +277,10 @@ async def test_a_request_that_is_wrong(http: httpx2.AsyncClient, path: str, body
     problem_of(await http.post(path, json=body), status, code)
 
 
-async def test_a_worker_that_invents_a_turn_or_an_epoch(http: httpx2.AsyncClient, client: Client, ann: str) -> None:
-    worker = (await http.post("/v1/workers", json={"agents": [{"agent_id": "ann"}]})).json()["worker_id"]
-    accepted = await client.enqueue("ann", "hello")
+async def test_a_worker_that_invents_a_turn_or_an_epoch(http: httpx2.AsyncClient, client: Client) -> None:
+    await client.register("tester", agent_id="wim")
+    worker = (await http.post("/v1/workers", json={"agents": [{"agent_id": "wim"}]})).json()["worker_id"]
+    accepted = await client.enqueue("wim", "hello")
     grants = (await http.post(f"/v1/workers/{worker}/claim", json={"wait": 10})).json()["grants"]
     assert [grant["turn"]["turn_id"] for grant in grants] == [accepted.turn_id]
     epoch = grants[0]["epoch"]
@@ -276,11 +295,11 @@ async def test_a_worker_that_invents_a_turn_or_an_epoch(http: httpx2.AsyncClient
         "chunks": {"chunk": 1},
     }.items():
         invented = f"/v1/workers/{worker}/turns/{TURN}/{what}"
-        problem_of(await http.post(invented, json={"agent_id": "ann", "epoch": epoch, **body}), 404, "turn_unknown")
+        problem_of(await http.post(invented, json={"agent_id": "wim", "epoch": epoch, **body}), 404, "turn_unknown")
         held = f"/v1/workers/{worker}/turns/{accepted.turn_id}/{what}"
-        problem_of(await http.post(held, json={"agent_id": "ann", "epoch": epoch + 1, **body}), 409, "stale_epoch")
+        problem_of(await http.post(held, json={"agent_id": "wim", "epoch": epoch + 1, **body}), 409, "stale_epoch")
         problem_of(await http.post(held, json={"agent_id": "bob", "epoch": epoch, **body}), 409, "stale_epoch")
-        problem_of(await http.post(held, json={"agent_id": "ann", **body}), 422, "malformed_payload")
+        problem_of(await http.post(held, json={"agent_id": "wim", **body}), 422, "malformed_payload")
     assert await client.turn(accepted.turn_id) == before
 
 
