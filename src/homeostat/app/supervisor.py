@@ -52,6 +52,8 @@ class Supervisor:
                 raise
             except Exception as error:
                 child.last_error = error
+                if _is_being_cancelled():
+                    raise
                 log.exception("%s failed; it begins again", child.title)
             else:
                 log.error("%s ended by itself; it begins again", child.title)
@@ -70,7 +72,13 @@ class Supervisor:
             try:
                 await child.task
             except asyncio.CancelledError:
-                if (caller := asyncio.current_task()) is not None and caller.cancelling():
+                if _is_being_cancelled():
                     raise
             except BaseException:
                 log.exception("%s failed while it was stopped", child.title)
+
+
+def _is_being_cancelled() -> bool:
+    """Whether the running task itself is asked to stop, whatever else it has met meanwhile."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
