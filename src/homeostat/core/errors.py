@@ -21,6 +21,7 @@ The docstring of a class is its message; `{names}` in it are filled from keyword
 """
 
 import inspect
+from functools import cache
 from typing import ClassVar
 
 
@@ -345,15 +346,14 @@ class InternalError(Unavailable):
     hint = "The server's log has the details under this trace_id."
 
 
+@cache
 def by_code() -> dict[str, type[HomeostatError]]:
-    """Every error by its code, so that a client can raise what the server raised."""
-    found: dict[str, type[HomeostatError]] = {}
-    waiting: list[type[HomeostatError]] = [HomeostatError]
-    while waiting:
-        kind = waiting.pop()
-        found[kind.code] = kind
-        waiting += kind.__subclasses__()
-    return found
+    """Every error of this module by its code, so that a client can raise what the server raised.
+
+    What others derive from these stays at home: it may be built from other facts, and borrow a code.
+    """
+    kinds = [kind for kind in globals().values() if isinstance(kind, type) and issubclass(kind, HomeostatError)]
+    return {kind.code: kind for kind in kinds}
 
 
 class UpstreamFailed(Unavailable):

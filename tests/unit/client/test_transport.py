@@ -1,0 +1,129 @@
+"""Requests are repeated under one key while that can help, and errors come out as they went in."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+
+from homeostat.client.transport import Transport, error_of
+from homeostat.core import errors
+from homeostat.core.errors import HomeostatError, InternalError, ServerUnreachable, StoreUnavailable, Unavailable
+from homeostat.server.problems import problem
+from homeostat.testing.servers import free_port
+
+Answering = Callable[[int, bytes], bytes]
+
+
+@asynccontextmanager
+async def answering(answer: Answering) -> AsyncGenerator[tuple[str, list[bytes]]]:
+    """A server that says what a test wants, to requests counted from one; nothing at all hangs up."""
+    heard: list[bytes] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            try:
+                head = await reader.readuntil(b"\r\n\r\n")
+            except asyncio.IncompleteReadError:
+                break
+            length = next(
+                (line.split(b":")[1] for line in head.lower().splitlines() if b"content-length" in line), b"0"
+            )
+            heard.append(head + await reader.readexactly(int(length)))
+            said = answer(len(heard), heard[-1])
+            if not said:
+                break
+            writer.write(said)
+            await writer.drain()
+        writer.close()
+
+    port = free_port()
+    server = await asyncio.start_server(serve, "127.0.0.1", port)
+    async with server:
+        yield f"http://127.0.0.1:{port}", heard
+
+
+def response(status: int, body: bytes = b"{}") -> bytes:
+    return b"HTTP/1.1 %d X\r\ncontent-length: %d\r\n\r\n%b" % (status, len(body), body)
+
+
+def keys(heard: list[bytes]) -> set[bytes]:
+    return {line for request in heard for line in request.lower().splitlines() if line.startswith(b"idempotency-key")}
+
+
+UNAVAILABLE = response(503, problem(StoreUnavailable(problem="away"), "0" * 32).body)
+
+
+@pytest.mark.parametrize("trouble", [UNAVAILABLE, b"", response(502), response(504)])
+async def test_a_request_is_repeated_under_the_same_key(trouble: bytes) -> None:
+    async with answering(lambda count, _: response(200, b'{"n":3}') if count == 3 else trouble) as (url, heard):
+        transport = Transport(url=url)
+        received = await transport.send("POST", "/v1/boxes", body={"a": 1})
+        await transport.close()
+    assert received.content == b'{"n":3}'
+    assert len(heard) == 3
+    assert len(keys(heard)) == 1
+    assert len({request.split(b"\r\n\r\n")[1] for request in heard}) == 1
+
+
+async def test_it_gives_up_in_time_and_says_why() -> None:
+    async with answering(lambda *_: UNAVAILABLE) as (url, heard):
+        transport = Transport(url=url, retry_seconds=0.3)
+        with pytest.raises(StoreUnavailable, match="away"):
+            await transport.send("GET", "/x")
+        await transport.close()
+    assert 2 <= len(heard) < 12
+    transport = Transport(url=f"http://127.0.0.1:{free_port()}", retry_seconds=0)
+    with pytest.raises(ServerUnreachable):
+        await transport.send("GET", "/x")
+    await transport.close()
+
+
+@pytest.mark.parametrize("status", [400, 404, 409, 422, 500])
+async def test_what_would_not_help_is_not_repeated(status: int) -> None:
+    body = problem(InternalError(), "0" * 32).body if status == 500 else b"{}"
+    async with answering(lambda *_: response(status, body)) as (url, heard):
+        transport = Transport(url=url)
+        with pytest.raises(HomeostatError):
+            await transport.send("POST", "/x", body={})
+        await transport.close()
+    assert len(heard) == 1
+
+
+def every_error() -> list[type[HomeostatError]]:
+    return sorted(set(errors.by_code().values()), key=lambda kind: kind.code)
+
+
+@pytest.mark.parametrize("kind", every_error(), ids=lambda kind: kind.code)
+def test_an_error_comes_out_as_it_went_in(kind: type[HomeostatError]) -> None:
+    facts = {
+        "agent_id": "ann",
+        "turn_id": "turn_1",
+        "field": "x",
+        "problem": "y",
+        "size": 3,
+        "limit": 2,
+        "missing": "m",
+    }
+    raised = kind(**facts)
+    answer = problem(raised, "ab" * 16)
+    again = error_of(answer.status, answer.body)
+    assert type(again) is kind
+    assert str(again) == str(raised)
+    assert again.facts == {**facts, "trace_id": "ab" * 16}
+
+
+def test_every_error_has_a_code_of_its_own_and_keeps_problem_members_free() -> None:
+    ours = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, HomeostatError)]
+    codes = [kind.code for kind in ours]
+    assert len(codes) == len(set(codes))
+    for kind in ours:
+        for taken in ("type", "title", "status", "detail", "code", "hint", "trace_id"):
+            assert f"{{{taken}" not in (kind.__doc__ or ""), f"{kind.__name__} has a fact that problem+json needs"
+
+
+def test_whatever_a_proxy_says_is_an_error_of_ours() -> None:
+    assert type(error_of(502, b"<html>")) is Unavailable
+    assert type(error_of(418, b'{"code": "teapot", "detail": "short and stout"}')) is HomeostatError
+    assert str(error_of(418, b'{"code": "teapot", "detail": "short and stout"}')) == "short and stout"
+    assert "404" in str(error_of(404, b"\xff"))
