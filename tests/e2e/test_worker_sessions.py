@@ -68,7 +68,7 @@ async def test_what_a_returning_worker_does_not_know_of_goes_to_others(server: H
     session = await opened(client)
     accepted = await client.enqueue("ann", "hello")
     grant = await one(session)
-    session._holdings.drop(grant.turn.turn_id)  # as if the answer to the claim had been lost with the server
+    session._holdings.drop(grant)  # as if the answer to the claim had been lost with the server
     await asyncio.to_thread(server.restart)
     again = await one(session)
     assert (again.turn.turn_id, again.epoch) == (accepted.turn_id, grant.epoch + 1)
