@@ -116,8 +116,9 @@ class Flusher:
             return 0
         try:
             await self._flush_or_isolate(batch)
-        finally:  # cancelled on the way
+        except asyncio.CancelledError:
             self._fail(batch, StoreUnavailable(problem="the kernel is shutting down"))
+            raise
         return len(batch)
 
     async def _flush_or_isolate(self, batch: list[Waiting]) -> None:

@@ -38,6 +38,7 @@ ONLY_POSTGRES = {
         "expire": "one round trip",
         "heads_swap": "several heads are locked in order before one moves",
         "heads_stale": "the save itself says which heads had moved",
+        "head_stale": "as above",
     },
     "fleet": {"agents_save": "one round trip"},
     "memory": {"memory_keep": "one round trip"},

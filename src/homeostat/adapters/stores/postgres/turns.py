@@ -1,5 +1,6 @@
 """The turn store on PostgreSQL."""
 
+import re
 from collections.abc import Callable, Collection, Iterable
 from functools import cache
 from itertools import groupby
@@ -14,7 +15,8 @@ from homeostat.adapters.stores.turns_read import TurnsReading
 from homeostat.core.errors import MalformedPayload
 from homeostat.core.ids import Scope
 from homeostat.core.limits import ORPHAN_ROWS_MAX, QUEUE_FRONT
-from homeostat.core.records.head import Head, Mailbox
+from homeostat.core.machines.turn import HeadStatus
+from homeostat.core.records.head import Gate, Head, Mailbox
 from homeostat.core.records.turn import AgentKey, OpenTurn
 from homeostat.core.records.writes import Saved, Writes
 
@@ -62,9 +64,9 @@ class PostgresTurns(TurnsReading):
         }
 
     async def save(self, writes: Writes) -> Saved:
-        batch = _batch(writes)
+        shape, values = _saving(writes)
         try:
-            stale = await self._engine.save(_statement(tuple(batch)), *batch.values())
+            stale = await self._engine.save(_statement(shape), *values)
         except asyncpg.UniqueViolationError as taken:
             if getattr(taken, "constraint_name", None) not in KEYED:
                 raise
@@ -97,6 +99,10 @@ def _open_turn(row: Row) -> OpenTurn:
 # --- one save, one statement ---------------------------------------------------------------------------------
 
 Rows = list[Any]
+Shape = tuple[tuple[str, int], ...]
+"""The parts of a save, each with the columns of its only row, or 0 if its rows come as an array."""
+
+_ROWS: Final = re.compile(r"SELECT \* FROM unnest\(\$1::\w+\[\]\)")
 
 # The order is the same in every save, and so is the order of keys within a part others may come across: whoever waits
 # for somebody else's row holds none that the other could still come to want.
@@ -118,20 +124,31 @@ PARTS: Final[tuple[tuple[str, Callable[[Writes], Rows]], ...]] = (
     ("outbox_drop", lambda w: sorted(w.outbox_drop)),
 )
 
+LONE: Final = frozenset(name for name, _ in PARTS if _ROWS.search(SQL[name]))
+"""Parts that take a row that is their only one by its columns, which is what a turn consists of that is alone."""
 
-def _batch(writes: Writes) -> dict[str, Rows]:
-    """What a save consists of: the heads to swap, and the rows of each part that has any."""
+
+def _saving(writes: Writes) -> tuple[Shape, list[object]]:
+    """The shape of a save, and its parameters: the heads to swap, then the rows of each part that has any."""
     heads = [_head_row(_moved(base, head)) for base, head in writes.heads.values()]
-    batch = {"head_swap" if len(heads) == 1 else "heads_swap": heads}
+    values: list[object] = [*heads[0]] if len(heads) == 1 else [heads]
+    shape = [("head_swap", len(values)) if len(heads) == 1 else ("heads_swap", 0)]
     for name, rows_of in PARTS:
         if found := rows_of(writes):
-            batch[name] = found
-    return batch
+            if len(found) == 1 and name in LONE:
+                shape.append((name, len(found[0])))
+                values += found[0]
+            else:
+                shape.append((name, 0))
+                values.append(found)
+    return tuple(shape), values
 
 
 def _head_row(head: Head) -> tuple[object, ...]:
-    """A head as its table's row type has it: the last columns are the database's own."""
-    return (*rows.write_head(head), None, None, None)
+    """A head as its table has it, the last columns worked out: they are what the sweeps find it by."""
+    unclaimed = head.status is HeadStatus.DISPATCHED and head.gate is not Gate.CLOSED
+    stranded = head.status is HeadStatus.IDLE and head.queued > 0 and head.gate is Gate.OPEN
+    return (*rows.write_head(head), head.worker_id, head.since_ms if unclaimed else None, stranded or None)
 
 
 def _moved(base: int, head: Head) -> Head:
@@ -140,8 +157,16 @@ def _moved(base: int, head: Head) -> Head:
 
 
 @cache
-def _statement(parts: tuple[str, ...]) -> str:
-    """One statement for a save of this shape: its parts, each with its own parameter, hanging on the first."""
-    swap, *others = parts
-    written = [f"{name}_ AS (\n{SQL[name].replace('$1', f'${place}')}\n)" for place, name in enumerate(others, start=2)]
-    return "WITH " + ",\n".join([SQL[swap], *written]) + "\n" + SQL["heads_stale"]
+def _statement(shape: Shape) -> str:
+    """One statement for a save of this shape: its parts, each with its own parameters, hanging on the first."""
+    (swap, width), *others = shape
+    parts, used = [SQL[swap]], width or 1
+    for name, columns in others:
+        if columns:
+            places = ", ".join(f"${used + column}" for column in range(1, columns + 1))
+            text = _ROWS.sub(lambda _, places=places: f"SELECT {places}", SQL[name])
+        else:
+            text = SQL[name].replace("$1", f"${used + 1}")
+        parts.append(f"{name}_ AS (\n{text}\n)")
+        used += columns or 1
+    return "WITH " + ",\n".join(parts) + "\n" + SQL["head_stale" if width else "heads_stale"]

@@ -1,13 +1,10 @@
 -- Moves one head on, from the version it was read at and from no other; the rest of a save hangs on it.
 swapped AS (
-    UPDATE heads AS h SET
-        version = s.version, status = s.status, epoch = s.epoch, turn_id = s.turn_id, worker_id = s.worker_id,
-        starts = s.starts, losses = s.losses, cards = s.cards, gate = s.gate, gate_reason = s.gate_reason,
-        queued = s.queued, tail_seq = s.tail_seq, last_turn_id = s.last_turn_id, waiting = s.waiting,
-        deadline_ms = s.deadline_ms, since_ms = s.since_ms, holder = coalesce(s.worker_id, h.holder)
-    FROM unnest($1::heads[]) AS s
-    WHERE h.project = s.project AND h.agent_id = s.agent_id AND h.version = s.version - 1
-    RETURNING h.project, h.agent_id
+    UPDATE heads SET
+        version = $3, status = $4, epoch = $5, turn_id = $6, worker_id = $7, starts = $8, losses = $9, cards = $10,
+        gate = $11, gate_reason = $12, queued = $13, tail_seq = $14, last_turn_id = $15, waiting = $16,
+        deadline_ms = $17, since_ms = $18, holder = coalesce($19, holder), unclaimed_ms = $20, stranded = $21
+    WHERE project = $1 AND agent_id = $2 AND version = $3::bigint - 1
+    RETURNING project
 ),
-held AS (SELECT project, agent_id FROM swapped),
-go AS (SELECT count(*) = 1 AS ok FROM held)
+go AS (SELECT count(*) = 1 AS ok FROM swapped)

@@ -13,7 +13,8 @@ swapped AS (
         version = s.version, status = s.status, epoch = s.epoch, turn_id = s.turn_id, worker_id = s.worker_id,
         starts = s.starts, losses = s.losses, cards = s.cards, gate = s.gate, gate_reason = s.gate_reason,
         queued = s.queued, tail_seq = s.tail_seq, last_turn_id = s.last_turn_id, waiting = s.waiting,
-        deadline_ms = s.deadline_ms, since_ms = s.since_ms, holder = coalesce(s.worker_id, h.holder)
+        deadline_ms = s.deadline_ms, since_ms = s.since_ms, holder = coalesce(s.holder, h.holder),
+        unclaimed_ms = s.unclaimed_ms, stranded = s.stranded
     FROM unnest($1::heads[]) AS s
     WHERE (SELECT ok FROM go) AND h.project = s.project AND h.agent_id = s.agent_id
 )
