@@ -22,6 +22,7 @@ CLAIM_WAIT_SECONDS_MAX: Final = 30.0  # a claim or a renewal is held open this l
 
 # --- one transaction ---------------------------------------------------------------------------------------
 FLUSH_COMMANDS_MAX: Final = 256  # commands that share one commit
+FLUSH_SPLIT_MIN: Final = 20  # commands that are worth two commits at once rather than one
 FLUSH_WAITING_MAX: Final = 20_000  # commands in memory before new messages are turned away
 FLUSH_CONFLICTS_MAX: Final = 16  # lost races in a row before a command is answered with "try again"
 RIDE_SECONDS: Final = 0.05  # how long a command that is in no hurry waits for others to share a commit with
@@ -30,6 +31,7 @@ QUEUE_FRONT: Final = 16  # queued turns kept at hand per agent
 MAILBOXES_CACHED_MAX: Final = 8_192
 MAILBOX_CACHED_PAYLOAD_BYTES_MAX: Final = 16 << 10  # larger payloads are read again instead of held
 DELIVERABLES_CACHED_MAX: Final = 4_096
+STORE_LANES: Final = 2  # saves of one process that a PostgreSQL store works on at once
 STORE_CONNECTIONS_MAX: Final = 8  # readers of one process on a PostgreSQL store
 
 # --- the gateway -------------------------------------------------------------------------------------------
@@ -103,6 +105,8 @@ SWEEP_ROUNDS_MAX: Final = 40  # and how often it goes on at once when more is du
 ORPHAN_ROWS_MAX: Final = 5_000  # heads one round looks at for workers that left no trace
 RETENTION_SECONDS: Final = 7 * 24 * 3600.0  # finished turns stay readable this long
 OUTBOX_GRACE_SECONDS: Final = 2.0  # after this an unpublished row is anybody's
+OUTBOX_PLAIN_BYTES_MAX: Final = 1_024  # announcements that are not worth packing
+TURNS_LOCATED_MAX: Final = 20_000  # turns of which a kernel remembers whose they are
 OUTBOX_BUFFER_MAX: Final = 4_096  # events held in memory for the relay; beyond it they wait in the store
 
 PAGE_DEFAULT: Final = 50

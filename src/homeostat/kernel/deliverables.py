@@ -7,6 +7,7 @@ from homeostat.core.limits import DELIVERABLES_CACHED_MAX, SAFETY_POLL_SECONDS
 from homeostat.core.ports.store import TurnStore
 from homeostat.core.records.card import DELIVERABLE, Card
 from homeostat.core.records.view import Deliverable, read_deliverable
+from homeostat.kernel.dock import arrival
 
 
 class Deliverables:
@@ -69,7 +70,7 @@ class Deliverables:
             while True:
                 left = until - loop.time()
                 if left > 0:
-                    await _arrival(future, min(left, SAFETY_POLL_SECONDS))
+                    await arrival(future, min(left, SAFETY_POLL_SECONDS))
                 if future.done():  # watch first, then look: an end in between is not missed
                     self.unwatch(turn_id, future)
                     future = self.watch(turn_id)
@@ -79,17 +80,3 @@ class Deliverables:
                     return None
         finally:
             self.unwatch(turn_id, future)
-
-
-async def _arrival(future: asyncio.Future[None], seconds: float) -> None:
-    """Wait until a future is done or the time is over, without the price of a task or a set."""
-    alarm = asyncio.get_running_loop().call_later(seconds, _wake, future)
-    try:
-        await future
-    finally:
-        alarm.cancel()
-
-
-def _wake(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)

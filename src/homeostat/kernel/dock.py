@@ -51,6 +51,20 @@ class Berth:
             self.arrival.set_result(None)
 
 
+async def arrival(future: asyncio.Future[None], seconds: float) -> None:
+    """Wait until a future is done or the time is over, without the price of a task or a set."""
+    alarm = asyncio.get_running_loop().call_later(seconds, _wake, future)
+    try:
+        await future
+    finally:
+        alarm.cancel()
+
+
+def _wake(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
 class Dock:
     """Matches ready turns with parked workers of this process."""
 

@@ -12,6 +12,7 @@ from homeostat.core.ids import Ids, WorkerId
 from homeostat.core.limits import (
     FLUSH_COMMANDS_MAX,
     FLUSH_CONFLICTS_MAX,
+    FLUSH_SPLIT_MIN,
     FLUSH_WAITING_MAX,
     MAILBOX_CACHED_PAYLOAD_BYTES_MAX,
     MAILBOXES_CACHED_MAX,
@@ -59,7 +60,11 @@ class Flusher:
         self._waiting: deque[Waiting] = deque()
         self._riders: deque[Waiting] = deque()
         self._departure: asyncio.TimerHandle | None = None
-        self._wanted = asyncio.Event()
+        self._idle: deque[asyncio.Future[None]] = deque()
+        self._wanted = False
+        self._moving: set[AgentKey] = set()
+        self._behind: dict[AgentKey, list[Waiting]] = {}
+        self._held = 0
         self._mailboxes: dict[AgentKey, Mailbox] = {}
         self._leases: dict[WorkerId, Millis] = {}
         self.commits = 0
@@ -69,12 +74,12 @@ class Flusher:
 
     def submit(self, command: c.Command) -> asyncio.Future[Any]:
         """Put a command into the next flush; the future has its answer, or its error, after the commit."""
-        if len(self._waiting) >= FLUSH_WAITING_MAX and isinstance(command, c.Enqueue):
-            raise Overloaded(problem=f"{len(self._waiting)} commands")
+        if (waiting := len(self._waiting) + self._held) >= FLUSH_WAITING_MAX and isinstance(command, c.Enqueue):
+            raise Overloaded(problem=f"{waiting} commands")
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._waiting.append(Waiting(command, future))
         if len(self._waiting) == 1:
-            self._wanted.set()
+            self._wake()
         return future
 
     def ride(self, command: c.Command) -> asyncio.Future[Any]:
@@ -82,7 +87,7 @@ class Flusher:
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._riders.append(Waiting(command, future))
         if self._departure is None:
-            self._departure = asyncio.get_running_loop().call_later(RIDE_SECONDS, self._wanted.set)
+            self._departure = asyncio.get_running_loop().call_later(RIDE_SECONDS, self._wake)
         return future
 
     def forget(self, keys: Iterable[AgentKey]) -> None:
@@ -93,33 +98,79 @@ class Flusher:
     # --- the loop ------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
+        """Flush for ever, in as many lanes as the store has: one decides while the other waits for its commit."""
         try:
-            while True:
-                await self._wanted.wait()
-                self._wanted.clear()
-                await self.tick()
-                while self._waiting:
-                    await self.tick()
+            async with asyncio.TaskGroup() as lanes:
+                for _ in range(self._store.lanes):
+                    lanes.create_task(self._lane())
         finally:
-            self._fail([*self._riders, *self._waiting], StoreUnavailable(problem="the kernel is shutting down"))
+            left = [*self._riders, *self._waiting, *(waiting for held in self._behind.values() for waiting in held)]
+            self._fail(left, StoreUnavailable(problem="the kernel is shutting down"))
             self._riders.clear()
             self._waiting.clear()
+            self._behind.clear()
+            self._held = 0
+
+    async def _lane(self) -> None:
+        while True:
+            while not self._wanted:
+                idle: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+                self._idle.append(idle)
+                try:
+                    await idle
+                finally:
+                    if idle in self._idle:
+                        self._idle.remove(idle)
+            await self.tick()
+
+    def _wake(self) -> None:
+        """There is something to flush. If all lanes are under way, the first to be done looks by itself."""
+        self._wanted = True
+        if self._idle and not (lane := self._idle.popleft()).done():
+            lane.set_result(None)
 
     async def tick(self) -> int:
         """Flush what waits now; returns how many commands were answered."""
-        batch = [*self._riders, *(self._waiting.popleft() for _ in range(min(len(self._waiting), FLUSH_COMMANDS_MAX)))]
-        self._riders.clear()
-        if self._departure is not None:
-            self._departure.cancel()
-            self._departure = None
+        batch = self._board()
         if not batch:
             return 0
+        moving = {waiting.key for waiting in batch if waiting.key is not None}
+        self._moving |= moving
         try:
             await self._flush_or_isolate(batch)
         except asyncio.CancelledError:
             self._fail(batch, StoreUnavailable(problem="the kernel is shutting down"))
             raise
+        finally:
+            self._moving -= moving
+            for key in moving & self._behind.keys():
+                held = self._behind.pop(key)
+                self._held -= len(held)
+                self._waiting.extendleft(reversed(held))
+                self._wanted = True
         return len(batch)
+
+    def _board(self) -> list[Waiting]:
+        """The commands of the next flush. What concerns an agent that is moving already waits until that is done."""
+        batch = [*self._riders]
+        self._riders.clear()
+        if self._departure is not None:
+            self._departure.cancel()
+            self._departure = None
+        share = min(len(self._waiting), FLUSH_COMMANDS_MAX)
+        if self._idle and share >= FLUSH_SPLIT_MIN:
+            share = -(-share // (len(self._idle) + 1))
+        for _ in range(share):
+            waiting = self._waiting.popleft()
+            if waiting.key in self._moving:
+                self._behind.setdefault(waiting.key, []).append(waiting)
+                self._held += 1
+            else:
+                batch.append(waiting)
+        self._wanted = False
+        if self._waiting:
+            self._wake()
+        return batch
 
     async def _flush_or_isolate(self, batch: list[Waiting]) -> None:
         try:
@@ -198,9 +249,10 @@ class Flusher:
     def _settle(self, plan: Plan, claims: Claims, batch: list[Waiting]) -> None:
         """Remember what is now true, and answer everybody."""
         for key, mailbox in plan.mailboxes.items():
+            known = self._mailboxes.get(key)
             if mailbox is None or _heavy(mailbox):
                 self._mailboxes.pop(key, None)
-            else:
+            elif known is None or known.head.version <= mailbox.head.version:  # else another lane has seen it later
                 self._mailboxes[key] = mailbox
         if len(self._mailboxes) > MAILBOXES_CACHED_MAX:
             self.forget(list(self._mailboxes)[: MAILBOXES_CACHED_MAX // 8])

@@ -23,6 +23,7 @@ from homeostat.core.limits import (
     LEASE_SECONDS,
     PAGE_MAX,
     RETENTION_SECONDS,
+    TURNS_LOCATED_MAX,
 )
 from homeostat.core.machines.turn import HeadStatus
 from homeostat.core.ports.bus import Bus
@@ -84,6 +85,7 @@ class Kernel:
         self.ids = ids or Ids(clock=self.clock)
         self.lease_seconds = lease_seconds
         self._name = self.ids.scope()
+        self._located: dict[TurnId, AgentKey] = {}
         self.dock = Dock()
         self.deliverables = Deliverables(store=store)
         self.flusher = Flusher(
@@ -150,10 +152,12 @@ class Kernel:
         idempotency: Idempotency | None = None,
     ) -> Reported:
         """Bring a tool's result; acknowledged even when it changes nothing."""
-        view = await self._turn(project, turn_id)
+        key = self._located.get(turn_id)
+        if key is None or key[0] != project:
+            key = (await self._turn(project, turn_id)).turn.key
         return await self._do(
             Report(
-                key=view.turn.key,
+                key=key,
                 turn_id=turn_id,
                 call_id=call_id,
                 type=message_type,
@@ -303,6 +307,8 @@ class Kernel:
     def _committed(self, plan: Plan) -> None:
         """What a commit sets in motion: waiters, workers, the watchdog's calendar, announcements."""
         self.deliverables.committed(plan.writes.cards)
+        if plan.writes.new_waits:
+            self._locate(plan)
         signals = [revocation(fence) for fence in plan.revoked if not self.dock.revoke(fence)]
         watched = self.bus.wanted("state")
         for key in plan.touched:
@@ -319,6 +325,13 @@ class Kernel:
         for end in plan.writes.leases.values():
             self.watchdog.expect(Millis(end + 1))
         self.relay.hand_over(plan.writes.outbox, signals)
+
+    def _locate(self, plan: Plan) -> None:
+        """Remember whose turns wait: results come by a turn's id, and should not have to ask the store first."""
+        self._located.update({wait.turn_id: (wait.project, wait.agent_id) for wait in plan.writes.new_waits.values()})
+        if len(self._located) > TURNS_LOCATED_MAX:
+            for turn_id in list(self._located)[: TURNS_LOCATED_MAX // 4]:
+                del self._located[turn_id]
 
     async def _on_wakeup(self, event: Event) -> None:
         key = (event.project, AgentId(event.target))

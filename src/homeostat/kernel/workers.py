@@ -13,7 +13,7 @@ from homeostat.core.ports.store import TurnStore
 from homeostat.core.records.turn import AgentKey, Grant
 from homeostat.core.records.work import fence_of
 from homeostat.kernel.commands import Claim, EndLease, Release, Renew
-from homeostat.kernel.dock import Berth, Dock, Revoke
+from homeostat.kernel.dock import Berth, Dock, Revoke, arrival
 from homeostat.kernel.flush import Flusher
 
 
@@ -59,9 +59,9 @@ class Workers:
                 left = until - loop.time()
                 if left <= 0:
                     return []
-                arrival = berth.park(limit)
+                parked = berth.park(limit)
                 if not berth.ready:
-                    await asyncio.wait([arrival], timeout=min(left, SAFETY_POLL_SECONDS))
+                    await arrival(parked, min(left, SAFETY_POLL_SECONDS))
                 berth.unpark()
                 if not berth.granted and not berth.ready:
                     self._dock.berth(worker_id)

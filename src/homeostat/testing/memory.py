@@ -22,6 +22,8 @@ class PlaceTaken(Exception):
 class MemoryTurns(MemoryTurnsReading):
     """Turns in memory, by the same laws as on disk. No method ever waits, so each is atomic on an event loop."""
 
+    lanes = 2
+
     def __init__(self, *, queue_front: int = QUEUE_FRONT) -> None:
         super().__init__()
         self._queue_front = queue_front

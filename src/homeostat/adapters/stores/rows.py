@@ -9,6 +9,7 @@ import msgspec
 
 from homeostat.core.codec import Json, from_json
 from homeostat.core.ids import ProjectId, Scope
+from homeostat.core.limits import OUTBOX_PLAIN_BYTES_MAX
 from homeostat.core.machines.turn import HeadStatus
 from homeostat.core.records.card import Card
 from homeostat.core.records.event import Channel, Event
@@ -23,6 +24,7 @@ TURN_COLUMNS = 19
 HEAD_COLUMNS = 18
 
 _POSITION = re.compile("[0-9]{1,9}")
+_ZLIB = b"x"  # how packed data begins, and no list of events does
 _events_out = msgspec.msgpack.Encoder()
 _events_in = msgspec.msgpack.Decoder(list[tuple[str, ProjectId, Channel, str, str, str, Json]])
 
@@ -173,13 +175,16 @@ def read_edge(row: Row) -> Edge:
 
 
 def write_outbox(row: OutboxRow) -> tuple[Scope, bytes]:
-    """Events of one flush resemble each other: packed, they take a sixth of the room, and less log to write."""
+    """Events of one flush resemble each other: many, packed, take a sixth of the room, and less log to write."""
     events = [(e.event_id, e.project, e.channel, e.component, e.target, e.suffix, e.payload) for e in row.events]
-    return (row.outbox_id, zlib.compress(_events_out.encode(events), 1))
+    plain = _events_out.encode(events)
+    return (row.outbox_id, zlib.compress(plain, 1) if len(plain) > OUTBOX_PLAIN_BYTES_MAX else plain)
 
 
 def read_outbox(row: Row) -> OutboxRow:
-    return OutboxRow(row[0], tuple(Event(*event) for event in _events_in.decode(zlib.decompress(row[1]))))
+    packed: bytes = row[1]
+    plain = zlib.decompress(packed) if packed.startswith(_ZLIB) else packed
+    return OutboxRow(row[0], tuple(Event(*event) for event in _events_in.decode(plain)))
 
 
 def read_waits(packed: str | None) -> tuple[Wait, ...]:

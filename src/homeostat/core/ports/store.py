@@ -19,6 +19,11 @@ class TurnStore(Protocol):
     Every method may raise `StoreUnavailable`. From a `save` that means the outcome is unknown.
     """
 
+    @property
+    def lanes(self) -> int:
+        """How many saves it takes at once to good effect."""
+        ...
+
     async def load(self, agents: Collection[AgentKey]) -> dict[AgentKey, Mailbox]:
         """Read mailboxes; an agent that is not registered is missing from the answer."""
         ...

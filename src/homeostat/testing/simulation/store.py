@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 class RemoteStore:
     """Forwards every call to the store in memory. The call is carried out even if its caller dies meanwhile."""
 
+    lanes = 2
+
     def __init__(self, process: "Process") -> None:
         self._process = process
         self._world = process.world

@@ -259,9 +259,10 @@ class Body:
             lambda: session.suspend(grant, asks=(fine, replace(fine, agent_id=grant.turn.agent_id)), cards=notes),
             lambda: session.swap_boxes(grant, output_box_id=BoxId("box_nowhere")),
             lambda: session.swap_boxes(grant, output_box_id=box_of(grant.turn.turn_id)),
-            lambda: session.swap_boxes(grant, output_box_id=box_of(self._world.some_turn())),
             lambda: session.step(forged, "forged", to_json(0)),
         ]
+        if (other := self._world.open_turn(besides=grant.turn.key)) is not None:
+            wrongs.append(lambda: session.swap_boxes(grant, output_box_id=box_of(other)))
         for wrong in wrongs:
             try:
                 await wrong()

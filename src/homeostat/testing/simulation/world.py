@@ -76,9 +76,11 @@ class World:
         except Exception as error:  # noqa: BLE001 — any error ends the seed
             self.fail(error)
 
-    def some_turn(self) -> TurnId:
-        """A turn that is not finished; there is one, or nobody would ask."""
-        return self.chance.choice(sorted(turn_id for turns in self.checks.open.values() for turn_id in turns))
+    def open_turn(self, *, besides: AgentKey) -> TurnId | None:
+        """An unfinished turn of somebody else: one's own might end meanwhile, and its box be free to take."""
+        others = [turns for key, turns in self.checks.open.items() if key != besides]
+        found = sorted(turn_id for turns in others for turn_id in turns)
+        return self.chance.choice(found) if found else None
 
     def holds(self, grant: Grant) -> bool:
         """Whether a grant is still good, by the store's own word."""

@@ -1,4 +1,4 @@
-"""One PostgreSQL database: a connection of its own for saves, a few for the rest, and migrations."""
+"""One PostgreSQL database: connections of their own for saves, a few for the rest, and migrations."""
 
 import asyncio
 from collections.abc import Generator, Sequence
@@ -9,7 +9,7 @@ import asyncpg
 
 from homeostat.adapters.stores.statements import migrations
 from homeostat.core.errors import StoreUnavailable
-from homeostat.core.limits import STORE_CONNECTIONS_MAX, STORE_SECONDS_MAX
+from homeostat.core.limits import STORE_CONNECTIONS_MAX, STORE_LANES, STORE_SECONDS_MAX
 
 Row = Sequence[Any]
 
@@ -64,19 +64,54 @@ async def _connect(url: str, **changes: object) -> _Connection:
     return cast("_Connection", await _driver.connect(url, **{**_OPTIONS, **changes}))
 
 
-class PostgresEngine:
-    """Connections that outlive the server's restarts. An error that may pass is `StoreUnavailable`.
+class _Lines:
+    """Up to so many connections, each for one statement at a time.
 
     The driver's own pool would do, but taking a connection from it and giving it back costs as much as a statement.
     """
 
+    def __init__(self, url: str, most: int) -> None:
+        self._url = url
+        self._places = asyncio.Semaphore(most)
+        self._idle: list[_Connection] = []
+        self._open = False
+
+    async def open(self) -> None:
+        self._idle.append(await _connect(self._url))
+        self._open = True
+
+    async def fetch(self, sql: str, values: tuple[object, ...]) -> list[Row]:
+        async with self._places:
+            if not self._open:
+                raise StoreUnavailable(problem="the store is not open")
+            connection = self._idle.pop() if self._idle else None
+            if connection is None or connection.is_closed():  # lost: another one in its place
+                connection = await _connect(self._url)
+            try:
+                return await _ask(connection, sql, values)
+            finally:
+                if self._open:
+                    self._idle.append(connection)
+                else:
+                    connection.terminate()
+
+    async def close(self) -> None:
+        self._open = False
+        held, self._idle = self._idle, []
+        for connection in held:
+            try:
+                await connection.close()
+            except _PROBLEMS:
+                connection.terminate()
+
+
+class PostgresEngine:
+    """Connections that outlive the server's restarts. An error that may pass is `StoreUnavailable`."""
+
     def __init__(self, url: str, *, connections_max: int = STORE_CONNECTIONS_MAX) -> None:
         self._url = url
-        self._places = asyncio.Semaphore(connections_max)
-        self._idle: list[_Connection] = []
-        self._saver: _Connection | None = None
-        self._saving = asyncio.Lock()
-        self._open = False
+        self._lines = _Lines(url, connections_max)
+        self._save_lines = _Lines(url, STORE_LANES)
 
     async def open(self) -> list[str]:
         """Connect and bring the schema up to date; returns the migrations that were applied."""
@@ -85,47 +120,25 @@ class PostgresEngine:
 
     async def connect(self) -> None:
         with _outages():
-            self._idle.append(await _connect(self._url))
-        self._open = True
+            await self._lines.open()
+            await self._save_lines.open()
 
     async def fetch(self, sql: str, *values: object) -> list[Row]:
         """Run one statement on any connection, as a transaction of its own."""
-        async with self._places:
-            with _outages():
-                connection = await self._usable(self._idle.pop() if self._idle else None)
-                try:
-                    return await _ask(connection, sql, values)
-                finally:
-                    if self._open:
-                        self._idle.append(connection)
-                    else:
-                        connection.terminate()
+        with _outages():
+            return await self._lines.fetch(sql, values)
 
     async def save(self, sql: str, *values: object) -> list[Row]:
-        """The same on the connection that is kept for saves, one after the other.
+        """The same on a connection that is kept for saves, so that they never wait for readers.
 
         `StoreUnavailable` leaves open whether it was committed.
         """
-        async with self._saving:
-            with _outages():
-                self._saver = await self._usable(self._saver)
-                return await _ask(self._saver, sql, values)
-
-    async def _usable(self, connection: _Connection | None) -> _Connection:
-        """This connection, or another one in its place if it was lost."""
-        if not self._open:
-            raise StoreUnavailable(problem="the store is not open")
-        return connection if connection is not None and not connection.is_closed() else await _connect(self._url)
+        with _outages():
+            return await self._save_lines.fetch(sql, values)
 
     async def close(self) -> None:
-        self._open = False
-        held, self._idle = self._idle, []
-        saver, self._saver = self._saver, None
-        for connection in (*held, *([saver] if saver else ())):
-            try:
-                await connection.close()
-            except _PROBLEMS:
-                connection.terminate()
+        await self._lines.close()
+        await self._save_lines.close()
 
     # --- the schema ----------------------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from homeostat.adapters.stores.statements import statements
 from homeostat.adapters.stores.turns_read import TurnsReading
 from homeostat.core.errors import MalformedPayload
 from homeostat.core.ids import Scope
-from homeostat.core.limits import ORPHAN_ROWS_MAX, QUEUE_FRONT
+from homeostat.core.limits import ORPHAN_ROWS_MAX, QUEUE_FRONT, STORE_LANES
 from homeostat.core.machines.turn import HeadStatus
 from homeostat.core.records.head import Gate, Head, Mailbox
 from homeostat.core.records.turn import AgentKey, OpenTurn
@@ -32,6 +32,8 @@ _START = ("", "")
 
 class PostgresTurns(TurnsReading):
     """Turns on an engine that is open and migrated; other rooms keep their tables in the same database."""
+
+    lanes = STORE_LANES
 
     def __init__(self, engine: PostgresEngine) -> None:
         self._engine = engine

@@ -22,6 +22,8 @@ SQL = statements("sqlite", "turns")
 class SqliteTurns(TurnsReading):
     """Turns on an engine that is open and migrated; other rooms keep their tables in the same file."""
 
+    lanes = 1  # a file has one writer
+
     def __init__(self, engine: SqliteEngine) -> None:
         self._engine = engine
 
