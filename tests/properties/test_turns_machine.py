@@ -433,7 +433,16 @@ class TurnsMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.turns)
     @rule(number=numbers, kernel=kernels)
     def stop(self, number: int, kernel: int) -> None:
-        turn = list(self.turns.values())[number % len(self.turns)]
+        self._stop(list(self.turns.values())[number % len(self.turns)], kernel)
+
+    @precondition(lambda self: self._any(active))
+    @rule(number=numbers, kernel=kernels)
+    def stop_what_is_on_the_head(self, number: int, kernel: int) -> None:
+        model = self._some(number, active)
+        assert model.active is not None
+        self._stop(model.active, kernel)
+
+    def _stop(self, turn: ModelTurn, kernel: int) -> None:
         model = self.agents[turn.agent]
         stopped = self.run(self._kernels[kernel].stop(DEFAULT_PROJECT, turn.turn_id, reason="enough", actor="ann"))
         assert stopped.stopped == (turn.ended is None)
