@@ -20,6 +20,12 @@ def immediate(function: Function) -> Function:
     return function
 
 
+def holds_nothing(function: Function) -> Function:
+    """Mark a startup hook that leaves nothing to be cleaned up, or a clean-up hook that cleans up nothing."""
+    vars(function)["holds_nothing"] = True
+    return function
+
+
 class Invoker:
     """Calls hooks of one agent, and knows which threads are still at work although nobody waits for them."""
 

@@ -2,7 +2,8 @@
 
 Startup and clean-up run in one task of the agent's own, its home. So whatever is entered at startup is left by the task
 that entered it, callers may be cancelled without taking the agent along, and any number of callers share one startup
-and one clean-up. Timers, not callers, see to the bounds: a hook that ignores its cancellation is left behind.
+and one clean-up. An agent that holds nothing needs no home in between. Timers, not callers, see to the bounds: a hook
+that ignores its cancellation is left behind.
 """
 
 import asyncio
@@ -39,6 +40,7 @@ class Lifecycle:
         start: Callable[[LifecycleConfig], Awaitable[None]],
         undo: Callable[[], Awaitable[None]],
         stop: Callable[[float, float], Awaitable[None]],
+        light: Callable[[], bool],
         note: Callable[[AgentEvent, AgentState, AgentState], None],
         tell: Callable[[], Awaitable[None]],
         clock: Clock,
@@ -46,6 +48,7 @@ class Lifecycle:
         self._start_hook = start
         self._undo_hook = undo
         self._stop_hook = stop
+        self._light = light
         self._note = note
         self._tell = tell
         self._clock = clock
@@ -141,6 +144,9 @@ class Lifecycle:
                 self._failure = failure
             if self.state is S.INITIALIZING:
                 await self._settle_start()
+            if self.state is S.READY and self._light():
+                self._home = None
+                return
             await self._leaving.wait()
         except asyncio.CancelledError:
             # The loop is closing: what was started is cleaned up all the same.

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Self, overload
 from homeostat.agent.config import LifecycleConfig
 from homeostat.agent.errors import StateViolationError
 from homeostat.agent.events import NAMES, Announcer, LifecycleEmitter, LifecycleEvent, LogEmitter
-from homeostat.agent.invocation import immediate
+from homeostat.agent.invocation import holds_nothing, immediate
 from homeostat.agent.lifecycle import Lifecycle
 from homeostat.agent.memory import AgentMemory, VolatileMemory
 from homeostat.agent.metrics import LifecycleMetrics
@@ -41,6 +41,8 @@ class ManagedAgent:
     memory_keys: ClassVar[frozenset[str]] = frozenset()
     """Keys that this class keeps in memory, besides those that every agent does."""
     orchestrator_keys: ClassVar[frozenset[str]] = frozenset()
+    stateless: ClassVar[bool] = False
+    """Whether a host may use one object for several agents in turn, since it keeps nothing between two requests."""
 
     agent_id: str
     orchestrator: OrchestratorProtocol | None
@@ -65,6 +67,7 @@ class ManagedAgent:
             start=self._begin,
             undo=self._undo,
             stop=self._end,
+            light=self._is_light,
             note=self._note,
             tell=self._tell,
             clock=self._clock,
@@ -120,10 +123,12 @@ class ManagedAgent:
 
     # --- what a subclass writes ----------------------------------------------------------------------------
 
+    @holds_nothing
     @immediate
     def _do_startup(self, config: LifecycleConfig) -> Awaitable[None] | None:
         """Allocate resources; memory is loaded by now."""
 
+    @holds_nothing
     @immediate
     def _do_shutdown(self, timeout_seconds: float) -> Awaitable[None] | None:
         """Release what `_do_startup` allocated; also called after a startup that failed half way."""
@@ -237,6 +242,10 @@ class ManagedAgent:
         await self._life.invoker.call(self._do_startup, config)
         if self.orchestrator is not None:
             await self.orchestrator.register(self)
+
+    def _is_light(self) -> bool:
+        """Whether nothing waits to be cleaned up by the task that started it."""
+        return all(getattr(hook, "holds_nothing", False) for hook in (self._do_startup, self._do_shutdown))
 
     async def _undo(self) -> None:
         stack, self.resources = self.resources, AsyncExitStack()

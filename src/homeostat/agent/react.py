@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Final, cast
 
 from homeostat.agent.config import LifecycleConfig
 from homeostat.agent.errors import CallFailed, FatalError, RecoverableError, StepFailed
-from homeostat.agent.invocation import Invoker
+from homeostat.agent.invocation import Invoker, holds_nothing
 from homeostat.agent.managed import ManagedAgent
 from homeostat.agent.models import Completion, ToolUse
 from homeostat.agent.requests import Request
@@ -100,6 +100,7 @@ class ReActAgent(ManagedAgent):
             if name in known:
                 self._tools[name] = tool_of(known[name])
 
+    @holds_nothing
     async def _do_startup(self, config: LifecycleConfig) -> None:
         del config
         if self._remote:

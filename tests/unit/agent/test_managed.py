@@ -202,6 +202,39 @@ def test_an_agent_left_running_is_cleaned_up_when_the_loop_closes() -> None:
     assert agents[0].seen == ["startup", "shutdown 30.0"]
 
 
+class Light(ManagedAgent):
+    async def process(self, request: Any) -> Any:
+        return request
+
+
+async def test_an_agent_without_hooks_holds_no_task_and_still_ends() -> None:
+    before = asyncio.all_tasks()
+    agents = [Light() for _ in range(50)]
+    await asyncio.gather(*(agent.startup() for agent in agents))
+    heavy = Recorder()
+    await heavy.startup()
+    await asyncio.sleep(0)
+    assert len(asyncio.all_tasks() - before) == 1, "only the agent that has something to clean up keeps its home"
+    await agents[0].startup()
+    assert await agents[0].process(1) == 1
+    agents[0].set_state("_x", 1)
+    await asyncio.gather(heavy.shutdown(), *(agent.shutdown() for agent in agents for _ in range(2)))
+    assert {agent.get_state() for agent in agents} == {S.TERMINATED}
+    assert agents[0].get_state("_x") is None
+    with pytest.raises(StartupError, match="terminated"):
+        await agents[0].startup()
+
+
+async def test_a_hookless_agent_saves_its_memory_when_it_ends() -> None:
+    keeper = VolatileMemory()
+    agent = Light()
+    agent.bind(agent_id="light", memory=keeper)
+    await agent.startup()
+    agent.memory.update("history", [1])
+    await agent.shutdown()
+    assert await keeper.recall(("default", "light")) == {"history": "[1]"}  # pyright: ignore[reportArgumentType]
+
+
 async def test_a_hook_may_call_shutdown_and_not_startup() -> None:
     class Inward(Recorder):
         async def _do_startup(self, config: LifecycleConfig) -> None:
