@@ -9,6 +9,8 @@ from homeostat.agent.managed import ManagedAgent
 class FunctionAgent(ManagedAgent):
     """An agent whose whole work is one function, asynchronous or not."""
 
+    stateless = True
+
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__(agent_id=getattr(function, "__name__", "function"))
         self._function = function

@@ -39,7 +39,7 @@ class Surroundings:
             await agent.memory.begin()
 
     async def teardown(self, context: ExecutionContext) -> None:
-        agent = self._orchestrator.agent(context.target)
+        agent = self._orchestrator.known(context.target)
         if isinstance(agent, ManagedAgent):
             await agent.memory.flush()
 
@@ -63,6 +63,7 @@ class Orchestrator:
         self._config = config
         self._factories: dict[str, Factory] = {}
         self._agents: dict[str, ProcessingAgent] = {}
+        self._spare: dict[Factory, list[ManagedAgent]] = {}
         self._invoker = Invoker()
         self._lifecycle = Surroundings(self)
 
@@ -111,14 +112,20 @@ class Orchestrator:
             raise
         finally:
             await lifecycle.teardown(context)
+            self._spare_one(decision.target)
 
     # --- agents --------------------------------------------------------------------------------------------
+
+    def known(self, agent_id: str) -> ProcessingAgent | None:
+        """The agent of that name, if there is one right now."""
+        return self._agents.get(agent_id)
 
     def agent(self, agent_id: str) -> ProcessingAgent:
         """The agent of that name; a terminated one is replaced, since it stays terminated."""
         agent = self._agents.get(agent_id)
         if agent is None or agent.get_state() in _ENDED:
-            agent = self._factories[agent_id]()
+            spare = self._spare.get(self._factories[agent_id])
+            agent = spare.pop() if spare else self._factories[agent_id]()
             if isinstance(agent, ManagedAgent):
                 agent.bind(
                     agent_id=agent_id,
@@ -130,6 +137,15 @@ class Orchestrator:
                 )
             self._agents[agent_id] = agent
         return agent
+
+    def _spare_one(self, agent_id: str) -> None:
+        """Keep a stateless agent for whoever is next, so that agents which wait cost nothing."""
+        agent, factory = self._agents.get(agent_id), self._factories.get(agent_id)
+        if factory is None or not isinstance(agent, ManagedAgent) or not agent.stateless:
+            return  # whoever registered by himself is not ours to give away
+        if agent.get_state() is AgentState.READY:
+            del self._agents[agent_id]
+            self._spare.setdefault(factory, []).append(agent)
 
     async def ready(self, agent_id: str) -> ProcessingAgent:
         """The agent of that name, started, and not before it is resumed if it was paused."""
@@ -143,4 +159,6 @@ class Orchestrator:
 
     async def shutdown(self, timeout_seconds: float | None = None) -> None:
         """Shut every agent down, side by side."""
-        await asyncio.gather(*(agent.shutdown(timeout_seconds) for agent in list(self._agents.values())))
+        spare = [agent for agents in self._spare.values() for agent in agents]
+        self._spare.clear()
+        await asyncio.gather(*(agent.shutdown(timeout_seconds) for agent in [*self._agents.values(), *spare]))

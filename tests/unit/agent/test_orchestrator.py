@@ -74,6 +74,46 @@ async def test_a_terminated_agent_is_replaced_and_remembers(orchestrator: Orches
     await orchestrator.shutdown()
 
 
+async def test_an_agent_that_ended_is_not_made_again_for_nothing(orchestrator: Orchestrator) -> None:
+    with pytest.raises(FatalError):
+        await orchestrator.orchestrate(work(FatalError("broken")))
+    assert Clerk.made == 1
+    assert orchestrator.known("clerk") is None
+
+
+class Passing(ManagedAgent):
+    """Keeps nothing between two requests."""
+
+    stateless = True
+
+    async def process(self, request: Any) -> Any:
+        return id(self), self.agent_id, self.context.trace_id
+
+
+async def test_one_stateless_object_serves_many_agents_one_after_the_other(orchestrator: Orchestrator) -> None:
+    served: set[int] = set()
+    for number in range(20):
+        orchestrator.host(f"passing{number}", Passing)
+        context = ExecutionContext(trace_id=f"t{number}", target=f"passing{number}")
+        who, name, trace = await orchestrator.orchestrate(context)
+        assert (name, trace) == (f"passing{number}", f"t{number}")
+        assert orchestrator.known(name) is None, "between two requests it holds nothing"
+        served.add(who)
+    assert len(served) == 1
+    await orchestrator.shutdown()
+
+
+async def test_an_agent_that_registered_by_itself_is_kept(orchestrator: Orchestrator) -> None:
+    agent = Passing()
+    agent.bind(agent_id="guest", orchestrator=orchestrator)
+    await agent.startup()
+    for _ in range(2):
+        assert (await orchestrator.orchestrate(ExecutionContext(trace_id="t", target="guest")))[0] == id(agent)
+    assert orchestrator.known("guest") is agent
+    await orchestrator.shutdown()
+    assert agent.get_state() is AgentState.TERMINATED
+
+
 async def test_memory_is_durable_when_the_work_is_done(orchestrator: Orchestrator, keeper: VolatileMemory) -> None:
     await orchestrator.orchestrate(work(1))
     assert await keeper.recall(KEY) == {"history": "[1]"}
