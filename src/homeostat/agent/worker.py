@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
@@ -58,6 +58,14 @@ class Running:
     handing_back: bool = False
 
 
+@dataclass(slots=True)
+class Line:
+    """The turns of one agent that are in work here: each waits until the one before has let go."""
+
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    length: int = 0
+
+
 class Worker:
     """Works on turns until it is told to stop. It keeps nothing that a crash could lose: the source has it all."""
 
@@ -80,7 +88,7 @@ class Worker:
         self._invoker = Invoker()
         self._session: WorkerSession | None = None
         self._running: dict[str, Running] = {}
-        self._lines: dict[str, asyncio.Lock] = {}
+        self._lines: dict[str, Line] = {}
         self._room = asyncio.Event()
         self._holding = asyncio.Event()
         self._stopping = asyncio.Event()
@@ -222,9 +230,11 @@ class Worker:
 
     async def _line(self, running: Running) -> None:
         """Work on a turn when the agent's last one has let go, and on those that follow it, for a while."""
-        line = self._lines.setdefault(running.grant.turn.agent_id, asyncio.Lock())
+        agent_id = running.grant.turn.agent_id
+        line = self._lines.setdefault(agent_id, Line())
+        line.length += 1
         try:
-            async with line:
+            async with line.lock:
                 for count in range(1, GREEDY_TURNS_MAX + 1):
                     following = await self._work(running, greedy=count < GREEDY_TURNS_MAX)
                     if following is None:
@@ -237,6 +247,10 @@ class Worker:
                 await self._hand_back(running)
             else:
                 raise
+        finally:
+            line.length -= 1
+            if not line.length:
+                del self._lines[agent_id]
 
     def _take_up(self, running: Running, following: Grant) -> None:
         del self._running[running.grant.turn.turn_id]

@@ -121,6 +121,25 @@ async def test_hundreds_of_agents_fit_into_one_worker(bench: Workbench) -> None:
     assert sorted(from_json(end.result) for end in ended) == names
 
 
+async def test_turns_that_wait_hold_no_task_no_agent_and_no_place(bench: Workbench) -> None:
+    async def asks(turn: Turn) -> Any:
+        return await turn.call("tool", number=turn.input)
+
+    names = [f"agent{number:03}" for number in range(300)]
+    async with bench.working(dict.fromkeys(names, asks), concurrency=16) as worker:
+        turns = await asyncio.gather(*(bench.send(name, name) for name in names))
+        calls = [await asyncio.wait_for(bench.tool_calls.get(), 10) for _ in names]
+        await worker.idle()
+        assert worker.counts.suspended == len(names)
+        assert len(asyncio.all_tasks()) < 15, "the loops of the worker and the kernel, and nothing per turn"
+        assert not worker.running
+        assert [name for name in names if worker.orchestrator.known(name) is not None] == []
+        for call in calls:
+            await bench.report(call, "answer")
+        ended = [await bench.end(turn_id) for turn_id in turns]
+    assert {from_json(end.result) for end in ended} == {"answer"}
+
+
 # --- being cut off -----------------------------------------------------------------------------------------
 
 
