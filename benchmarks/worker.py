@@ -97,6 +97,7 @@ async def _suspended(report: Report, folder: Path) -> None:
             turns=SUSPENDED,
             tasks_before=tasks,
             tasks_while_suspended=len(asyncio.all_tasks()),
+            resident_mb=resident_bytes() / 1e6,
             resident_before_mb=before / 1e6,
             resident_growth_mb=grown / 1e6,
             bytes_per_turn=grown / SUSPENDED,
