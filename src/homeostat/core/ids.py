@@ -8,9 +8,11 @@ import hashlib
 import hmac
 import os
 import random
-from typing import NewType, Protocol
+import re
+from typing import Final, NewType, Protocol
 
 from homeostat.core.clock import Clock, SystemClock
+from homeostat.core.limits import NAME_CHARS_MAX
 
 ProjectId = NewType("ProjectId", str)
 AgentId = NewType("AgentId", str)
@@ -39,6 +41,17 @@ class Entropy(Protocol):
 
 class Chance(random.Random):
     """Randomness that can be repeated: every draw follows from the seed. For simulations, never for secrets."""
+
+
+# A word that is safe in a path, in a subject and in a key.
+_AGENT_ID = re.compile(r"\w[\w.=@+~-]*")
+RESERVED_AGENT_IDS: Final = frozenset({"config", "default", "register", "status", "tag", "type"})
+"""Words that stand in paths where an agent's id would."""
+
+
+def is_agent_id(text: str) -> bool:
+    """Whether an agent may be called this."""
+    return bool(_AGENT_ID.fullmatch(text)) and len(text) <= NAME_CHARS_MAX and text not in RESERVED_AGENT_IDS
 
 
 class Ids:

@@ -17,11 +17,10 @@ from homeostat.core.errors import (
     Overloaded,
     Unauthenticated,
 )
-from homeostat.core.ids import DEFAULT_PROJECT, AgentId, Ids, ProjectId, key_digest, same_digest
+from homeostat.core.ids import DEFAULT_PROJECT, AgentId, Ids, ProjectId, is_agent_id, key_digest, same_digest
 from homeostat.core.limits import (
     FLUSH_CONFLICTS_MAX,
     HOSTNAME_CHARS_MAX,
-    NAME_CHARS_MAX,
     PAGE_MAX,
     REGISTRATION_REPEAT_SECONDS,
     REGISTRATIONS_PER_COMMIT_MAX,
@@ -39,7 +38,6 @@ from homeostat.fleet.push_rate import BUILT_IN, PushRates
 _WORD = re.compile(r"[\w][\w.:=@+~-]*")
 # Ids begin with their type, and in an id a colon would let one agent's settings pass for those of a type or a tag.
 _ID = re.compile(r"[\w][\w.=@+~-]*")
-RESERVED_IDS = frozenset({"config", "default", "register", "status", "tag", "type"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -249,9 +247,7 @@ def checked(said: Introduction) -> Introduction:
     """Refuse words that could not be part of a path or a key, and anything without bounds."""
     if not _ID.fullmatch(said.agent_type) or len(said.agent_type) > TYPE_CHARS_MAX:
         raise MalformedPayload(field="agent_type", problem=f"{said.agent_type[:40]!r} is not a plain word")
-    if said.agent_id is not None and (
-        not _ID.fullmatch(said.agent_id) or len(said.agent_id) > NAME_CHARS_MAX or said.agent_id in RESERVED_IDS
-    ):
+    if said.agent_id is not None and not is_agent_id(said.agent_id):
         raise MalformedPayload(field="agent_id", problem=f"{said.agent_id[:40]!r} cannot be an id")
     if len(said.tags or ()) > TAGS_MAX:
         raise MalformedPayload(field="tags", problem=f"an agent has at most {TAGS_MAX}")
