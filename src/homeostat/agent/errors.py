@@ -3,6 +3,7 @@
 ProtocolViolation
 ├── StateViolationError   somebody wrote state that belongs to somebody else
 ├── StateRequired         a method was called in a state that does not allow it
+├── NotJson               an author's code gave what cannot be stored
 └── NonDeterministic      a resumed turn took another path than the one its stored steps tell of
 Unavailable
 ├── StartupError          the agent did not get ready
@@ -19,7 +20,8 @@ AgentFault                what an author raises on purpose, or may catch
 from typing import Any, cast
 
 from homeostat.agent.ownership import StateOwnership
-from homeostat.core.errors import HomeostatError, IllegalTransition, ProtocolViolation, Unavailable
+from homeostat.core.codec import Json, to_json
+from homeostat.core.errors import HomeostatError, IllegalTransition, MalformedPayload, ProtocolViolation, Unavailable
 from homeostat.core.limits import ERROR_CHARS_MAX
 
 
@@ -44,6 +46,15 @@ class StateRequired(IllegalTransition, RuntimeError):
     """{method}() needs the agent to be {needed}; it is {state}."""
 
     code = "state_required"
+
+
+class NotJson(MalformedPayload):
+    """{field} is not valid: {problem}."""
+
+    hint = (
+        "JSON holds dicts with text as keys, lists, texts, finite numbers, booleans, None, dataclasses and dates."
+        " Of anything else, give the part that matters as one of these."
+    )
 
 
 class NonDeterministic(ProtocolViolation):
@@ -132,6 +143,14 @@ class ModelUnavailable(Unavailable):
     """The model did not answer: {problem}."""
 
     code = "model_unavailable"
+
+
+def as_json(value: object, *, what: str) -> Json:
+    """What an author's code returned or handed over, to be stored; raises `NotJson` if it cannot be."""
+    try:
+        return to_json(value, what=what)
+    except MalformedPayload as problem:
+        raise NotJson(**problem.facts) from problem.__cause__
 
 
 def _short(value: Any) -> str:

@@ -9,7 +9,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any, cast
 
-from homeostat.agent.errors import NonDeterministic, StepFailed
+from homeostat.agent.errors import NonDeterministic, StepFailed, as_json
 from homeostat.core.codec import Json, from_json, to_json
 from homeostat.core.errors import InvalidRequest
 from homeostat.core.ids import CardId, ToolCallId, scope_of
@@ -177,7 +177,7 @@ class Journal:
 
 
 def succeeded(value: Any, step: str) -> Json:
-    return to_json({"ok": value}, what=f"what step {step!r} returned")
+    return as_json({"ok": value}, what=f"what step {step!r} returned")
 
 
 def failed(problem: Exception) -> Json:

@@ -1,14 +1,18 @@
 """How the end of an author's code becomes the end of a turn."""
 
+import logging
 from dataclasses import dataclass
 from typing import Any, cast
 
+from homeostat.agent.errors import StartupError, as_json
 from homeostat.core.codec import NULL, Json, to_json
 from homeostat.core.errors import HomeostatError
 from homeostat.core.limits import ERROR_CHARS_MAX
 from homeostat.core.records.view import Outcome
 
 CAUSES_MAX = 5
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,16 +22,27 @@ class Ending:
     status: Outcome
     result: Json = NULL
     error: Json | None = None
+    problem: BaseException | None = None
+
+    def tell(self, turn_id: str, agent_id: str) -> None:
+        """Write a failure where its author looks first, with the way it took unless it was raised on purpose."""
+        problem = self.problem
+        if problem is None:
+            return
+        said = isinstance(problem, HomeostatError) and not isinstance(problem, StartupError)
+        hint = f" {problem.hint}" if isinstance(problem, HomeostatError) and problem.hint else ""
+        words = f"{type(problem).__name__}: {problem}{hint}"
+        log.warning("turn %s of %s failed: %s", turn_id, agent_id, words, exc_info=None if said else problem)
 
 
 def success(value: Any) -> Ending:
-    """A deliverable; raises `MalformedPayload` if the value is no JSON."""
-    return Ending(Outcome.SUCCESS, to_json(value, what="what the agent returned"))
+    """A deliverable; raises `NotJson` if the value cannot be one."""
+    return Ending(Outcome.SUCCESS, as_json(value, what="what the agent returned"))
 
 
 def failure(problem: BaseException) -> Ending:
     """A failed deliverable that says what happened, and why."""
-    return Ending(Outcome.FAILED, error=to_json(describe(problem)))
+    return Ending(Outcome.FAILED, error=to_json(describe(problem)), problem=problem)
 
 
 def describe(problem: BaseException, depth: int = 0) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import Any, cast, overload
 
 import msgspec
 
+from homeostat.agent.errors import as_json
 from homeostat.agent.invocation import Invoker
 from homeostat.agent.outcome import describe
 from homeostat.core.clock import Clock, SystemClock
@@ -245,7 +246,7 @@ class ToolService:
             named = wanted.take(from_json(await self._desk.args(call)), call=call)
             async with bound:
                 value = await self._invoker.call(wanted.function or _nothing, **named)
-            return WaitStatus.SUCCESS, to_json(value, what=f"what {call.tool} returned")
+            return WaitStatus.SUCCESS, as_json(value, what=f"what {call.tool} returned")
         except Unavailable:
             raise
         except Exception as problem:  # noqa: BLE001 - the caller is told

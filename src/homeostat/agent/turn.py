@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, Final, TypeVar
 
 from homeostat.agent.blocking import BlockingTurn
-from homeostat.agent.errors import CallFailed
+from homeostat.agent.errors import CallFailed, as_json
 from homeostat.agent.invocation import Invoker
 from homeostat.agent.journal import CardView, Journal, failed, replay, succeeded
 from homeostat.agent.models import Completion, Models, read_completion
@@ -143,7 +143,7 @@ class Turn:
         """A tool call with a deadline of its own, or one whose result ends the turn (`after_execution="terminate"`)."""
         if after_execution not in tuple(AfterExecution):
             raise InvalidRequest(problem="after_execution is 'suspend' or 'terminate'")
-        payload = to_json(args or {}, what=f"the arguments of {tool!r}")
+        payload = as_json(args or {}, what=f"the arguments of {tool!r}")
         call = ToolCall(self._journal.call_id(), tool, payload, timeout_seconds, AfterExecution(after_execution))
         return Request(call, self._wait_for)
 
@@ -171,7 +171,7 @@ class Turn:
         order = Ask(
             call_id=self._journal.call_id(),
             agent_id=agent_id,
-            payload=to_json(fields if message is _NOTHING else message, what=f"the message to {agent_id!r}"),
+            payload=as_json(fields if message is _NOTHING else message, what=f"the message to {agent_id!r}"),
             timeout_seconds=timeout_seconds,
             context_box_id=None if context_box_id is None else BoxId(context_box_id),
             result_fields=None if wanted is None else to_json(wanted),
@@ -264,7 +264,7 @@ class Turn:
     async def emit(self, chunk: Any) -> None:
         """Stream a piece of output to whoever listens. What was streamed before is not streamed again on resumption."""
         self._go_on()
-        text = to_json(chunk, what="the chunk")
+        text = as_json(chunk, what="the chunk")
         if not self._journal.replaying:
             try:
                 await self._session.emit(self._grant, text)
@@ -274,7 +274,7 @@ class Turn:
     async def write(self, kind: str, content: Any, /) -> CardId:
         """Append a card to the turn's output, once."""
         self._go_on()
-        text = to_json(content, what=f"card {kind!r}")
+        text = as_json(content, what=f"card {kind!r}")
         async with self._writing:
             card_id = self._journal.written(kind, text)
             if card_id is None:
@@ -300,7 +300,7 @@ class Turn:
         if self._result is not _NOTHING:
             raise InvalidRequest(problem="submit_result() is called once per turn")
         value = fields if result is _NOTHING else result
-        text = to_json(value, what="the result")
+        text = as_json(value, what="the result")
         check_fields(self.result_fields, from_json(text))
         self._result = value
         return Done()

@@ -3,7 +3,6 @@
 import asyncio
 import logging
 from collections.abc import Collection
-from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
@@ -15,6 +14,7 @@ from homeostat.agent.outcome import Ending, failure, success
 from homeostat.agent.protocol import ExecutionContext
 from homeostat.agent.suspension import Lost, Suspended, TurnOver
 from homeostat.agent.turn import Turn
+from homeostat.agent.workload import Counts, Line, Running
 from homeostat.core.errors import HomeostatError, StaleEpoch, Unavailable
 from homeostat.core.ids import DEFAULT_PROJECT, AgentId, Ids, ProjectId
 from homeostat.core.limits import (
@@ -32,38 +32,6 @@ from homeostat.core.records.turn import Grant
 from homeostat.core.records.work import Delivered, Fence
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(slots=True)
-class Counts:
-    """What a worker has done so far."""
-
-    claimed: int = 0
-    delivered: int = 0
-    failed: int = 0
-    suspended: int = 0
-    lost: int = 0
-    released: int = 0
-    deferred: int = 0
-
-
-@dataclass(slots=True, eq=False)
-class Running:
-    """One turn in work: its task, and what is known of it so far."""
-
-    grant: Grant
-    task: asyncio.Task[None] | None = None
-    turn: Turn | None = None
-    revoked: bool = False
-    handing_back: bool = False
-
-
-@dataclass(slots=True)
-class Line:
-    """The turns of one agent that are in work here: each waits until the one before has let go."""
-
-    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
-    length: int = 0
 
 
 class Worker:
@@ -336,6 +304,7 @@ class Worker:
             if delivered is not None:
                 self.counts.delivered += 1
                 self.counts.failed += ending.error is not None
+                ending.tell(running.grant.turn.turn_id, running.grant.turn.agent_id)
             if turn is not None:
                 turn.leave(Lost())
             return delivered

@@ -169,6 +169,7 @@ class ResultFieldsMissing(ProtocolViolation):
     """The deliverable misses required fields: {missing}."""
 
     code = "result_fields_missing"
+    hint = "Return an object that has them, or hand them in with submit_result(name=value, …)."
 
 
 class IdempotencyKeyReused(ProtocolViolation):

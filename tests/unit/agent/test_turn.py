@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from homeostat.adapters.upstreams.simulated import ModelCall, Reply
-from homeostat.agent.errors import CallFailed, StepFailed
+from homeostat.agent.errors import CallFailed, RecoverableError, StepFailed
 from homeostat.agent.turn import Turn, current_turn, submit_result
 from homeostat.core.codec import from_json, to_json
 from homeostat.core.ids import DEFAULT_PROJECT
@@ -112,6 +112,7 @@ async def test_a_result_without_its_required_fields_is_refused(bench: Workbench)
                 "result_fields_missing",
                 "The deliverable misses required fields: answer.",
             )
+            assert "submit_result" in error["hint"]
 
 
 async def test_what_is_no_json_is_said_plainly(bench: Workbench) -> None:
@@ -125,7 +126,29 @@ async def test_what_is_no_json_is_said_plainly(bench: Workbench) -> None:
         error = await bench.fails("returns")
         assert error["code"] == "malformed_payload"
         assert error["message"].startswith("what the agent returned is not valid")
+        assert "JSON holds dicts with text as keys" in error["hint"]
         assert "what step 'open' returned is not valid" in (await bench.fails("steps"))["message"]
+
+
+async def test_a_failure_is_written_where_its_author_looks(bench: Workbench, caplog: pytest.LogCaptureFixture) -> None:
+    async def stumbles(turn: Turn) -> None:
+        raise ValueError("no luck")
+
+    async def declines(turn: Turn) -> None:
+        raise RecoverableError("ask me tomorrow")
+
+    async def returns(turn: Turn) -> Any:
+        return object()
+
+    async with bench.working(stumbles=stumbles, declines=declines, returns=returns):
+        for agent in ("stumbles", "declines", "returns"):
+            await bench.fails(agent)
+    told = {record.getMessage().split()[3]: record for record in caplog.records if "failed:" in record.getMessage()}
+    assert "ValueError: no luck" in told["stumbles"].getMessage()
+    assert told["stumbles"].exc_info is not None, "where it came from"
+    assert told["declines"].getMessage().endswith("RecoverableError: ask me tomorrow")
+    assert told["declines"].exc_info is None, "it was said on purpose"
+    assert "JSON holds" in told["returns"].getMessage()
 
 
 async def test_an_exception_is_a_failed_deliverable_with_its_cause(bench: Workbench) -> None:

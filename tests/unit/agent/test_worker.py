@@ -297,7 +297,9 @@ async def test_an_agent_that_starts_late_is_tried_again(bench: Workbench, quick:
         assert worker.counts.deferred == 2
 
 
-async def test_an_agent_that_never_starts_fails_its_turn_with_the_cause(bench: Workbench, quick: None) -> None:
+async def test_an_agent_that_never_starts_fails_its_turn_with_the_cause(
+    bench: Workbench, quick: None, caplog: pytest.LogCaptureFixture
+) -> None:
     class Never(ManagedAgent):
         async def _do_startup(self, config: LifecycleConfig) -> None:
             raise OSError("wrong password")
@@ -308,6 +310,7 @@ async def test_an_agent_that_never_starts_fails_its_turn_with_the_cause(bench: W
         error = await bench.fails("never")
         assert error["code"] == "startup_failed"
         assert error["cause"]["message"] == "wrong password"
+    assert any("of never failed" in record.getMessage() and record.exc_info for record in caplog.records)
 
 
 async def test_a_paused_agent_keeps_its_turns_until_it_is_resumed(bench: Workbench) -> None:
