@@ -11,6 +11,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 
 from homeostat.client.client import Client
@@ -33,6 +34,15 @@ async def slow(turn):
 
 def no_turn():
     pass
+
+async def gives_object(turn):
+    return object()
+
+async def gives_little(turn):
+    return {"title": "…"}
+
+async def fails(turn):
+    raise ValueError("no luck")
 
 class NoAgent:
     async def startup(self): ...
@@ -201,6 +211,49 @@ def test_bad_input_is_explained_and_registers_nobody(here: Path, target: str, wo
     if store.exists():
         with closing(sqlite3.connect(store)) as connection:
             assert connection.execute("SELECT count(*) FROM heads").fetchone() == (0,)
+
+
+@pytest.mark.parametrize("target", ["agents:NoAgent", "broken:Agent", "agents:Strange"])
+def test_bad_input_registers_nobody_with_a_server(here: Path, server: str, target: str) -> None:
+    (here / "broken.py").write_text("1 / 0\n")
+    with homeostat("worker", target, "--url", server, cwd=here) as worker:
+        said, _ = worker.process.communicate(timeout=60)
+        assert worker.process.returncode == 2, said
+    assert httpx2.get(f"{server}/v1/agents").json() == []
+
+
+def test_of_several_names_one_that_cannot_be_keeps_all_from_being_registered(here: Path, server: str) -> None:
+    arguments = ("--agent-id", "good", "--agent-id", "bad id!")
+    with homeostat("worker", "agents:Echo", *arguments, "--url", server, cwd=here) as worker:
+        said, _ = worker.process.communicate(timeout=60)
+        assert worker.process.returncode == 2, said
+        assert "'bad id!' cannot be an id" in said
+    assert httpx2.get(f"{server}/v1/agents").json() == []
+
+
+@pytest.mark.parametrize(
+    ("agent", "asked_for", "code", "words"),
+    [
+        ("gives_object", [], 2, ["what the agent returned is not valid", "JSON holds dicts with text as keys"]),
+        ("gives_little", ["title", "body"], 2, ["misses required fields: body", "submit_result"]),
+        ("gives_little", ["title"], 0, ["success"]),
+        ("fails", [], 1, ["the turn of fails failed: no luck"]),
+    ],
+)
+def test_a_turn_that_failed_is_no_success(  # noqa: PLR0917 - a table of cases
+    here: Path, server: str, agent: str, asked_for: list[str], code: int, words: list[str]
+) -> None:
+    options = [part for name in asked_for for part in ("--result-field", name)]
+    with homeostat("worker", f"agents:{agent}", "--url", server, cwd=here) as worker:
+        worker.until(f"hosts {agent}")
+        with homeostat("enqueue", agent, "1", "--wait", *options, "--url", server, cwd=here) as asking:
+            said, _ = asking.process.communicate(timeout=60)
+            assert asking.process.returncode == code, said
+        for word in words:
+            assert word in said
+        assert "Traceback" not in said
+        assert worker.end() == 0
+        assert any(f"of {agent} failed" in line for line in worker.lines) is (code != 0), worker.lines
 
 
 def test_two_sources_of_turns_are_one_too_many(here: Path) -> None:

@@ -1,15 +1,18 @@
 """`homeostat enqueue` and `homeostat turn`: send a message, and see what becomes of it."""
 
 import asyncio
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from homeostat.cli.failures import USAGE, explained, fail
+from homeostat.cli.failures import ERROR, USAGE, explained, fail
 from homeostat.cli.output import Output, OutputOption, show
 
 if TYPE_CHECKING:
     from homeostat.client.client import Client
+
+AUTHORS_CODES = frozenset({"malformed_payload", "result_fields_missing"})
+"""Failures that say: the agent gave what cannot be a result, or not the result it was asked for."""
 
 CLIENT_RETRY_SECONDS = 0.0  # a person would rather hear that there is no server
 
@@ -25,23 +28,39 @@ def enqueue(
     wait: Annotated[bool, typer.Option("--wait", help="Wait for the deliverable and show it.")] = False,
     timeout: Annotated[float, typer.Option(help="How many seconds to wait.")] = 60.0,
     type_: Annotated[str, typer.Option("--type", help="turn, ui_action, …")] = "turn",
+    result_field: Annotated[
+        list[str] | None, typer.Option(help="A field the result must have; give it several times for several.")
+    ] = None,
     key: Annotated[str | None, typer.Option("--idempotency-key", help="Send the message once under this key.")] = None,
     url: Url = None,
     project: Project = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Put a message into an agent's inbox."""
+    from homeostat.core.codec import from_json
+
     message = _json_of(payload)
 
     async def work(client: "Client") -> None:
-        accepted = await client.enqueue(agent, message, type=type_, idempotency_key=key)
+        accepted = await client.enqueue(
+            agent, message, type=type_, result_fields=result_field or None, idempotency_key=key
+        )
         if not wait:
             show(accepted, output)
             return
-        await client.deliverable(accepted.turn_id, wait=timeout)
+        ended = await client.deliverable(accepted.turn_id, wait=timeout)
         show(await client.read_json(f"/v1/turns/{accepted.turn_id}/deliverable"), output)
+        if ended.error is not None:
+            raise _failed(agent, from_json(ended.error))
 
     _run(work, url, project)
+
+
+def _failed(agent: str, error: Any) -> typer.Exit:
+    """A turn that failed is no success. What an agent's author can put right is told apart from what went wrong."""
+    told = cast("dict[str, Any]", error) if isinstance(error, dict) else {"message": error}
+    code = USAGE if told.get("code") in AUTHORS_CODES else ERROR
+    return fail(f"the turn of {agent} failed: {told.get('message')}", hint=str(told.get("hint") or ""), code=code)
 
 
 def turn(

@@ -58,6 +58,7 @@ def worker(  # noqa: PLR0917 - each is an option of the command
         raise fail("--url and --store-url exclude each other", hint="A worker has one source of turns.", code=USAGE)
     if log_level not in {"debug", "info", "warning", "error"}:
         raise fail(f"--log-level {log_level} is unknown", hint="It is debug, info, warning or error.", code=USAGE)
+    agent_ids = _checked(list(dict.fromkeys(agent_id or [default_agent_id(target)])))
     logging.basicConfig(level=log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     with explained():
         try:
@@ -67,7 +68,7 @@ def worker(  # noqa: PLR0917 - each is an option of the command
                     _run(
                         target,
                         factory,
-                        agent_id or [default_agent_id(target)],
+                        agent_ids,
                         place=_Place(url, store_url, bus_url, project, simulate_models=simulate_models),
                         concurrency=concurrency,
                         stop_seconds=stop_seconds,
@@ -75,6 +76,17 @@ def worker(  # noqa: PLR0917 - each is an option of the command
                 )
         except TargetInvalid as problem:
             raise fail(problem.message, hint=problem.fix, code=USAGE) from problem
+
+
+def _checked(agent_ids: list[str]) -> list[str]:
+    """See to all names before anybody is made known under one of them."""
+    from homeostat.core.ids import is_agent_id
+
+    for agent_id in agent_ids:
+        if not is_agent_id(agent_id):
+            hint = "An id is one word of letters, digits and . _ = @ + ~ -, and no word that stands in a path."
+            raise fail(f"--agent-id {agent_id!r} cannot be an id", hint=hint, code=USAGE)
+    return agent_ids
 
 
 class _Place:
