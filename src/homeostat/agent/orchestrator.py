@@ -147,12 +147,17 @@ class Orchestrator:
             del self._agents[agent_id]
             self._spare.setdefault(factory, []).append(agent)
 
-    async def ready(self, agent_id: str) -> ProcessingAgent:
-        """The agent of that name, started, and not before it is resumed if it was paused."""
+    async def ready(self, agent_id: str, *, trace_id: str | None = None) -> ProcessingAgent:
+        """The agent of that name, started, and not before it is resumed if it was paused.
+
+        Who needs it says in which trace, so that a startup is told as part of the work that asked for it.
+        """
         agent = self.agent(agent_id)
         if isinstance(agent, ManagedAgent):
             await agent.until_unpaused()
             agent = self.agent(agent_id)
+        if isinstance(agent, ManagedAgent) and trace_id is not None:
+            agent.bind(context=ExecutionContext(trace_id=trace_id, target=agent_id))
         if agent.get_state() is not AgentState.READY:
             await agent.startup(self._config)
         return agent

@@ -242,7 +242,7 @@ class Worker:
         for deferrals in range(DEFERRALS_MAX + 1):
             try:
                 # The claim has proven the head; the agent brings its tools and profile; then the boxes are read.
-                await self.orchestrator.ready(grant.turn.agent_id)
+                await self.orchestrator.ready(grant.turn.agent_id, trace_id=grant.turn.trace_id)
                 hydration = await self.session.hydrate(grant)
                 journal = journal or Journal(grant, hydration)
                 journal.rewind()

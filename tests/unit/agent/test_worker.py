@@ -1,18 +1,21 @@
 """The worker: many agents side by side, order within each, and nothing lost when it is stopped or fenced off."""
 
 import asyncio
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from homeostat import FatalError, LifecycleConfig, ManagedAgent
+from homeostat import FatalError, LifecycleConfig, ManagedAgent, Profile, ReActAgent
+from homeostat.agent.orchestrator import Orchestrator
 from homeostat.agent.turn import Turn
 from homeostat.agent.worker import Worker
-from homeostat.core.codec import from_json
+from homeostat.core.codec import Json, from_json
 from homeostat.core.errors import StoreUnavailable
 from homeostat.core.ids import DEFAULT_PROJECT, AgentId
 from homeostat.core.machines.turn import HeadStatus
+from homeostat.core.records.card import CardDraft
 from homeostat.core.records.head import Gate
+from homeostat.core.records.tool import ToolSpec
 from homeostat.core.records.turn import TurnStatus
 from homeostat.testing.workbench import Workbench
 
@@ -138,6 +141,89 @@ async def test_turns_that_wait_hold_no_task_no_agent_and_no_place(bench: Workben
             await bench.report(call, "answer")
         ended = [await bench.end(turn_id) for turn_id in turns]
     assert {from_json(end.result) for end in ended} == {"answer"}
+
+
+# --- around a turn -----------------------------------------------------------------------------------------
+
+
+class Told:
+    """A listener that keeps what it hears of one agent after the other."""
+
+    def __init__(self) -> None:
+        self.heard: list[tuple[str, str]] = []
+
+    async def emit(self, name: str, /, *, trace_id: str, state: str, **facts: object) -> None:
+        self.heard.append((state, trace_id))
+
+
+async def test_every_transition_is_told_in_the_trace_of_its_turn(bench: Workbench) -> None:
+    class Clerk(ManagedAgent):
+        async def process(self, turn: Turn) -> Any:
+            return [turn.trace_id, self.context.trace_id, self.get_state("trace_id"), self.context.routing["turn_id"]]
+
+    told = Told()
+    worker = Worker(source=bench.source, orchestrator=Orchestrator(emitter=told))
+    worker.host("clerk", Clerk)
+    await worker.open()
+    running = asyncio.create_task(worker.run())
+    turns = [await bench.send("clerk", trace_id=trace) for trace in ("1" * 32, "2" * 32)]
+    for turn_id, trace in zip(turns, ("1" * 32, "2" * 32), strict=True):
+        assert from_json((await bench.end(turn_id)).result) == [trace, trace, trace, turn_id]
+    worker.stop()
+    await running
+    assert told.heard == [
+        ("initializing", "1" * 32),
+        ("ready", "1" * 32),
+        ("busy", "1" * 32),
+        ("ready", "1" * 32),
+        ("busy", "2" * 32),
+        ("ready", "2" * 32),
+        ("shutting_down", "2" * 32),
+        ("terminated", "2" * 32),
+    ]
+
+
+async def test_a_turn_is_hydrated_head_first_then_tools_then_boxes(bench: Workbench) -> None:
+    order: list[str] = []
+
+    class Watched:
+        """A source, session or desk whose calls are written down."""
+
+        def __init__(self, inner: Any) -> None:
+            self._inner = inner
+
+        def __getattr__(self, name: str) -> Any:
+            found = getattr(self._inner, name)
+            if name not in {"open", "claim", "hydrate", "describe", "deliver"}:
+                return found
+
+            async def watched(*args: Any, **named: Any) -> Any:
+                answer = await found(*args, **named)
+                if answer != []:
+                    order.append(name)
+                return Watched(answer) if name == "open" else answer
+
+            return watched
+
+    class Curious(ReActAgent):
+        profile = Profile(model="gpt-4.1-mini", tools=("oracle",))
+
+        async def process(self, turn: Turn, /) -> Any:
+            order.append("process")
+            return [card.content for card in turn.context]
+
+    await bench.tools.desk().register([ToolSpec("oracle", "", Json('{"type":"object"}'))])
+    orchestrator = Orchestrator(tools=cast("Any", Watched(bench.tools.desk())))
+    worker = Worker(source=cast("Any", Watched(bench.source)), orchestrator=orchestrator)
+    worker.host("curious", Curious)
+    await worker.open()
+    running = asyncio.create_task(worker.run())
+    box_id = await bench.kernel.create_box(DEFAULT_PROJECT, [CardDraft("note", Json('"read me"'))], None)
+    ended = await bench.end(await bench.send("curious", context_box_id=box_id))
+    assert from_json(ended.result) == ["read me"]
+    worker.stop()
+    await running
+    assert order == ["open", "claim", "describe", "hydrate", "process", "deliver"]
 
 
 # --- being cut off -----------------------------------------------------------------------------------------
