@@ -21,7 +21,7 @@ ROOT = Path(__file__).parent.parent.parent
 
 AGENTS = """
 import asyncio
-from homeostat import ManagedAgent, Profile, ReActAgent, Turn
+from homeostat import CallFailed, ManagedAgent, Profile, ReActAgent, Turn
 
 class Echo(ManagedAgent):
     async def process(self, turn, /):
@@ -44,6 +44,15 @@ async def gives_little(turn):
 async def fails(turn):
     raise ValueError("no luck")
 
+async def shouts(turn):
+    return await turn.call("upper", word=turn.input)
+
+async def patient(turn):
+    try:
+        return await turn.request("deadly", timeout_seconds=1)
+    except CallFailed as problem:
+        return {"status": problem.status}
+
 class NoAgent:
     async def startup(self): ...
 
@@ -59,6 +68,22 @@ class Bare(ReActAgent):
 
 instance = Echo()
 number = 7
+"""
+
+
+TOOLS = """
+import asyncio, os, signal
+from homeostat import Client, ToolService
+from homeostat.client.tools import HttpToolDesk
+
+def deadly() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+async def main():
+    async with Client() as client:
+        await ToolService(HttpToolDesk(client), [deadly]).run()
+
+asyncio.run(main())
 """
 
 
@@ -102,11 +127,14 @@ def homeostat(*arguments: str, cwd: Path, **environment: str) -> Generator[Runni
 
 
 @contextmanager
-def payments(server: str) -> Generator[None]:
-    command = [sys.executable, "-m", "examples.payments"]
-    with subprocess.Popen(command, cwd=ROOT, env=os.environ | {"HOMEOSTAT_URL": server}) as service:
+def tools(server: str, name: str, *command: str, cwd: Path) -> Generator[subprocess.Popen[bytes]]:
+    """A tool service that has made its tool known."""
+    environment = os.environ | {"HOMEOSTAT_URL": server}
+    with subprocess.Popen([sys.executable, *command], cwd=cwd, env=environment) as service:
         try:
-            yield
+            while name not in {tool["name"] for tool in httpx2.get(f"{server}/v1/tools").json()["items"]}:
+                assert service.poll() is None
+            yield service
         finally:
             service.kill()
 
@@ -114,6 +142,7 @@ def payments(server: str) -> Generator[None]:
 @pytest.fixture
 def here(tmp_path: Path) -> Path:
     (tmp_path / "agents.py").write_text(AGENTS)
+    (tmp_path / "tools.py").write_text(TOOLS)
     return tmp_path
 
 
@@ -159,7 +188,7 @@ async def test_a_stopped_worker_hands_back_what_runs(here: Path, server: str) ->
 
 async def test_tools_of_a_service_elsewhere_are_called(here: Path, server: str) -> None:
     with (
-        payments(server),
+        tools(server, "payments.charge", "-m", "examples.payments", cwd=ROOT),
         homeostat("worker", "examples.order:order", "--url", server, cwd=ROOT, XDG_DATA_HOME=str(here)) as order,
         homeostat("worker", "examples.order:courier", "--url", server, cwd=ROOT, XDG_DATA_HOME=str(here)) as courier,
     ):
@@ -171,6 +200,38 @@ async def test_tools_of_a_service_elsewhere_are_called(here: Path, server: str) 
         }
         refused = await ask(server, "order", {"item": "lamp", "price": -1})
         assert refused["because"] == "payments.charge ended with error: an amount is more than nothing."
+
+
+async def test_a_tool_service_needs_nothing_but_http(here: Path, server: str) -> None:
+    def post(path: str, **body: Any) -> Any:
+        answer = httpx2.post(f"{server}/v1{path}", json=body, timeout=30)
+        assert answer.is_success, answer.text
+        return answer.json() if answer.content else None
+
+    wanted = {"type": "object", "properties": {"word": {"type": "string"}}, "required": ["word"]}
+    post("/tools", tools=[{"name": "upper", "description": "Shout a word.", "parameters": wanted}])
+    assert httpx2.get(f"{server}/v1/tools").json()["items"][0]["name"] == "upper"
+    with homeostat("worker", "agents:shouts", "--url", server, cwd=here) as worker:
+        worker.until("hosts shouts")
+        async with Client(server) as client:
+            turn = await client.enqueue("shouts", "hello")
+            (call,) = post("/tools/calls", tools=["upper"], wait=20)["calls"]
+            assert post("/tools/calls", tools=["upper"], wait=0)["calls"] == [], "one service at a time"
+            card = httpx2.get(f"{server}/v1/cards/{call['tool_call_card_id']}").json()
+            word = card["content"]["args"]["word"]
+            result = {"tool_call_id": call["tool_call_id"], "status": "success", "result": word.upper()}
+            post(f"/turns/{call['turn_id']}/results", **result)
+            assert (await client.deliverable(turn.turn_id, wait=30)).value == "HELLO"
+
+
+async def test_a_tool_service_that_is_killed_is_covered_by_the_deadline(here: Path, server: str) -> None:
+    with (
+        tools(server, "deadly", "tools.py", cwd=here) as service,
+        homeostat("worker", "agents:patient", "--url", server, cwd=here) as worker,
+    ):
+        worker.until("hosts patient")
+        assert await ask(server, "patient", None) == {"status": "timeout"}
+        assert service.wait(30) == -signal.SIGKILL
 
 
 def test_a_worker_on_the_store_itself_needs_no_server(here: Path) -> None:
