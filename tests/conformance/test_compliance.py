@@ -113,7 +113,7 @@ def test_the_plugin_goes_along_with_other_tests(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("target", "words"),
     [
-        ("mine:Nobody", "module 'mine' has no 'Nobody'. It has: Bad, Good, ManagedAgent."),
+        ("mine:Nobody", "module 'mine' has no 'Nobody'. It has: Bad, Good."),
         ("nowhere:Agent", "Run the command where nowhere.py lies"),
         ("mine", "Write it as module:Class"),
     ],

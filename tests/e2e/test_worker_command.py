@@ -183,6 +183,7 @@ async def test_a_stopped_worker_hands_back_what_runs(here: Path, server: str) ->
                 pass
             assert worker.end() == 0
             assert worker.lines[-1].endswith("1 handed back.")
+            assert "Stopping; 1 turn in work may take 0 s to end and else are handed back." in worker.lines[-2]
             assert (await client.turn(turn.turn_id)).status == "dispatched"
 
 
@@ -238,6 +239,7 @@ def test_a_worker_on_the_store_itself_needs_no_server(here: Path) -> None:
     store = f"sqlite:///{here / 'turns.db'}"
     with homeostat("worker", "agents:Echo", "--agent-id", "echo", "--store-url", store, cwd=here) as worker:
         assert "turns.db" in worker.until("hosts echo")
+        assert "noticed within 15 s; with --bus-url, at once" in worker.until("Messages that other processes send")
         assert worker.end(signal.SIGINT) == 0
 
 
@@ -250,7 +252,7 @@ def test_a_worker_on_the_store_itself_needs_no_server(here: Path) -> None:
         ("agents", ["names no attribute", "module:Class or module:function"]),
         ("nowhere:Agent", ["No module named 'nowhere'", "where nowhere.py lies"]),
         ("broken:Agent", ["importing broken raised ZeroDivisionError", "python -c 'import broken'"]),
-        ("agents:Nobody", ["has no 'Nobody'", "It has: Bare, Echo"]),
+        ("agents:Nobody", ["has no 'Nobody'", "It has: Bare, Echo, NeedsArguments, NoAgent, Strange, fails"]),
         ("agents:NoAgent", ["does not keep the agent protocol: it has no shutdown", "homeostat.ManagedAgent"]),
         ("agents:NeedsArguments", ["NeedsArguments() raised TypeError", "made without arguments"]),
         ("agents:instance", ["it is an agent", "Name its class instead: agents:Echo."]),

@@ -1,6 +1,7 @@
 """Finding what an author wrote by its name on the command line: `package.module:Attribute`."""
 
 import importlib
+import inspect
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -33,13 +34,24 @@ def load(target: str) -> Any:
     for name in attribute.split("."):
         found = getattr(found, name, None)
         if found is None:
-            public = ", ".join(sorted(key for key in vars(module) if not key.startswith("_"))) or "nothing"
+            public = ", ".join(_written_in(module)) or "nothing that could be one"
             raise TargetInvalid(
                 target=target,
                 problem=f"module {module_name!r} has no {name!r}",
                 fix=f"It has: {public}.",
             )
     return found
+
+
+def _written_in(module: ModuleType) -> list[str]:
+    """The public names a module has of its own; what it imported is not what its author means."""
+    return sorted(
+        name
+        for name, value in vars(module).items()
+        if not name.startswith("_")
+        and not inspect.ismodule(value)
+        and not ((inspect.isclass(value) or inspect.isroutine(value)) and value.__module__ != module.__name__)
+    )
 
 
 def _import(target: str, module_name: str) -> ModuleType:

@@ -139,6 +139,7 @@ class Worker:
     # --- loops ---------------------------------------------------------------------------------------------
 
     async def _claim(self) -> None:
+        away = False
         while not self._stopping.is_set():
             room = self._concurrency - len(self._running)
             if room <= 0:
@@ -148,9 +149,14 @@ class Worker:
             try:
                 grants = await self.session.claim(room, CLAIM_SECONDS)
             except Unavailable as problem:
-                log.warning("no turns can be claimed: %s", problem)
+                if not away:
+                    log.warning("no turns can be claimed: %s It is tried again until it works.", problem)
+                away = True
                 await asyncio.sleep(self._ids.uniform(DEFERRAL_SECONDS / 2, DEFERRAL_SECONDS))
                 continue
+            if away:
+                log.warning("turns are claimed again")
+                away = False
             for grant in grants:
                 self._start(grant)
 
@@ -246,6 +252,9 @@ class Worker:
                 hydration = await self.session.hydrate(grant)
                 journal = journal or Journal(grant, hydration)
                 journal.rewind()
+                log.info(
+                    "turn %s of %s %s", grant.turn.turn_id, grant.turn.agent_id, "begins" if grant.fresh else "goes on"
+                )
                 turn = running.turn = Turn(
                     grant=grant,
                     hydration=hydration,
@@ -304,6 +313,9 @@ class Worker:
             if delivered is not None:
                 self.counts.delivered += 1
                 self.counts.failed += ending.error is not None
+                log.info(
+                    "turn %s of %s ended: %s", running.grant.turn.turn_id, running.grant.turn.agent_id, ending.status
+                )
                 ending.tell(running.grant.turn.turn_id, running.grant.turn.agent_id)
             if turn is not None:
                 turn.leave(Lost())

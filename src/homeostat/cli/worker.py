@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from homeostat.core.ports.turns import TurnSource
     from homeostat.core.ports.upstream import Upstream
 
+NAMES_SHOWN = 8
+
 Target = Annotated[str, typer.Argument(metavar="MODULE:AGENT", help="A class, a Profile, or a function.")]
 AgentIds = Annotated[
     list[str] | None,
@@ -159,7 +161,7 @@ async def _run(
     from homeostat.agent.orchestrator import Orchestrator
     from homeostat.agent.worker import Worker
     from homeostat.core.ids import ProjectId
-    from homeostat.core.limits import STOP_SECONDS, WORKER_CONCURRENCY
+    from homeostat.core.limits import SAFETY_POLL_SECONDS, STOP_SECONDS, WORKER_CONCURRENCY
 
     async with AsyncExitStack() as stack:
         source, memory, desk, upstream, project = await place.open(stack)
@@ -178,17 +180,39 @@ async def _run(
         stop = asyncio.Event()
         heed_signals(stop)
         stopping = asyncio.create_task(stop.wait())
-        stopping.add_done_callback(lambda task: task.cancelled() or hosting.stop())
-        typer.echo(f"Worker {hosting.session.worker_id} hosts {', '.join(agent_ids)} on {place.words}")
+        patience = STOP_SECONDS if stop_seconds is None else stop_seconds
+        stopping.add_done_callback(lambda task: task.cancelled() or _stop(hosting, patience))
+        typer.echo(f"Worker {hosting.session.worker_id} hosts {_listed(agent_ids)} on {place.words}")
+        if place.store_url is not None and place.bus_url is None:
+            seconds = f"{SAFETY_POLL_SECONDS:g} s"
+            typer.echo(f"Messages that other processes send are noticed within {seconds}; with --bus-url, at once.")
         typer.echo("Press Ctrl-C to stop.")
-        await hosting.run(stop_seconds=STOP_SECONDS if stop_seconds is None else stop_seconds)
+        await hosting.run(stop_seconds=patience)
         stopping.cancel()
         _farewell(hosting)
 
 
+def _listed(names: list[str]) -> str:
+    """A few names, and how many more."""
+    shown = ", ".join(names[:NAMES_SHOWN])
+    return shown if len(names) <= NAMES_SHOWN else f"{shown} and {len(names) - NAMES_SHOWN} more"
+
+
+def _stop(hosting: "Worker", seconds: float) -> None:
+    hosting.stop()
+    if count := len(hosting.running):
+        turns = "1 turn" if count == 1 else f"{count} turns"
+        typer.echo(
+            f"Stopping; {turns} in work may take {seconds:g} s to end and else are handed back. "
+            "Press Ctrl-C again to leave at once.",
+            err=True,
+        )
+
+
 def _farewell(hosting: "Worker") -> None:
     counts = hosting.counts
+    turns = "1 turn" if counts.delivered == 1 else f"{counts.delivered} turns"
     typer.echo(
-        f"Stopped: {counts.delivered} turns delivered ({counts.failed} failed), {counts.suspended} suspended, "
+        f"Stopped: {turns} delivered ({counts.failed} failed), {counts.suspended} suspended, "
         f"{counts.released} handed back."
     )

@@ -527,6 +527,19 @@ async def test_a_source_that_fails_for_a_while_loses_and_repeats_nothing(
     assert flaky.times <= 0 or method == "card"
 
 
+async def test_a_source_that_is_away_is_told_of_once_and_so_is_its_return(
+    bench: Workbench, quick: None, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def agent(turn: Turn) -> Any: ...
+
+    async with bench.working(agent=agent, source=Flaky(bench.source, "claim", 5, after=False)):
+        await bench.ask("agent")
+    told = [record.getMessage() for record in caplog.records if "claimed" in record.getMessage()]
+    assert len(told) == 2, told
+    assert told[0].startswith("no turns can be claimed")
+    assert told[1] == "turns are claimed again"
+
+
 async def test_a_turn_that_stays_unavailable_fails_in_the_end(bench: Workbench, quick: None) -> None:
     async def agent(turn: Turn) -> Any:
         raise StoreUnavailable(problem="its own database is down")
