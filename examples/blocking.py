@@ -1,6 +1,7 @@
 """An agent without `async`: everything in it runs in a thread.
 
 homeostat worker examples.blocking:Thumbnailer --agent-id thumbnailer
+homeostat enqueue thumbnailer '"a picture of a fox"' --wait
 """
 
 import hashlib

@@ -1,7 +1,7 @@
 """The smallest agent there is: a function that is called with the turn.
 
 homeostat worker examples.hello:hello
-homeostat enqueue hello '{"name": "Ada"}' --wait 10
+homeostat enqueue hello '{"name": "Ada"}' --wait
 """
 
 from homeostat import Turn

@@ -1,6 +1,8 @@
 """An agent with a life of its own: it opens a file at startup, and remembers what it was told across restarts.
 
 homeostat worker examples.notebook:Notebook --agent-id notebook
+homeostat enqueue notebook '{"note": "milk"}' --wait
+homeostat enqueue notebook '{"read": true}' --wait
 """
 
 import tempfile

@@ -1,6 +1,7 @@
 """A ready-made agent: a model, a prompt, and functions as tools.
 
 homeostat worker examples.researcher:Researcher --agent-id researcher --simulate-models
+homeostat enqueue researcher '"What raises tides?"' --wait --result-field answer
 """
 
 from typing import Annotated
