@@ -64,10 +64,14 @@ class Announcer:
         self._waiting.append(event)
 
     async def tell(self) -> None:
-        """Emit what was noted so far, also what somebody else has begun to emit."""
+        """Emit what was noted so far, also what somebody else has begun to emit.
+
+        Whoever tells may be interrupted; what he was about to say is then said by the next one.
+        """
         async with self._turn:
             while self._waiting:
-                await self._emit(self._waiting.popleft())
+                await self._emit(self._waiting[0])
+                self._waiting.popleft()
 
     async def _emit(self, event: LifecycleEvent) -> None:
         try:

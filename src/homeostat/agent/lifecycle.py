@@ -229,11 +229,11 @@ class Lifecycle:
 
     async def shutdown(self, seconds: float) -> None:
         """Clean up, or wait for the clean-up under way; the shortest time that any caller gave counts."""
-        if self.state is S.TERMINATED:
+        if self.state is S.TERMINATED and (self._ended is None or self._ended.done()):
             return
         ended = self._futures()[1]
         current = asyncio.current_task()
-        if self.state is not S.SHUTTING_DOWN:
+        if self.state not in LEAVING:
             self._leave(seconds)
         elif self._clock.monotonic() + seconds < (self._leaving_at or 0.0) + self._leave_seconds:
             self._alarm(seconds + LIFECYCLE_GRACE_SECONDS, self._give_up_cleaning)
