@@ -24,8 +24,8 @@ class Scripted(ManagedAgent):
         self.opened = self.closed = self.active = self.active_most = 0
         self.after_the_end: list[str] = []
         if light:  # an agent without hooks of its own lives without a task of its own
-            self._do_startup = ManagedAgent._do_startup.__get__(self)  # pyright: ignore[reportPrivateUsage]
-            self._do_shutdown = ManagedAgent._do_shutdown.__get__(self)  # pyright: ignore[reportPrivateUsage]
+            self._do_startup = ManagedAgent._do_startup.__get__(self)
+            self._do_shutdown = ManagedAgent._do_shutdown.__get__(self)
 
     async def _do_startup(self, config: LifecycleConfig) -> None:
         self.opened += 1

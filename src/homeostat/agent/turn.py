@@ -56,8 +56,10 @@ class Turn:
         journal: Journal | None = None,
         models: Models | None = None,
         invoker: Invoker | None = None,
+        unstored: dict[str, Json] | None = None,
     ) -> None:
         self._grant = grant
+        self.unstored: dict[str, Json] = {} if unstored is None else unstored
         self._session = session
         self._journal = journal or Journal(grant, hydration)
         self._models = models
@@ -101,6 +103,13 @@ class Turn:
             if inspect.iscoroutine(work):
                 work.close()
             return replay(key, stored)
+        done = self.unstored.get(key)
+        if done is not None:
+            # It was done here before the turn was lost, and nobody has stored another outcome since.
+            if inspect.iscoroutine(work):
+                work.close()
+            await self._keep(key, done)
+            return replay(key, done)
         self._busy_steps += 1
         self._quiet.clear()
         try:
@@ -123,8 +132,10 @@ class Turn:
         return replay(key, outcome)
 
     async def _keep(self, key: str, outcome: Json) -> None:
+        self.unstored[key] = outcome
         await self.durably(lambda: self._session.step(self._grant, key, outcome))
         self._journal.keep(key, outcome)
+        del self.unstored[key]
 
     # --- waiting -------------------------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ from homeostat.agent.protocol import ExecutionContext
 from homeostat.agent.suspension import Lost, Suspended, TurnOver
 from homeostat.agent.turn import Turn
 from homeostat.agent.workload import Counts, Line, Running
+from homeostat.core.codec import Json
 from homeostat.core.errors import HomeostatError, StaleEpoch, Unavailable
 from homeostat.core.ids import DEFAULT_PROJECT, AgentId, Ids, ProjectId
 from homeostat.core.limits import (
@@ -25,6 +26,7 @@ from homeostat.core.limits import (
     GREEDY_TURNS_MAX,
     LEASE_BEATS,
     STOP_SECONDS,
+    UNSTORED_TURNS_MAX,
     WORKER_CONCURRENCY,
 )
 from homeostat.core.ports.turns import TurnSource, WorkerSession
@@ -57,6 +59,7 @@ class Worker:
         self._session: WorkerSession | None = None
         self._running: dict[str, Running] = {}
         self._lines: dict[str, Line] = {}
+        self._unstored: dict[str, dict[str, Json]] = {}
         self._room = asyncio.Event()
         self._holding = asyncio.Event()
         self._stopping = asyncio.Event()
@@ -222,9 +225,20 @@ class Worker:
             else:
                 raise
         finally:
+            self._remember(running)
             line.length -= 1
             if not line.length:
                 del self._lines[agent_id]
+
+    def _remember(self, running: Running) -> None:
+        """A turn may be lost, to a server that was away for too long, with steps done and no way to store them.
+
+        It often comes back to the same worker, which then need not do them again.
+        """
+        if running.turn is not None and running.turn.unstored:
+            self._unstored[running.grant.turn.turn_id] = running.turn.unstored
+            while len(self._unstored) > UNSTORED_TURNS_MAX:
+                del self._unstored[next(iter(self._unstored))]
 
     def _take_up(self, running: Running, following: Grant) -> None:
         del self._running[running.grant.turn.turn_id]
@@ -244,6 +258,7 @@ class Worker:
         """Hydrate and run the author's code, again if something was unavailable; None if nothing is to be delivered."""
         grant = running.grant
         journal: Journal | None = None
+        unstored = self._unstored.pop(grant.turn.turn_id, {})
         pause = DEFERRAL_SECONDS
         for deferrals in range(DEFERRALS_MAX + 1):
             try:
@@ -262,6 +277,7 @@ class Worker:
                     journal=journal,
                     models=self._models,
                     invoker=self._invoker,
+                    unstored=unstored,
                 )
                 return await self._attempt(turn)
             except Unavailable as problem:

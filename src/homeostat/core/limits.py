@@ -126,6 +126,7 @@ DEFERRALS_MAX: Final = 5  # times a turn is begun again in place because somethi
 DEFERRAL_SECONDS: Final = 0.5  # the first pause before that; it doubles
 DEFERRAL_SECONDS_MAX: Final = 8.0
 MODEL_ATTEMPTS_MAX: Final = 4  # times a model call is made before it counts as unavailable
+UNSTORED_TURNS_MAX: Final = 1_000  # turns a worker lost with steps done and not stored, should they come back to it
 STOP_SECONDS: Final = 20.0  # what running turns get to end by themselves when a worker stops
 CLAIM_SECONDS: Final = 20.0  # one long look for turns
 ERROR_CHARS_MAX: Final = 4_000  # of an exception's words in a deliverable

@@ -527,6 +527,37 @@ async def test_a_source_that_fails_for_a_while_loses_and_repeats_nothing(
     assert flaky.times <= 0 or method == "card"
 
 
+async def test_a_step_done_and_not_stored_is_not_done_again_when_its_turn_comes_back(
+    bench: Workbench, quick: None
+) -> None:
+    ran: list[str] = []
+    done = asyncio.Event()
+
+    async def charge() -> str:
+        ran.append("charge")
+        done.set()
+        return "charged"
+
+    async def agent(turn: Turn) -> Any:
+        charged = await turn.step("charge", charge)
+        await turn.step("thank", lambda: ran.append("thank"))
+        return [charged, await turn.call("ship")]
+
+    flaky = Flaky(bench.source, "step", 10**9, after=False)
+    async with bench.working(agent=agent, source=flaky) as worker:
+        turn_id = await bench.send("agent")
+        await done.wait()
+        await bench.kernel.set_gate(key("agent"), Gate.CLOSED)
+        await bench.kernel.preempt(key("agent"))
+        await worker.idle()
+        assert worker.counts.lost == 1
+        flaky.times = 0
+        await bench.kernel.set_gate(key("agent"), Gate.OPEN)
+        await bench.answer("shipped")
+        assert from_json((await bench.end(turn_id)).result) == ["charged", "shipped"], "it is stored by now"
+    assert ran == ["charge", "thank"]
+
+
 async def test_a_source_that_is_away_is_told_of_once_and_so_is_its_return(
     bench: Workbench, quick: None, caplog: pytest.LogCaptureFixture
 ) -> None:
