@@ -14,6 +14,8 @@ DEPTH_MAX: Final = 20  # calls between agents, counted from the first
 QUEUE_PER_AGENT_MAX: Final = 1_000_000
 JSON_DEPTH_MAX: Final = 128  # how deep arrays and objects may be nested; every reader can follow that far
 QUERY_BYTES_MAX: Final = 8 << 10
+DISCARD_BYTES_MAX: Final = 4 << 20  # of a refused body that is read and thrown away, so that its sender hears why
+DISCARD_SECONDS_MAX: Final = 2.0
 
 # --- workers elsewhere -------------------------------------------------------------------------------------
 WORKER_SESSIONS_MAX: Final = 10_000  # workers one server keeps a berth for

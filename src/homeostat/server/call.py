@@ -1,5 +1,7 @@
 """One request, as an endpoint sees it."""
 
+import asyncio
+import contextlib
 import re
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, Final, TypeVar
@@ -11,7 +13,13 @@ from homeostat.app.assemble import System
 from homeostat.core.codec import malformed
 from homeostat.core.errors import MalformedPayload, PayloadTooLarge, Unauthenticated
 from homeostat.core.ids import ProjectId, TraceId, digest_of
-from homeostat.core.limits import BODY_BYTES_MAX, IDEMPOTENCY_KEY_CHARS_MAX, QUERY_BYTES_MAX
+from homeostat.core.limits import (
+    BODY_BYTES_MAX,
+    DISCARD_BYTES_MAX,
+    DISCARD_SECONDS_MAX,
+    IDEMPOTENCY_KEY_CHARS_MAX,
+    QUERY_BYTES_MAX,
+)
 from homeostat.core.wire.fields import Name
 from homeostat.kernel.commands import Idempotency
 from homeostat.server.patience import Patience
@@ -132,6 +140,17 @@ class Call:
             if size > limit:
                 raise PayloadTooLarge(what="the body", size=f"more than {limit}", limit=limit)
         return b"".join(parts)
+
+    async def discard(self) -> None:
+        """Let the rest of a refused body pass by, as far as that is bearable."""
+        size = 0
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(DISCARD_SECONDS_MAX):
+                while size <= DISCARD_BYTES_MAX:
+                    message = await self._receive()
+                    size += len(message.get("body", b""))
+                    if not message.get("more_body"):
+                        return
 
     async def hung_up(self) -> None:
         """Ends when the caller does; only to be asked once the body has been read."""

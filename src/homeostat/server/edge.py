@@ -151,6 +151,11 @@ class Edge:
             headers.append((b"traceparent", traceparent(call.trace_id, self._system.ids.span())))
         await send({"type": "http.response.start", "status": answer.status, "headers": headers})
         body = b"" if call.scope["method"] == "HEAD" else answer.body
+        if answer.status == PayloadTooLarge.http_status:
+            # Whoever is cut off in the middle of a sentence would not hear why: listen a little longer, then hang up.
+            await send({"type": "http.response.body", "body": body, "more_body": True})
+            await call.discard()
+            body = b""
         await send({"type": "http.response.body", "body": body})
 
     async def _pass_on(self, call: Call, receive: Receive, send: Send) -> int:
