@@ -8,6 +8,8 @@ from urllib.parse import quote
 import msgspec
 
 from homeostat.client import reading
+from homeostat.client.heartbeat import Heartbeat
+from homeostat.client.pulse import Queue
 from homeostat.client.transport import RETRY_SECONDS, Received, Transport
 from homeostat.core.codec import to_json
 from homeostat.core.errors import TurnUnfinished
@@ -73,6 +75,31 @@ class Client:
             "pid": pid,
         }
         return (await self._post("/v1/agents/register", body)).read(a.Registered)
+
+    def heartbeat(
+        self,
+        agent_type: str,
+        *,
+        tags: Sequence[str] | None = None,
+        agent_id: str | None = None,
+        api_key: str | None = None,
+        queue: Queue | None = None,
+        deregister: bool = True,
+    ) -> Heartbeat:
+        """Register an agent and beat for it while a block runs: `async with client.heartbeat("inference") as heart:`.
+
+        With `agent_id` and `api_key` it comes back as who it was. `queue` is what its queue depth is read from.
+        `deregister=False` leaves it listed when the block ends.
+        """
+        return Heartbeat(
+            self,
+            agent_type,
+            tags=None if tags is None else tuple(tags),
+            agent_id=agent_id,
+            api_key=api_key,
+            queue=queue,
+            deregister=deregister,
+        )
 
     async def head(self, agent_id: str) -> HeadView:
         """An agent's active turn, its gate, and how much waits."""

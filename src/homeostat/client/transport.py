@@ -79,9 +79,16 @@ class Transport:
         query: Mapping[str, Any] | None = None,
         key: str | None = None,
         held_seconds: float = 0.0,
+        bearer: str | None = None,
+        retry_seconds: float | None = None,
     ) -> Received:
-        """One request, however often it takes; the same key goes along each time, so it happens once."""
+        """One request, however often it takes; the same key goes along each time, so it happens once.
+
+        `bearer` speaks for somebody else than the client does, such as an agent.
+        """
         headers: dict[str, str] = {}
+        if bearer is not None:
+            headers["authorization"] = f"Bearer {bearer}"
         if project is not None:
             headers["x-homeostat-project"] = project
         if method == "POST":
@@ -93,7 +100,8 @@ class Transport:
         request = self._http.build_request(
             method, path, headers=headers, content=content, params=query, timeout=timeout
         )
-        until = self.clock.monotonic() + self._retry_seconds
+        patience = self._retry_seconds if retry_seconds is None else retry_seconds
+        until = self.clock.monotonic() + patience
         backoff = BACKOFF_SECONDS_FIRST
         while True:
             try:

@@ -9,6 +9,7 @@ import msgspec
 
 from homeostat.client import reading
 from homeostat.client.client import Client, path_part
+from homeostat.client.hosted import HOSTED_TYPE, HostedHeartbeats
 from homeostat.client.keys import KeyRing
 from homeostat.client.transport import Received
 from homeostat.core.codec import Json
@@ -20,7 +21,7 @@ from homeostat.core.ports.turns import OnRevoke
 from homeostat.core.records.card import Card, CardDraft
 from homeostat.core.records.turn import AgentKey, Grant, ToolCall
 from homeostat.core.records.view import Hydration, Outcome
-from homeostat.core.records.work import Ask, Delivered, Suspended
+from homeostat.core.records.work import Ask, Delivered, Fence, Suspended
 from homeostat.core.wire import answers as a
 from homeostat.core.wire import workers as w
 
@@ -30,8 +31,9 @@ log = logging.getLogger(__name__)
 class HttpSession:
     """One worker's standing with a server; it outlives the server's restarts as long as the lease does."""
 
-    def __init__(self, client: Client, hosted: Collection[AgentKey], on_revoke: OnRevoke) -> None:
+    def __init__(self, client: Client, hosted: Collection[AgentKey], on_revoke: OnRevoke, keys: KeyRing) -> None:
         self._client = client
+        self._heartbeats = HostedHeartbeats(client, keys)
         self._hosted = dict.fromkeys(hosted)
         self._on_revoke = on_revoke
         self._worker_id: WorkerId | None = None
@@ -56,10 +58,15 @@ class HttpSession:
             self._worker_id = WorkerId(session.worker_id)
             self._lease_seconds = session.lease_seconds
             self._holdings = Holdings(
-                clock=self._client.transport.clock, lease_seconds=session.lease_seconds, on_revoke=self._on_revoke
+                clock=self._client.transport.clock, lease_seconds=session.lease_seconds, on_revoke=self._revoked
             )
+            self._heartbeats.host(self._hosted)
         for lost in session.revoked:
             self._holdings.revoke(reading.fence(lost, self.worker_id))
+
+    def _revoked(self, fence: Fence) -> None:
+        self._heartbeats.left(fence.key, fence.turn_id, "lost")
+        self._on_revoke(fence)
 
     @property
     def worker_id(self) -> WorkerId:
@@ -74,13 +81,24 @@ class HttpSession:
         self._hosted.update(dict.fromkeys(agents))
         body = {"agents": [{"project": project, "agent_id": agent_id} for project, agent_id in agents]}
         await self._mine("agents", body)
+        self._heartbeats.host(agents)
 
     async def claim(self, limit: int, seconds: float) -> list[Grant]:
         held = min(seconds, CLAIM_WAIT_SECONDS_MAX)
         body = {"limit": limit, "wait": held, "holding": self._holding()}
         answer = (await self._mine("claim", body, held=held)).read(w.Grants)
         grants = [reading.grant(shape) for shape in answer.grants]
-        return [grant for grant in grants if self._holdings.take(grant)]
+        return [grant for grant in grants if self._take(grant)]
+
+    def _take(self, grant: Grant) -> bool:
+        taken = self._holdings.take(grant)
+        if taken:
+            self._heartbeats.began(grant)
+        return taken
+
+    def _drop(self, grant: Grant, what: str) -> None:
+        self._holdings.drop(grant)
+        self._heartbeats.left(grant.turn.key, grant.turn.turn_id, what)
 
     async def renew(self, seconds: float = 0.0) -> None:
         held = min(seconds, CLAIM_WAIT_SECONDS_MAX)
@@ -94,6 +112,7 @@ class HttpSession:
             self._holdings.revoke(reading.fence(lost, self.worker_id))
 
     async def close(self) -> None:
+        await self._heartbeats.close()
         try:
             await self._client.transport.send("DELETE", f"/v1/workers/{self.worker_id}")
         except WorkerUnknown:
@@ -140,7 +159,7 @@ class HttpSession:
         body = {"calls": list(map(_call, calls)), "asks": list(map(_ask, asks)), "cards": _cards(cards)}
         shape = (await self._for(grant, "suspend", body)).read(w.SuspendedShape)
         if not shape.ready:
-            self._holdings.drop(grant)
+            self._drop(grant, "suspended")
         waits = tuple(reading.wait(one, grant.turn.turn_id, grant.turn.key) for one in shape.waits)
         return Suspended(waits, shape.ready)
 
@@ -163,14 +182,15 @@ class HttpSession:
         }
         shape = (await self._for(grant, "deliver", body)).read(w.DeliveredShape)
         self._holdings.drop(grant)
+        self._heartbeats.ended(grant, failed=status is not Outcome.SUCCESS)
         following = None if shape.next is None else reading.grant(shape.next)
-        if following is not None and not self._holdings.take(following):
+        if following is not None and not self._take(following):
             following = None
         return Delivered(CardId(shape.card_id), following)
 
     async def release(self, grant: Grant) -> None:
         await self._for(grant, "release", {})
-        self._holdings.drop(grant)
+        self._drop(grant, "handed back")
 
     async def emit(self, grant: Grant, chunk: Json) -> None:
         await self._for(grant, "chunks", {"chunk": _raw(chunk)})
@@ -189,7 +209,7 @@ class HttpSession:
         try:
             return await self._known(self._path(grant, what), fenced, project=grant.turn.project)
         except StaleEpoch:
-            self._holdings.drop(grant)
+            self._drop(grant, "lost")
             raise
 
     async def _mine(self, what: str, body: dict[str, Any], *, held: float = 0.0) -> Received:
@@ -223,7 +243,7 @@ class HttpTurns:
     async def register(self, agents: Collection[AgentKey]) -> None:
         """Make agents known; one that is known already, under a key that is not here, is taken as it is."""
         for agent in agents:
-            body = {"agent_type": "agent", "agent_id": agent[1], "api_key": self._keys.get(agent)}
+            body = {"agent_type": HOSTED_TYPE, "agent_id": agent[1], "api_key": self._keys.get(agent)}
             said = {name: value for name, value in body.items() if value is not None}
             try:
                 answer = await self._client.transport.send("POST", "/v1/agents/register", project=agent[0], body=said)
@@ -234,7 +254,7 @@ class HttpTurns:
                 self._keys.keep(agent, key)
 
     async def open(self, hosted: Collection[AgentKey], on_revoke: OnRevoke) -> HttpSession:
-        session = HttpSession(self._client, hosted, on_revoke)
+        session = HttpSession(self._client, hosted, on_revoke, self._keys)
         await session.begin()
         return session
 

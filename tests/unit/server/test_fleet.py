@@ -292,7 +292,7 @@ async def test_a_heartbeat_in_pieces_is_taken(http: httpx2.AsyncClient) -> None:
 @pytest.mark.parametrize("authorization", [None, "Bearer", "Bearer hs_wrong", "Basic YTpi", "hs_wrong", "\xfc"])
 async def test_a_heartbeat_without_a_key(http: httpx2.AsyncClient, authorization: str | None) -> None:
     await register(http)
-    headers = {} if authorization is None else {"authorization": authorization.encode("latin-1")}
+    headers = [] if authorization is None else [(b"authorization", authorization.encode("latin-1"))]
     refused(await http.post("/v1/agents/status", json=HEARTBEAT, headers=headers), 401, "unauthenticated")
 
 
