@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 import homeostat
-from homeostat.cli import db, turns, up, worker
+from homeostat.cli import agents, db, top, turns, up, worker
 from homeostat.cli.failures import EXIT_CODES
 
 application = typer.Typer(
@@ -41,4 +41,7 @@ application.command()(up.server)
 application.command()(worker.worker)
 application.command()(turns.enqueue)
 application.command()(turns.turn)
+application.command()(top.top)
+application.add_typer(agents.get, name="get")
+application.add_typer(agents.describe, name="describe")
 application.add_typer(db.database, name="db")

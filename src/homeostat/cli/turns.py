@@ -1,11 +1,11 @@
 """`homeostat enqueue` and `homeostat turn`: send a message, and see what becomes of it."""
 
-import asyncio
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from homeostat.cli.failures import ERROR, USAGE, explained, fail
+from homeostat.cli.connection import Project, Url, talk
+from homeostat.cli.failures import ERROR, USAGE, fail
 from homeostat.cli.output import Output, OutputOption, show
 
 if TYPE_CHECKING:
@@ -13,12 +13,6 @@ if TYPE_CHECKING:
 
 AUTHORS_CODES = frozenset({"malformed_payload", "result_fields_missing"})
 """Failures that say: the agent gave what cannot be a result, or not the result it was asked for."""
-
-CLIENT_RETRY_SECONDS = 0.0  # a person would rather hear that there is no server
-
-
-Url = Annotated[str | None, typer.Option(help="Where Homeostat is.", envvar="HOMEOSTAT_URL")]
-Project = Annotated[str | None, typer.Option(help="The project to act in.", envvar="HOMEOSTAT_PROJECT")]
 
 
 def enqueue(
@@ -53,7 +47,7 @@ def enqueue(
         if ended.error is not None:
             raise _failed(agent, from_json(ended.error))
 
-    _run(work, url, project)
+    talk(work, url, project)
 
 
 def _failed(agent: str, error: Any) -> typer.Exit:
@@ -75,18 +69,7 @@ def turn(
     async def work(client: "Client") -> None:
         show(await client.read_json(f"/v1/turns/{turn_id}"), output)
 
-    _run(work, url, project)
-
-
-def _run(work: Any, url: str | None, project: str | None) -> None:
-    from homeostat.client.client import Client
-
-    async def run() -> None:
-        async with Client(url, project=project, retry_seconds=CLIENT_RETRY_SECONDS) as client:
-            await work(client)
-
-    with explained():
-        asyncio.run(run())
+    talk(work, url, project)
 
 
 def _json_of(text: str) -> object:

@@ -8,6 +8,7 @@ from urllib.parse import quote
 import msgspec
 
 from homeostat.client import reading
+from homeostat.client.feed import FleetFeed
 from homeostat.client.heartbeat import Heartbeat
 from homeostat.client.pulse import Queue
 from homeostat.client.transport import RETRY_SECONDS, Received, Transport
@@ -18,6 +19,7 @@ from homeostat.core.limits import DELIVERABLE_WAIT_SECONDS_MAX, PAGE_MAX
 from homeostat.core.records.card import Card
 from homeostat.core.records.view import Deliverable, Edge, HeadView, TurnView
 from homeostat.core.wire import answers as a
+from homeostat.core.wire.fleet import AgentDetail, AgentRow, HistoryPage
 
 URL_DEFAULT: Final = "http://127.0.0.1:7700"
 URL_VARIABLE: Final = "HOMEOSTAT_URL"
@@ -99,6 +101,36 @@ class Client:
             api_key=api_key,
             queue=queue,
             deregister=deregister,
+        )
+
+    async def agents(
+        self, *, agent_type: str | None = None, tag: str | None = None, status: str | None = None
+    ) -> list[AgentRow]:
+        """Who is registered, in order of ids; every page of it."""
+        answer = await self._get("/v1/agents", type=agent_type, tag=tag, status=status)
+        found = answer.read(list[AgentRow])
+        while answer.next_path is not None:
+            answer = await self._get(answer.next_path)
+            found += answer.read(list[AgentRow])
+        return found
+
+    async def agent(self, agent_id: str) -> AgentDetail:
+        """An agent: whether it is heard, how healthy it is, what it says of itself, and the turn it works on."""
+        return (await self._get(f"/v1/agents/{path_part(agent_id)}")).read(AgentDetail)
+
+    async def history(self, agent_id: str) -> HistoryPage:
+        """An agent's last heartbeats, oldest first."""
+        return (await self._get(f"/v1/agents/{path_part(agent_id)}/history")).read(HistoryPage)
+
+    def follow(self, *, agent_type: str | None = None, tag: str | None = None) -> FleetFeed:
+        """The fleet, live: `async for change in client.follow():`, with its `agents` always current."""
+        return FleetFeed(
+            self.url,
+            project=self.project,
+            key=self.transport.key,
+            agent_type=agent_type,
+            tag=tag,
+            ids=self.transport.ids,
         )
 
     async def head(self, agent_id: str) -> HeadView:

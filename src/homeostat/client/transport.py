@@ -30,6 +30,7 @@ class Received:
     """An answer, as yet unread."""
 
     content: bytes
+    next_path: str | None = None  # where the next page of a bare list is
 
     def read(self, shape: type[T]) -> T:
         return msgspec.json.decode(self.content, type=shape)
@@ -50,6 +51,7 @@ class Transport:
         self.url = url.rstrip("/")
         self.clock = clock or SystemClock()
         self.ids = ids or Ids(clock=self.clock)
+        self.key = key
         self._retry_seconds = retry_seconds
         headers = {"user-agent": "homeostat", "accept": "application/json"}
         if key:
@@ -105,21 +107,21 @@ class Transport:
         backoff = BACKOFF_SECONDS_FIRST
         while True:
             try:
-                return Received(await self._once(request))
+                return await self._once(request)
             except Unavailable as error:
                 if error.http_status == 500 or self.clock.monotonic() + backoff > until:
                     raise
             await asyncio.sleep(self.ids.uniform(backoff / 2, backoff))
             backoff = min(backoff * 2, BACKOFF_SECONDS_MAX)
 
-    async def _once(self, request: httpx2.Request) -> bytes:
+    async def _once(self, request: httpx2.Request) -> Received:
         try:
             response = await self._http.send(request)
         except httpx2.TransportError as problem:
             raise ServerUnreachable(url=self.url, problem=str(problem) or type(problem).__name__) from problem
         if response.status_code >= 400:
             raise error_of(response.status_code, response.content)
-        return response.content
+        return Received(response.content, response.links.get("next", {}).get("url"))
 
 
 def error_of(status: int, content: bytes) -> HomeostatError:

@@ -1,0 +1,189 @@
+"""`homeostat get agents` and `homeostat describe agent`: who is there, and how one of them is."""
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from homeostat.cli.connection import Project, Url, talk
+from homeostat.cli.selection import Selection, SelectorOption, StatusOption, TypeOption, selection
+
+if TYPE_CHECKING:
+    from homeostat.cli.tables import Layout
+    from homeostat.client.client import Client
+    from homeostat.client.feed import FleetFeed
+
+Row = dict[str, Any]
+
+get = typer.Typer(help="List things.", no_args_is_help=True)
+describe = typer.Typer(help="Show one thing in full.", no_args_is_help=True)
+
+
+class ListOutput(StrEnum):
+    """How a list is shown."""
+
+    TABLE = "table"
+    WIDE = "wide"
+    JSON = "json"
+    YAML = "yaml"
+    NAME = "name"
+
+
+class DetailOutput(StrEnum):
+    """How one thing is shown."""
+
+    TEXT = "text"
+    JSON = "json"
+    YAML = "yaml"
+    NAME = "name"
+
+
+ListOption = Annotated[ListOutput, typer.Option("--output", "-o", help="json is the API's body, unchanged.")]
+DetailOption = Annotated[DetailOutput, typer.Option("--output", "-o", help="json is the API's body, unchanged.")]
+Watch = Annotated[bool, typer.Option("--watch", "-w", help="Go on, with a line for every change that matters.")]
+
+
+@get.command("agents")
+@get.command("agent", hidden=True)
+def get_agents(
+    ids: Annotated[list[str] | None, typer.Argument(metavar="[ID]…", help="These agents only.")] = None,
+    *,
+    agent_type: TypeOption = None,
+    selector: SelectorOption = None,
+    status: StatusOption = None,
+    output: ListOption = ListOutput.TABLE,
+    watch: Watch = False,
+    url: Url = None,
+    project: Project = None,
+) -> None:
+    """List the agents that are registered, the dead included."""
+    wanted = selection(agent_type, selector, status)
+
+    async def work(client: "Client") -> None:
+        if watch:
+            await _watch(client, wanted, set(ids or ()), output)
+            return
+        rows = await _named(client, ids, wanted) if ids else await _listed(client, wanted)
+        _show_list(rows, output)
+
+    talk(work, url, project)
+
+
+async def _listed(client: "Client", wanted: Selection) -> list[Row]:
+    import msgspec
+
+    found = await client.agents(agent_type=wanted.agent_type, tag=wanted.tag, status=wanted.status)
+    rows: list[Row] = msgspec.to_builtins(found)
+    return [row for row in rows if wanted.covers(row)]
+
+
+async def _named(client: "Client", ids: list[str], wanted: Selection) -> list[Row]:
+    from homeostat.client.client import path_part
+
+    rows = [await client.read_json(f"/v1/agents/{path_part(agent_id)}") for agent_id in dict.fromkeys(ids)]
+    return [row for row in rows if wanted.covers(row)]
+
+
+def _show_list(rows: list[Row], output: ListOutput) -> None:
+    from homeostat.cli.fleet_view import COLUMNS, WIDE_COLUMNS, cells
+    from homeostat.cli.tables import screen, table
+    from homeostat.core.clock import SystemClock
+
+    if output is ListOutput.NAME:
+        typer.echo("".join(f"agent/{row['agent_id']}\n" for row in rows), nl=False)
+    elif output in (ListOutput.JSON, ListOutput.YAML):
+        typer.echo(_document(rows, yaml=output is ListOutput.YAML))
+    elif not rows:
+        typer.echo("No agents found.", err=True)
+    else:
+        columns = WIDE_COLUMNS if output is ListOutput.WIDE else COLUMNS
+        now = SystemClock().now_ms()
+        typer.echo("\n".join(table(columns, [cells(row, columns, now_ms=now) for row in rows], on=screen())))
+
+
+def _document(value: object, *, yaml: bool) -> str:
+    import msgspec
+
+    if yaml:
+        from homeostat.cli.yaml import dump
+
+        return dump(value)
+    return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
+
+
+async def _watch(client: "Client", wanted: Selection, ids: set[str], output: ListOutput) -> None:
+    """Show the list, then every agent that came, left, or is otherwise than it was; heartbeats alone are no news."""
+    import msgspec
+
+    from homeostat.cli.watching import Watcher
+
+    if output is ListOutput.YAML:
+        from homeostat.cli.failures import USAGE, fail
+
+        raise fail("a watch cannot be shown as YAML", hint="Use -o json: one object a line.", code=USAGE)
+    await client.read_json("/v1/agents?limit=1")  # a person would rather hear at once that there is no server
+    feed: FleetFeed = client.follow(agent_type=wanted.agent_type, tag=wanted.tag)
+    watcher = Watcher(feed, lambda row: wanted.covers(row) and (not ids or row["agent_id"] in ids))
+    lines = Lines(output)
+    async for news in watcher.news():
+        if news.problem:
+            typer.echo(f"homeostat: {news.problem}", err=True)
+        for row in news.rows:
+            if output is ListOutput.JSON:
+                typer.echo(msgspec.json.encode(row).decode())
+            elif output is ListOutput.NAME:
+                typer.echo(f"agent/{row['agent_id']}")
+            else:
+                lines.show(row, alongside=news.rows)
+
+
+class Lines:
+    """A table that grows; its columns keep the widths they began with."""
+
+    def __init__(self, output: ListOutput) -> None:
+        from homeostat.cli.fleet_view import COLUMNS, WIDE_COLUMNS
+
+        self._columns = WIDE_COLUMNS if output is ListOutput.WIDE else COLUMNS
+        self._layout: Layout | None = None
+
+    def show(self, row: Row, *, alongside: list[Row]) -> None:
+        from homeostat.cli.fleet_view import cells
+        from homeostat.cli.tables import Layout, screen
+        from homeostat.core.clock import SystemClock
+
+        now, on = SystemClock().now_ms(), screen()
+        if self._layout is None:
+            made = [cells(each, self._columns, now_ms=now) for each in alongside]
+            self._layout = Layout(self._columns, made, width=on.width)
+            typer.echo(self._layout.heading(on=on))
+        typer.echo(self._layout.line(cells(row, self._columns, now_ms=now), on=on))
+
+
+@describe.command("agent")
+def describe_agent(
+    agent_id: Annotated[str, typer.Argument(metavar="ID", help="The agent's id.")],
+    *,
+    output: DetailOption = DetailOutput.TEXT,
+    url: Url = None,
+    project: Project = None,
+) -> None:
+    """Show an agent: whether it is heard, how healthy it is, what it says, the turn it works on, and its past."""
+
+    async def work(client: "Client") -> None:
+        from homeostat.client.client import path_part
+
+        path = f"/v1/agents/{path_part(agent_id)}"
+        detail: Row = await client.read_json(path)
+        if output is DetailOutput.NAME:
+            typer.echo(f"agent/{detail['agent_id']}")
+        elif output is not DetailOutput.TEXT:
+            typer.echo(_document(detail, yaml=output is DetailOutput.YAML))
+        else:
+            from homeostat.cli.agent_page import page
+            from homeostat.cli.tables import screen
+            from homeostat.core.clock import SystemClock
+
+            history: Row = await client.read_json(f"{path}/history")
+            typer.echo("\n".join(page(detail, history["items"], now_ms=SystemClock().now_ms(), on=screen())))
+
+    talk(work, url, project)

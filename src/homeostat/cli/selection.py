@@ -1,0 +1,55 @@
+"""Which agents a command is about: by type, by status, and by tags that they have or have not."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import typer
+
+from homeostat.cli.failures import USAGE, fail
+
+TypeOption = Annotated[str | None, typer.Option("--type", "-t", help="Only agents of this type.")]
+StatusOption = Annotated[
+    str | None,
+    typer.Option("--status", "-s", help="alive, stale, dead, registered, running, idle, error or stopping."),
+]
+SelectorOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--selector", "-l", metavar="TAG,…", help="Only agents with all these tags; !TAG means without. Repeatable."
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What was asked for. The server filters by what it can, the rest is done here."""
+
+    agent_type: str | None = None
+    status: str | None = None
+    with_tags: frozenset[str] = frozenset()
+    without_tags: frozenset[str] = frozenset()
+
+    @property
+    def tag(self) -> str | None:
+        """The tag that the server is asked to filter by."""
+        return min(self.with_tags, default=None)
+
+    def covers(self, row: dict[str, Any]) -> bool:
+        tags = set(row["tags"])
+        return (
+            (self.agent_type is None or row["agent_type"] == self.agent_type)
+            and (self.status is None or self.status in (row["status"], row["presence"]))
+            and self.with_tags <= tags
+            and not self.without_tags & tags
+        )
+
+
+def selection(agent_type: str | None, selectors: Iterable[str] | None, status: str | None = None) -> Selection:
+    """Read what was typed."""
+    words = [word.strip() for selector in selectors or () for word in selector.split(",")]
+    wanted = frozenset(word for word in words if word and not word.startswith("!"))
+    unwanted = frozenset(word[1:] for word in words if word.startswith("!"))
+    if not all(words) or "" in unwanted:
+        raise fail("a selector names no tag", hint="Write it as -l gpu,primary or -l '!gpu'.", code=USAGE)
+    return Selection(agent_type, status, wanted, unwanted)
