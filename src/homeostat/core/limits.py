@@ -172,4 +172,7 @@ FRAME_UPDATES_MAX: Final = 1_000  # updates in one message
 SNAPSHOT_AGENTS_MAX: Final = 500  # agents in one message of a snapshot
 SNAPSHOT_REUSE_SECONDS: Final = 1.0  # readers that come together share one snapshot
 READERS_WOKEN_MAX: Final = 32  # readers served before heartbeats get their turn again
+READER_BYTES_MAX: Final = (
+    128 << 10
+)  # what is under way to one reader; beyond it the reader is waited for, by nobody else
 READERS_MAX: Final = 10_000

@@ -5,6 +5,7 @@ message to the next, so are its compressed bytes. The server's own protocol woul
 """
 
 import logging
+import socket
 import struct
 import zlib
 from typing import Any, Final
@@ -14,6 +15,8 @@ from uvicorn.protocols.utils import ClientDisconnected
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.extensions.permessage_deflate import PerMessageDeflate, ServerPerMessageDeflateFactory
 from websockets.server import ServerProtocol
+
+from homeostat.core.limits import READER_BYTES_MAX
 
 LEVEL: Final = 1  # a tenth of the size; higher levels take three times as long for little more
 WINDOW_BITS: Final = 15
@@ -71,6 +74,18 @@ class SharingProtocol(WebSocketsSansIOProtocol):
             max_size=config.ws_max_size,
             logger=logging.getLogger("uvicorn.error"),
         )
+
+    def connection_made(self, transport: Any) -> None:
+        """Bound what the system holds for a reader that does not read; left alone, it would be megabytes."""
+        super().connection_made(transport)
+        if (connection := transport.get_extra_info("socket")) is not None:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, READER_BYTES_MAX)
+
+    def data_received(self, data: bytes) -> None:
+        """Hang up on whoever asks for a connection in a way that cannot be read; they would wait for ever."""
+        super().data_received(data)
+        if self.conn.handshake_exc is not None:
+            self.transport.close()
 
     async def send(self, message: Any) -> None:
         shared: SharedMessage | None = message.get("shared")
