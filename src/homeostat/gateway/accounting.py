@@ -1,6 +1,8 @@
 """What a call that is over has used and cost, and how sure that is."""
 
-from dataclasses import dataclass
+from typing import Final
+
+from msgspec import Struct
 
 from homeostat.core.records.budget import Amount
 from homeostat.core.records.call import Metered, Priced, ToolUse, Usage
@@ -10,8 +12,7 @@ from homeostat.gateway.metering import Bound, Tariff, estimate
 from homeostat.gateway.relay import Relay
 
 
-@dataclass(frozen=True, slots=True)
-class Statement:
+class Statement(Struct, frozen=True, gc=False):
     """A call's numbers. Without a cost only its tokens are known."""
 
     usage: Usage
@@ -25,34 +26,38 @@ class Statement:
         return Amount(self.usage.tokens, self.cost_micros or 0)
 
 
-NOTHING = Statement(Usage(), Metered.NONE, 0, Priced.FREE)
-UNREAD = Statement(Usage(), Metered.NONE, None, Priced.UNKNOWN)
+NOTHING: Final = Statement(Usage(), Metered.NONE, 0, Priced.FREE)
+UNREAD: Final = Statement(Usage(), Metered.NONE, None, Priced.UNKNOWN)
 
 
-def state(
-    ask: Ask,
-    dialect: Dialect,
-    relay: Relay | None,
-    tariff: Tariff,
-    *,
-    bound: Bound | None,
-    reservation: Reservation | None,
+def state_answer(ask: Ask, dialect: Dialect, answer: bytes, tariff: Tariff) -> Statement:
+    """The numbers of an answer that came whole."""
+    reading = dialect.answer(answer)
+    usage = reading.usage
+    if usage is None:
+        usage = estimate(ask, len(answer) // 4, None)
+        return Statement(usage, Metered.ESTIMATED, tariff.cost(usage), tariff.priced, reading.tools)
+    return Statement(usage, Metered.REPORTED, tariff.cost(usage), tariff.priced, reading.tools)
+
+
+def state_relayed(
+    ask: Ask, dialect: Dialect, relay: Relay | None, tariff: Tariff, reserved_at: Statement | None
 ) -> Statement:
-    """The numbers of a call that reached its upstream and was not turned down there."""
-    usage: Usage | None = None
-    tools: tuple[ToolUse, ...] = ()
+    """The numbers of an answer that came bit by bit, or broke off, or never came."""
+    if relay is not None and (answer := relay.answer) is not None:
+        return state_answer(ask, dialect, answer, tariff)
     reader = relay.reader if relay is not None else None
-    if reader is not None:
-        usage, tools = reader.usage, reader.tools
-    elif relay is not None and (answer := relay.answer) is not None:
-        reading = dialect.answer(answer)
-        usage, tools = reading.usage, reading.tools
-    if usage is not None:
-        return Statement(usage, Metered.REPORTED, tariff.cost(usage), tariff.priced, tools)
-    seen = _seen(relay)
-    if seen is None and reservation is not None and bound is not None:
-        return reserved(bound, reservation, tariff)
-    usage = estimate(ask, seen or 0, reader.begun if reader is not None else None)
+    if reader is not None and reader.usage is not None:
+        return Statement(reader.usage, Metered.REPORTED, tariff.cost(reader.usage), tariff.priced, reader.tools)
+    seen, begun = 0, None
+    if reader is not None and (reader.spoke or reader.begun is not None):
+        seen, begun = reader.seen_tokens, reader.begun
+    elif relay is not None and relay.complete:
+        seen = relay.answer_bytes // 4
+    elif reserved_at is not None:
+        return reserved_at
+    usage = estimate(ask, seen, begun)
+    tools = reader.tools if reader is not None else ()
     return Statement(usage, Metered.ESTIMATED, tariff.cost(usage), tariff.priced, tools)
 
 
@@ -61,12 +66,3 @@ def reserved(bound: Bound, reservation: Reservation, tariff: Tariff) -> Statemen
     usage = Usage(bound.tokens_in, reservation.amount.tokens - bound.tokens_in)
     cost = None if tariff.price is None else reservation.amount.micros
     return Statement(usage, Metered.RESERVED, cost, tariff.priced)
-
-
-def _seen(relay: Relay | None) -> int | None:
-    """Tokens that went by, or None where nothing did."""
-    if relay is None:
-        return None
-    if relay.reader is not None:
-        return relay.reader.seen_tokens if relay.reader.spoke or relay.reader.begun is not None else None
-    return relay.answer_bytes // 4 if relay.complete else None

@@ -32,34 +32,44 @@ class Ledger(Protocol):
         """There is something to write, though nobody waits for it."""
         ...
 
+    def catch_up(self) -> bool:
+        """Settle calls that are over and were not settled yet; says whether there were any."""
+        ...
+
 
 class Account:
     """This gateway's part of one budget: what it has at hand, and what is set aside for calls under way."""
 
-    __slots__ = ("budget", "free", "last_need", "last_used", "reserved", "stale")
+    __slots__ = ("budget", "free", "last_need", "last_used", "open", "reserved", "stale")
 
     def __init__(self, budget: Budget) -> None:
         self.budget = budget
         self.free = ZERO
         self.reserved = ZERO
+        self.open = 0
         self.last_need = ZERO
         self.last_used = 0.0
         self.stale = False
 
     def take(self, amount: Amount, now: float) -> Amount | None:
         """Set as much of an amount aside as has to be held, if so much is at hand."""
-        need = self.budget.mask(amount)
+        budget = self.budget
+        tokens = 0 if budget.tokens_max is None else amount[0]
+        micros = 0 if budget.micros_max is None else amount[1]
+        free_tokens, free_micros = self.free
         self.last_used = now
-        self.last_need = need
-        if not self.free.covers(need):
+        self.last_need = need = Amount(tokens, micros)
+        if free_tokens < tokens or free_micros < micros:
             return None
-        self.free = self.free.minus(need)
-        self.reserved = self.reserved.plus(need)
+        self.free = Amount(free_tokens - tokens, free_micros - micros)
+        self.reserved = Amount(self.reserved[0] + tokens, self.reserved[1] + micros)
+        self.open += 1
         return need
 
     def untake(self, held: Amount) -> None:
         self.reserved = self.reserved.minus(held)
         self.free = self.free.plus(held)
+        self.open -= 1
 
     def earmark(self, amount: Amount) -> Amount:
         """Hand out what there is towards an amount, so that nobody else counts on it meanwhile."""
@@ -69,15 +79,26 @@ class Account:
 
     def settle(self, held: Amount, actual: Amount) -> Amount:
         """Turn what was set aside into what was used; returns how much is no longer held."""
-        self.untake(held)
-        released = self.free.least(self.budget.mask(actual))
-        self.free = self.free.minus(released)
-        return released
+        budget = self.budget
+        tokens, micros = self.free[0] + held[0], self.free[1] + held[1]
+        used = Amount(
+            0 if budget.tokens_max is None else min(actual[0], tokens),
+            0 if budget.micros_max is None else min(actual[1], micros),
+        )
+        self.free = Amount(tokens - used[0], micros - used[1])
+        self.reserved = self.reserved.minus(held)
+        self.open -= 1
+        return used
+
+    @property
+    def float_calls(self) -> int:
+        """How many calls' worth is kept at hand: a few, and more the more are made at a time."""
+        return BUDGET_FLOAT_CALLS + 2 * self.open
 
     def surplus(self, now: float) -> Amount:
         """Take out what is at hand beyond what the next calls will need."""
         idle = now - self.last_used > BUDGET_FLOAT_SECONDS
-        keep = ZERO if idle or self.stale else self.free.least(self.last_need.times(BUDGET_FLOAT_CALLS))
+        keep = ZERO if idle or self.stale else self.free.least(self.last_need.times(2 * self.float_calls))
         released = self.free.minus(keep)
         self.free = keep
         return released
@@ -165,6 +186,8 @@ class Budgets:
                 self._check(account.budget, bound, model)
                 if self._take(account, reservation):
                     return
+                if self._ledger.catch_up() and self._take(account, reservation):
+                    return
             drawn = await self._draw(key, account, reservation.amount)
             if drawn.budget is None:
                 return
@@ -188,7 +211,8 @@ class Budgets:
         """Ask the ledger for what is missing; what it grants is at hand afterwards."""
         carried = account.earmark(amount) if account is not None else ZERO
         missing = amount.minus(carried)
-        drawing = self._ledger.draw(Draw(key, missing, missing.plus(amount.times(BUDGET_FLOAT_CALLS))))
+        calls = account.float_calls if account is not None else BUDGET_FLOAT_CALLS
+        drawing = self._ledger.draw(Draw(key, missing, missing.plus(amount.times(calls))))
         try:
             drawn = await asyncio.shield(drawing)
         except asyncio.CancelledError:

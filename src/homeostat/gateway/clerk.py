@@ -3,9 +3,11 @@
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import Protocol
+
+from msgspec import structs
 
 from homeostat.core.clock import Clock, Millis
 from homeostat.core.codec import Json, to_json
@@ -52,6 +54,12 @@ class Airborne(Protocol):
         """What is written of it, in case nobody lives to write the rest."""
         ...
 
+    def settle(self) -> Call:
+        """Settle it, now that it is over, and say what is written of it."""
+        ...
+
+    def tick(self, now: float) -> None: ...
+
 
 RefusalKey = tuple[str, str, str, str]
 NO_BUDGET: BudgetKey = (ProjectId(""), BudgetKind.AGENT, "")  # a draw on it is only waited for
@@ -86,11 +94,14 @@ class Clerk:
         self._open: dict[CallId, Airborne] = {}
         self._aloft: set[CallId] = set()
         self._landed: list[CallId] = []
+        self._ended: list[Airborne] = []
         self._calls: deque[Call] = deque()
         self._refusals: dict[RefusalKey, tuple[Call, list[int]]] = {}
         self._events: list[Event] = []
+        self._awake = False
         self._wanted = asyncio.Event()
         self._urgent = asyncio.Event()
+        self.any_open = asyncio.Event()
         self.postings = 0
         self.calls_dropped = 0
 
@@ -99,26 +110,35 @@ class Clerk:
     def draw(self, draw: Draw) -> "asyncio.Future[Drawn]":
         future: asyncio.Future[Drawn] = asyncio.get_running_loop().create_future()
         self._draws.append((draw, future))
-        self._wanted.set()
         self._urgent.set()
+        self.wake()
         return future
 
     def wake(self) -> None:
-        self._wanted.set()
+        if not self._awake:
+            self._awake = True
+            self._wanted.set()
 
     def opened(self, call_id: CallId, call: Airborne) -> None:
         """A call begins. One that is over before the next posting is never written as open."""
         self._open[call_id] = call
-        self._wanted.set()
+        self.wake()
 
-    def closed(self, call: Call) -> None:
-        """A call is over."""
-        call_id = call.call_id
+    def ended(self, call_id: CallId, call: Airborne) -> None:
+        """A call is over. It is settled with the others of this moment, or as soon as somebody needs what it held."""
         self._open.pop(call_id, None)
         if call_id in self._aloft:
             self._aloft.discard(call_id)
             self._landed.append(call_id)
-        self._record(call)
+        self._ended.append(call)
+        self.wake()
+
+    def catch_up(self) -> bool:
+        """Settle what is over; says whether there was anything."""
+        ended, self._ended = self._ended, []
+        for call in ended:
+            self._record(call.settle())
+        return bool(ended)
 
     def refused(self, key: RefusalKey, call: Callable[[], Call]) -> None:
         """A call was turned away. An agent that hammers at a closed door fills a row, not a table."""
@@ -126,19 +146,23 @@ class Clerk:
             pending[1][0] += 1
         else:
             self._refusals[key] = (call(), [1])
-            self._wanted.set()
+            self.wake()
+
+    @property
+    def open(self) -> Collection[Airborne]:
+        return self._open.values()
 
     def announce(self, event: Event) -> None:
         """Publish something with the next posting."""
         self._events.append(event)
-        self._wanted.set()
+        self.wake()
 
     def _record(self, call: Call) -> None:
         if len(self._calls) >= CALLS_BUFFERED_MAX:
             self._calls.popleft()
             self.calls_dropped += 1
         self._calls.append(call)
-        self._wanted.set()
+        self.wake()
 
     # --- the loop ------------------------------------------------------------------------------------------
 
@@ -153,6 +177,7 @@ class Clerk:
             soon = bool(self._refusals) or self.budgets.at_hand
             await _wait(self._wanted, min(beat, BUDGET_FLOAT_SECONDS) if soon else beat)
             await _wait(self._urgent, POSTING_SECONDS)
+            self._awake = False
             self._wanted.clear()
             self._urgent.clear()
             try:
@@ -160,7 +185,7 @@ class Clerk:
             except StoreUnavailable as error:
                 log.warning("the ledger waits: %s", error)
                 await asyncio.sleep(POSTING_SECONDS * 5)
-                self._wanted.set()
+                self.wake()
 
     async def sweep(self) -> int:
         """Settle the calls of dead gateways and forget old ones; returns how many rows were touched."""
@@ -182,6 +207,7 @@ class Clerk:
 
     async def flush(self) -> None:
         """Wait until everything that was known when this was called is written."""
+        self.catch_up()
         self._flush_refusals(everything=True)
         for _ in range(1 + len(self._calls) // POSTING_CALLS_MAX if self._pending else 0):
             await self.draw(Draw(NO_BUDGET, ZERO, ZERO))
@@ -193,6 +219,7 @@ class Clerk:
 
     async def leave(self) -> None:
         """End: write what is left, and give back what is at hand."""
+        self.catch_up()
         self._flush_refusals(everything=True)
         while self._pending or self._draws:
             await self.tick()
@@ -203,7 +230,17 @@ class Clerk:
     async def tick(self) -> None:
         """Write everything that waits now. After an unknown outcome the same posting goes first, under its number."""
         if self._unsure is not None:
-            await self._repeat(*self._unsure)
+            try:
+                await self._repeat(*self._unsure)
+            except StoreUnavailable as error:
+                _fail([future for _, future in self._draws], error)
+                self._draws.clear()
+                raise
+        self.catch_up()
+        if self._open:
+            self.any_open.set()
+        else:
+            self.any_open.clear()
         self._flush_refusals()
         settlements, self.budgets.settlements = self.budgets.settlements, []
         posting, waiting = self._compile(settlements)
@@ -211,10 +248,8 @@ class Clerk:
             posted = await self._store.post(posting)
         except BaseException as error:
             self._unsure = (replace(posting, draws=()), settlements)
-            failure = error if isinstance(error, StoreUnavailable) else StoreUnavailable(problem="it was interrupted")
-            for future in waiting:
-                if not future.done():
-                    future.set_exception(failure)
+            known = isinstance(error, StoreUnavailable)
+            _fail(waiting, error if known else StoreUnavailable(problem="the gateway was interrupted"))
             raise
         if not posted.alive:
             await self._rise(posting, settlements, waiting)
@@ -244,8 +279,8 @@ class Clerk:
             calls=tuple(calls),
         )
         if self._draws or self._calls:
-            self._wanted.set()
             self._urgent.set()
+            self.wake()
         return posting, [future for _, future in batch]
 
     async def _repeat(self, posting: Posting, settlements: list[Settlement]) -> None:
@@ -277,9 +312,7 @@ class Clerk:
         self._landed.clear()
         self.gateway_id = gateway_of(self._ids.scope())
         self._number = 0
-        for future in waiting:
-            if not future.done():
-                future.set_exception(StoreUnavailable(problem="this gateway was taken for dead"))
+        _fail(waiting, StoreUnavailable(problem="this gateway was taken for dead"))
         await self._store.enter(self.gateway_id, self._expiry())
 
     async def _posted(self, posting: Posting, warned: tuple[Budget, ...]) -> None:
@@ -320,10 +353,16 @@ class Clerk:
         for key, (call, count) in list(self._refusals.items()):
             if everything or now - call.started_at_ms >= REFUSAL_WINDOW_MS:
                 del self._refusals[key]
-                self._record(replace(call, repeats=count[0]) if count[0] > 1 else call)
+                self._record(structs.replace(call, repeats=count[0]) if count[0] > 1 else call)
 
     def _expiry(self) -> Millis:
         return Millis(self._clock.now_ms() + int(self._lease_seconds * 1000))
+
+
+def _fail(waiting: list["asyncio.Future[Drawn]"], error: StoreUnavailable) -> None:
+    for future in waiting:
+        if not future.done():
+            future.set_exception(error)
 
 
 def _sum(spends: list[Spend]) -> tuple[Spend, ...]:

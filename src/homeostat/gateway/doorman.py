@@ -1,9 +1,10 @@
 """Who is calling: an agent is known by its key, and by nothing else unless development says so."""
 
 import asyncio
+from hashlib import sha256
 
 from homeostat.core.clock import Clock
-from homeostat.core.ids import AgentId, ProjectId, key_digest
+from homeostat.core.ids import AgentId, ProjectId
 from homeostat.core.limits import KEY_STALE_SECONDS, KEYS_CACHED_MAX
 from homeostat.core.ports.gateway import Keyring
 from homeostat.core.records.turn import AgentKey
@@ -56,4 +57,4 @@ class Doorman:
 
 
 def _digest(key: bytes) -> str:
-    return key_digest(key.decode("latin-1"))
+    return sha256(key).hexdigest()

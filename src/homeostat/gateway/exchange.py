@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Final
 
+from homeostat.core.clock import Millis
 from homeostat.core.errors import (
     HomeostatError,
     ModelUnpriced,
@@ -11,26 +12,27 @@ from homeostat.core.errors import (
     UpstreamFailed,
     UpstreamUnreachable,
 )
-from homeostat.core.ids import RunId
 from homeostat.core.ports.upstream import UpstreamRequest, UpstreamResponse
 from homeostat.core.records.budget import ZERO, BudgetKey, BudgetKind, Flight
 from homeostat.core.records.call import Call, Outcome, call_of
 from homeostat.core.records.turn import AgentKey
-from homeostat.gateway.accounting import NOTHING, UNREAD, Statement, reserved, state
+from homeostat.gateway.accounting import NOTHING, UNREAD, Statement, reserved, state_answer, state_relayed
 from homeostat.gateway.asgi import Receive, Scope, Send
 from homeostat.gateway.budgets import Reservation
 from homeostat.gateway.dialects.shapes import Ask
-from homeostat.gateway.headers import RequestHeaders
+from homeostat.gateway.headers import AnswerHeaders, RequestHeaders
 from homeostat.gateway.metering import Bound, Tariff, UnknownModel, bound, tariff
 from homeostat.gateway.office import Office
-from homeostat.gateway.policy import Chain, Taken
-from homeostat.gateway.refusals import Refusal, refusal_of, render, stream_error
+from homeostat.gateway.policy import Chain, Taken, alert
+from homeostat.gateway.refusals import Refusal, refusal_of, stream_error, turn_away
 from homeostat.gateway.relay import Relay
 from homeostat.gateway.routes import Route
 from homeostat.gateway.sieve import sieve_for
 
 USAGE_WANTED: Final = b'{"stream_options":{"include_usage":true},'
+BODILESS: Final = frozenset({"GET", "HEAD", "DELETE", "OPTIONS"})
 HUNG_UP: Final = 499
+PATH_CHARS_KEPT: Final = 200
 PROBE: Final = Bound(1, 0, 1, explicit=True, price=None)  # what an unread request needs: that anything is left at all
 
 
@@ -39,45 +41,44 @@ class HungUp(Exception):
 
 
 class Exchange:
-    """A call of a known agent. The warden looks after it, and the clerk writes it down should it last."""
+    """A call of a known agent. The warden looks after it, and the clerk writes it down should it last.
 
-    __slots__ = (
-        "_ask",
-        "_began",
-        "_bound",
-        "_chain",
-        "_headers",
-        "_hung_up",
-        "_office",
-        "_receive",
-        "_relay",
-        "_request_read",
-        "_reservation",
-        "_response",
-        "_route",
-        "_run_id",
-        "_scope",
-        "_send",
-        "_taken",
-        "_tariff",
-        "_task",
-        "_watching",
-        "agent",
-        "call_id",
-        "started_ms",
-    )
+    What has no value yet stands in the class: a call is made for every request, and most never use most of it.
+    """
+
+    _ask: Ask | None = None
+    _answer: bytes | None = None
+    _bound: Bound | None = None
+    _tariff: Tariff | None = None
+    _taken: list[Taken] | None = None
+    _reservation: Reservation | None = None
+    _response: UpstreamResponse | None = None
+    _relay: Relay | None = None
+    _request_read = False
+    _sent = False
+    _sending_since: float | None = None
+    _hung_up = False
+    _task: asyncio.Task[object] | None = None
+    _watching: asyncio.Task[None] | None = None
+    _outcome = Outcome.ABANDONED
+    _status = HUNG_UP
+    _code = "hung_up"
+    _policy_id = ""
+    _ended = 0.0
 
     def __init__(
         self,
-        *,
         office: Office,
         scope: Scope,
         receive: Receive,
         send: Send,
+        *,
         route: Route,
         headers: RequestHeaders,
         agent: AgentKey,
         chain: Chain,
+        began: float,
+        started_ms: Millis,
     ) -> None:
         self._office = office
         self._scope = scope
@@ -86,48 +87,45 @@ class Exchange:
         self._route = route
         self._headers = headers
         self._chain = chain
+        self._began = began
+        self._started_ms = started_ms
+        self._run_id = headers.run_id or office.run_of(agent)
         self.agent = agent
         self.call_id = call_of(office.ids.scope())
-        self.started_ms = office.clock.now_ms()
-        self._began = office.clock.monotonic()
-        self._run_id: RunId | None = headers.run_id or office.run_of(agent)
-        self._ask: Ask | None = None
-        self._bound: Bound | None = None
-        self._tariff: Tariff | None = None
-        self._taken: list[Taken] = []
-        self._reservation: Reservation | None = None
-        self._response: UpstreamResponse | None = None
-        self._relay: Relay | None = None
-        self._request_read = False
-        self._hung_up = False
-        self._task: asyncio.Task[object] | None = None
-        self._watching: asyncio.Task[None] | None = None
 
     # --- the course of a call ------------------------------------------------------------------------------
 
     async def run(self) -> None:
         """Handle the call. Whatever happens, it is counted, settled and written down once."""
         office = self._office
-        office.in_flight.enter(self.agent)
-        office.warden.enter(self)
+        version = office.book.version
+        office.in_flight.enter(self.agent, version)
         self._task = asyncio.current_task()
-        outcome, status, code, statement = Outcome.ABANDONED, HUNG_UP, "hung_up", NOTHING
         try:
-            refusal = await self._prepare()
+            try:
+                refusal = await self._prepare()
+                if refusal is None:
+                    office.clerk.opened(self.call_id, self)
+            finally:
+                office.in_flight.entered(version)
             if refusal is None:
-                office.clerk.opened(self.call_id, self)
-                outcome, status, code = await self._forward()
-                statement = self._state(outcome, status, code)
+                await self._forward()
             else:
-                outcome, status, code = Outcome.REFUSED, refusal.status, refusal.code
-                await self._refuse(refusal)
-        except (HungUp, asyncio.CancelledError) as gone:
-            if self._response is not None or self._relay is not None or self._reservation is not None:
-                statement = self._state(Outcome.ABANDONED, HUNG_UP, "hung_up")
-            if isinstance(gone, asyncio.CancelledError) and not self._forgive():
+                self._outcome, self._status, self._code = Outcome.REFUSED, refusal.status, refusal.code
+                self._policy_id = refusal.policy_id
+                await turn_away(self._send, self._route.api, refusal, self.call_id)
+        except HungUp:
+            pass
+        except asyncio.CancelledError:
+            if not self._forgive():
                 raise
         finally:
-            self._end(outcome, status, code, statement)
+            self._ended = office.clock.monotonic()
+            office.in_flight.leave(self.agent)
+            if self._watching is not None:
+                self._watching.cancel()
+            office.clerk.ended(self.call_id, self)
+            office.count(self._outcome, self._code)
 
     async def _prepare(self) -> Refusal | None:
         """Read the request, let every policy look at it and set aside what it may use."""
@@ -149,37 +147,41 @@ class Exchange:
         self._ask = ask = route.dialect.ask(body)
         if chain.asks and (refusal := chain.ask(ask)) is not None:
             return refusal
-        self._tariff = tariff(office.prices, route.outlet.provider, ask.model, office.manners.unknown_model)
-        if self._tariff.price is None and office.manners.unknown_model is UnknownModel.REFUSE:
+        unknown = office.manners.unknown_model
+        self._tariff = priced = tariff(office.prices, route.outlet.provider, ask.model, unknown)
+        if priced.price is None and unknown is UnknownModel.REFUSE:
             raise ModelUnpriced(model=ask.model, where="here")
-        if chain.rates:
-            counted = any(rate.counts_tokens for rate in chain.rates)
-            self._bound = bound(ask, self._tariff.price) if counted else None
-            taken = chain.take(self._bound, office.clock.monotonic())
-            if isinstance(taken, Refusal):
-                return taken
-            self._taken, cap = taken
-            if cap is not None:
-                ask.cap_output(cap)
-                self._bound = bound(ask, self._tariff.price)
-        await self._reserve(None)
+        if chain.rates and (refusal := self._count(ask, priced)) is not None:
+            return refusal
+        if not office.clerk.budgets.unbudgeted(self._budget_keys()):
+            await self._reserve(self._bound or bound(ask, priced.price))
         return None
 
-    async def _reserve(self, needed: Bound | None) -> None:
+    def _count(self, ask: Ask, priced: Tariff) -> Refusal | None:
+        """Count the call against every rate limit, settling first what is over should there seem to be no room."""
+        chain, office = self._chain, self._office
+        self._bound = bound(ask, priced.price) if chain.counts_tokens else None
+        now = office.clock.monotonic()
+        taken = chain.take(self._bound, now)
+        if isinstance(taken, Refusal) and office.clerk.catch_up():
+            taken = chain.take(self._bound, now)
+        if isinstance(taken, Refusal):
+            return taken
+        self._taken, cap = taken
+        if cap is not None:
+            ask.cap_output(cap)
+            self._bound = bound(ask, priced.price)
+        return None
+
+    async def _reserve(self, needed: Bound) -> None:
         """Set aside what the call may use, where any budget counts it."""
-        office, ask = self._office, self._ask
-        keys = self._budget_keys()
-        budgets = office.clerk.budgets
-        if budgets.unbudgeted(keys):
-            return
-        if needed is None:
-            assert ask is not None
-            assert self._tariff is not None
-            needed = self._bound or bound(ask, self._tariff.price)
+        ask = self._ask
         self._bound = needed
-        self._reservation = await budgets.reserve(self.call_id, keys, needed, ask.model if ask is not None else "")
-        if self._reservation is not None and ask is not None and ask.generates and not needed.explicit:
-            cap = self._reservation.output_cap
+        self._reservation = reservation = await self._office.clerk.budgets.reserve(
+            self.call_id, self._budget_keys(), needed, ask.model if ask is not None else ""
+        )
+        if reservation is not None and ask is not None and not needed.explicit:
+            cap = reservation.output_cap
             ask.cap_output(needed.tokens_out if cap is None else cap)
 
     def _budget_keys(self) -> tuple[BudgetKey, ...]:
@@ -189,9 +191,9 @@ class Exchange:
 
     def _give_back(self) -> None:
         """The call is not made after all."""
-        for taken in self._taken:
+        for taken in self._taken or ():
             taken.give_back()
-        self._taken.clear()
+        self._taken = None
 
     # --- reading the request -------------------------------------------------------------------------------
 
@@ -227,35 +229,47 @@ class Exchange:
 
     # --- to the upstream and back --------------------------------------------------------------------------
 
-    async def _forward(self) -> tuple[Outcome, int, str]:
-        office = self._office
+    async def _forward(self) -> None:
+        response: UpstreamResponse | None = None
         try:
             hides_usage = self._ask_for_usage()
-            self._response = response = await self._route.outlet.upstream.send(self._request())
-            ask = self._ask
-            sieve = None
-            if ask is not None and self._chain.tool_filters:
-                sieve = sieve_for(ask.api, self._chain.allows_tool)
-            self._relay = relay = Relay(
-                send=self._send,
-                response=response,
-                clock=office.clock,
-                call_id=self.call_id,
-                dialect=self._route.dialect,
-                ask=ask,
-                hides_usage=hides_usage,
-                sieve=sieve,
-            )
-            await relay.run()
+            request = self._request()
+            self._sent = True
+            self._response = response = await self._route.outlet.upstream.send(request)
+            headers = AnswerHeaders(response.headers)
+            headers.returned.append((b"x-homeostat-call-id", self.call_id.encode()))
+            streams = headers.content_type.startswith(b"text/event-stream")
+            if response.complete and not streams and not self._chain.tool_filters:
+                await self._pass_whole(response, headers)
+            else:
+                await self._pass_on(response, headers, hides_usage=hides_usage)
+            self._outcome, self._status, self._code = Outcome.ANSWERED, response.status, ""
         except UpstreamFailed as error:
             if self._hung_up:
                 raise HungUp from error
+            self._outcome, self._status, self._code = Outcome.FAILED, error.http_status, error.code
             await self._break_off(error)
-            return Outcome.FAILED, error.http_status, error.code
         finally:
-            if self._response is not None:
-                self._response.close()
-        return Outcome.ANSWERED, response.status, ""
+            if response is not None:
+                response.close()
+
+    async def _pass_whole(self, response: UpstreamResponse, headers: AnswerHeaders) -> None:
+        """The whole answer has come with its head: one step, and it is read when there is time."""
+        send = self._send
+        answer = await response.read()
+        self._sending_since = self._office.clock.monotonic()
+        await send({"type": "http.response.start", "status": response.status, "headers": headers.returned})
+        await send({"type": "http.response.body", "body": answer})
+        if not headers.encoded:
+            self._answer = answer
+
+    async def _pass_on(self, response: UpstreamResponse, headers: AnswerHeaders, *, hides_usage: bool) -> None:
+        ask, dialect, chain = self._ask, self._route.dialect, self._chain
+        self._relay = relay = Relay(send=self._send, response=response, headers=headers, clock=self._office.clock)
+        if ask is not None and dialect is not None and response.status < 400 and not headers.encoded:
+            sieve = sieve_for(ask.api, chain.allows_tool) if chain.tool_filters else None
+            relay.look(dialect, ask, sieve, hides_usage=hides_usage)
+        await relay.run()
 
     def _ask_for_usage(self) -> bool:
         """Have a stream report what it used; says whether the agent must not see that."""
@@ -270,37 +284,30 @@ class Exchange:
 
     def _request(self) -> UpstreamRequest:
         scope = self._scope
-        target: bytes = scope["raw_path"][len(self._route.outlet.name) + 1 :]
+        method: str = scope["method"]
+        target: bytes = scope["raw_path"][self._route.outlet.prefix_length :]
         if query := scope["query_string"]:
             target += b"?" + query
         headers = self._headers.forwarded
-        if self._chain.headers:
-            headers = [*headers, *self._chain.headers]
-        body: bytes | AsyncIterator[bytes]
+        headers += self._chain.headers
         if self._ask is not None:
-            body = self._ask.body
-        elif self._headers.content_length or scope["method"] not in ("GET", "HEAD", "DELETE", "OPTIONS"):
-            body = self._pieces()
-            if self._headers.content_length:
-                headers = [*headers, (b"content-length", b"%d" % self._headers.content_length)]
-        else:
-            body = b""
+            return UpstreamRequest(method.encode(), target, headers, self._ask.body)
+        length = self._headers.content_length
+        if not length and method in BODILESS:
             self._request_read = True
-        return UpstreamRequest(scope["method"].encode("latin-1"), target, headers, body)
+            return UpstreamRequest(method.encode(), target, headers)
+        if length:
+            headers.append((b"content-length", b"%d" % length))
+        return UpstreamRequest(method.encode(), target, headers, self._pieces())
 
     async def _break_off(self, error: UpstreamFailed) -> None:
         """Tell the agent, as far as it can still be told; a stream that is in the middle of an event is just cut."""
         relay = self._relay
         refusal = refusal_of(error)
         if relay is None or not relay.started:
-            await self._refuse(refusal)
+            await turn_away(self._send, self._route.api, refusal, self.call_id)
         elif relay.between_events:
             await relay.end(stream_error(self._route.api, refusal, self.call_id))
-
-    async def _refuse(self, refusal: Refusal) -> None:
-        headers, body = render(self._route.api, refusal, self.call_id)
-        await self._send({"type": "http.response.start", "status": refusal.status, "headers": headers})
-        await self._send({"type": "http.response.body", "body": body})
 
     # --- while it is open ----------------------------------------------------------------------------------
 
@@ -308,11 +315,12 @@ class Exchange:
         manners, relay = self._office.manners, self._relay
         if self._watching is None and self._request_read and now - self._began >= manners.patience_seconds:
             self._watching = asyncio.get_running_loop().create_task(self._watch())
+        since = self._sending_since
         if relay is not None:
-            if relay.streams:
-                relay.ping(now, manners.ping_seconds)
-            if relay.sending_since is not None and now - relay.sending_since >= manners.client_stall_seconds:
-                self._abandon()
+            relay.ping(now, manners.ping_seconds)
+            since = relay.sending_since
+        if since is not None and now - since >= manners.client_stall_seconds:
+            self._abandon()
 
     async def _watch(self) -> None:
         """Notice when the agent hangs up."""
@@ -327,39 +335,43 @@ class Exchange:
 
     def _forgive(self) -> bool:
         """Take back a cancellation that was ours; one that came from outside goes on."""
-        if not self._hung_up or self._task is None:
-            return False
-        return self._task.uncancel() == 0
+        return self._hung_up and self._task is not None and self._task.uncancel() == 0
 
-    # --- the end -------------------------------------------------------------------------------------------
+    # --- the books -----------------------------------------------------------------------------------------
 
-    def _state(self, outcome: Outcome, status: int, code: str) -> Statement:
-        ask, dialect = self._ask, self._route.dialect
-        if code == UpstreamUnreachable.code or (outcome is Outcome.ANSWERED and status >= 400):
-            return NOTHING
-        if ask is None or dialect is None or self._tariff is None:
-            return NOTHING if self._scope["method"] == "GET" else UNREAD
-        return state(ask, dialect, self._relay, self._tariff, bound=self._bound, reservation=self._reservation)
-
-    def _end(self, outcome: Outcome, status: int, code: str, statement: Statement) -> None:
-        office = self._office
-        office.warden.leave(self)
-        office.in_flight.leave(self.agent)
-        if self._watching is not None:
-            self._watching.cancel()
-        if self._response is not None:
-            self._response.close()
-        for taken in self._taken:
+    def settle(self) -> Call:
+        """Settle a call that is over and tell what there is to write of it."""
+        statement = self._state()
+        for taken in self._taken or ():
             taken.settle(statement.usage.tokens)
         if self._reservation is not None:
-            office.clerk.budgets.settle(self._reservation, statement.amount)
-        call = self._call(outcome, status, code, statement)
-        office.clerk.closed(call)
-        office.count(outcome.value, code)
+            self._office.clerk.budgets.settle(self._reservation, statement.amount)
+        call = self._call(self._outcome, self._status, self._code, statement)
+        for policy in self._chain.alerts:
+            if policy.max_tokens is None or call.usage.tokens > policy.max_tokens:
+                self._office.clerk.announce(alert(policy, call))
+        return call
+
+    def _state(self) -> Statement:
+        ask, dialect, priced = self._ask, self._route.dialect, self._tariff
+        if not self._sent or self._code == UpstreamUnreachable.code:
+            return NOTHING
+        if self._outcome is Outcome.ANSWERED and self._status >= 400:
+            return NOTHING
+        if ask is None or dialect is None or priced is None:
+            return NOTHING if self._scope["method"] in BODILESS else UNREAD
+        if self._answer is not None:
+            return state_answer(ask, dialect, self._answer, priced)
+        return state_relayed(ask, dialect, self._relay, priced, self._reserved())
+
+    def _reserved(self) -> Statement | None:
+        if self._reservation is None or self._bound is None or self._tariff is None:
+            return None
+        return reserved(self._bound, self._reservation, self._tariff)
 
     def _call(self, outcome: Outcome, status: int, code: str, statement: Statement) -> Call:
-        ask, relay, headers = self._ask, self._relay, self._headers
-        first_token_at = relay.first_token_at if relay is not None else None
+        ask, headers, began = self._ask, self._headers, self._began
+        first = self._relay.first_token_at if self._relay is not None else self._ended if self._answer else None
         return Call(
             call_id=self.call_id,
             project=self.agent[0],
@@ -368,16 +380,16 @@ class Exchange:
             trace_id=headers.trace_id,
             upstream=self._route.outlet.name,
             api=self._route.api,
-            path=self._scope["path"][:200],
+            path=self._scope["path"][:PATH_CHARS_KEPT],
             model=ask.model if ask is not None else "",
             streamed=ask.streamed if ask is not None else False,
             outcome=outcome,
             status=status,
             code=code,
-            policy_id="",
-            started_at_ms=self.started_ms,
-            latency_ms=(self._office.clock.monotonic() - self._began) * 1000,
-            first_token_ms=None if first_token_at is None else (first_token_at - self._began) * 1000,
+            policy_id=self._policy_id,
+            started_at_ms=self._started_ms,
+            latency_ms=round((self._ended - began) * 1000, 3),
+            first_token_ms=None if first is None else round((first - began) * 1000, 3),
             usage=statement.usage,
             metered=statement.metered,
             cost_micros=statement.cost_micros,
@@ -389,11 +401,9 @@ class Exchange:
         )
 
     def flight(self) -> Flight:
-        if self._reservation is not None and self._bound is not None and self._tariff is not None:
-            statement = reserved(self._bound, self._reservation, self._tariff)
-        else:
-            statement = UNREAD
-        call = self._call(Outcome.LOST, 0, "gateway_died", statement)
+        """What this call is settled at should nobody live to settle it."""
+        self._ended = self._office.clock.monotonic()
+        call = self._call(Outcome.LOST, 0, "gateway_died", self._reserved() or UNREAD)
         if self._reservation is None:
             return Flight(call, ZERO, ())
         return Flight(call, self._reservation.amount, self._reservation.keys)

@@ -1,10 +1,11 @@
 """The gateway as one object: what the server, the other rooms and the command line call."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 from homeostat.core.clock import Clock, SystemClock
 from homeostat.core.errors import InvalidRequest
-from homeostat.core.ids import DEFAULT_PROJECT, Ids, ProjectId
+from homeostat.core.ids import DEFAULT_PROJECT, Ids, ProjectId, chance, process_seed
 from homeostat.core.limits import CALL_RETENTION_SECONDS, GATEWAY_LEASE_SECONDS
 from homeostat.core.ports.bus import Bus
 from homeostat.core.ports.gateway import GatewayStore, Keyring, PriceList
@@ -20,7 +21,7 @@ from homeostat.gateway.proxy import Proxy
 from homeostat.gateway.rehearsal import Rehearsal, rehearse
 from homeostat.gateway.routes import Outlet, Routes
 
-Loop = tuple[str, Callable[[], Awaitable[None]]]
+Loop = tuple[str, Callable[[], Coroutine[Any, Any, None]]]
 
 
 class Gateway:
@@ -45,7 +46,7 @@ class Gateway:
     ) -> None:
         self.store = store
         self.clock = clock or SystemClock()
-        ids = ids or Ids(clock=self.clock)
+        ids = ids or Ids(clock=self.clock, entropy=chance(process_seed()))  # calls need unique ids, not secret ones
         manners = manners or Manners()
         self.book = PolicyBook(store=store, bus=bus, clock=self.clock, changed=self._changed)
         self.clerk = Clerk(
@@ -53,7 +54,7 @@ class Gateway:
             bus=bus,
             clock=self.clock,
             ids=ids,
-            seen_version=lambda: self.book.version,
+            seen_version=lambda: self.office.in_flight.settled_version(self.book.version),
             retention_seconds=retention_seconds,
             lease_seconds=lease_seconds,
         )
@@ -65,12 +66,16 @@ class Gateway:
             book=self.book,
             clerk=self.clerk,
             prices=prices,
-            warden=Warden(clock=self.clock, seconds=manners.patience_seconds),
             manners=manners,
             run_of=run_of,
         )
         self.application = Proxy(self.office)
-        self.loops: tuple[Loop, ...] = (("gateway clerk", self.clerk.run), ("gateway sweep", self.clerk.run_sweeps))
+        self.warden = Warden(clock=self.clock, seconds=manners.patience_seconds, clerk=self.clerk)
+        self.loops: tuple[Loop, ...] = (
+            ("gateway clerk", self.clerk.run),
+            ("gateway sweep", self.clerk.run_sweeps),
+            ("gateway warden", self.warden.run),
+        )
 
     async def open(self) -> None:
         """Everything that must be known before the first request."""
@@ -79,7 +84,6 @@ class Gateway:
 
     async def close(self) -> None:
         """Write what is left. The loops have been stopped before, and no request is open any more."""
-        self.office.warden.close()
         await self.clerk.leave()
         for outlet in self.office.routes.outlets.values():
             await outlet.upstream.close()
@@ -138,11 +142,11 @@ class Gateway:
 
     async def in_flight(self, agent: AgentKey) -> int:
         """How many calls of an agent are open in all gateways together."""
-        await self.clerk.flush()
-        return await self.store.flights_count(*agent)
+        elsewhere = await self.store.flights_count(*agent, besides=self.clerk.gateway_id)
+        return elsewhere + self.in_flight_here(agent)
 
     async def drained(self, agent: AgentKey, version: int) -> bool:
         """Whether nothing of an agent is open anywhere, and every gateway knows the policies of a version."""
         await self.clerk.flush()
         live = await self.store.gateways(self.clock.now_ms())
-        return all(view.seen_version >= version for view in live) and not await self.store.flights_count(*agent)
+        return all(view.seen_version >= version for view in live) and not await self.in_flight(agent)

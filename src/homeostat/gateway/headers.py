@@ -1,12 +1,13 @@
 """Which headers pass through the gateway, and what it reads of them on the way."""
 
 from collections.abc import Iterable
+from typing import Final
 
 from homeostat.core.ids import RunId, TraceId
 from homeostat.core.limits import NAME_CHARS_MAX
 from homeostat.core.ports.upstream import Headers
 
-HOP_BY_HOP = frozenset(
+HOP_BY_HOP: Final = frozenset(
     {
         b"connection",
         b"keep-alive",
@@ -20,7 +21,7 @@ HOP_BY_HOP = frozenset(
     }
 )
 # What is between the agent and the gateway only. Its key above all.
-PRIVATE = frozenset(
+PRIVATE: Final = frozenset(
     {
         b"host",
         b"content-length",
@@ -34,39 +35,45 @@ PRIVATE = frozenset(
         b"cookie",
     }
 )
-NOT_FORWARDED = HOP_BY_HOP | PRIVATE
-NOT_RETURNED = HOP_BY_HOP | {b"set-cookie"}
-READ = frozenset({b"accept-encoding", b"x-stainless-retry-count", b"traceparent"})
-ORDINARY = frozenset({b"", b"keep-alive", b"close"})
-IDENTITY = (b"accept-encoding", b"identity")
+READ: Final = frozenset({b"accept-encoding", b"x-stainless-retry-count", b"traceparent"})
+NOTICED: Final = HOP_BY_HOP | PRIVATE | READ
+NOT_RETURNED: Final = HOP_BY_HOP | {b"set-cookie"}
+ORDINARY: Final = frozenset({b"", b"keep-alive", b"close"})
+IDENTITY: Final = (b"accept-encoding", b"identity")
 
 
 class RequestHeaders:
     """One pass over a request's headers: what is forwarded, and what is meant for the gateway."""
 
-    __slots__ = ("_named", "agent_id", "content_length", "forwarded", "key", "retries", "run_id", "trace_id")
+    key = b""
+    agent_id = ""
+    content_length = 0
+    run_id: RunId | None = None
+    trace_id: TraceId | None = None
+    retries = 0
 
     def __init__(self, lines: Iterable[tuple[bytes, bytes]], *, readable: bool) -> None:
         """`readable` asks the upstream for an answer that is not compressed, so that it can be metered."""
-        self.key = b""
-        self.agent_id = ""
-        self.content_length = 0
-        self.run_id: RunId | None = None
-        self.trace_id: TraceId | None = None
-        self.retries = 0
         self.forwarded: Headers = []
-        self._named = b""
         forward = self.forwarded.append
+        named = b""
         for line in lines:
-            name = line[0]
-            if name in NOT_FORWARDED:
-                self._keep(name, line[1])
+            name, value = line
+            if name not in NOTICED:
+                forward(line)
+            elif name == b"authorization":
+                if value[:7].lower() == b"bearer ":
+                    self.key = value[7:].strip()
+            elif name == b"content-length":
+                self.content_length = int(value) if value.isdigit() else 0
+            elif name == b"connection":
+                named = value.lower()
             elif name in READ:
                 forward(self._read(name, line, readable=readable))
             else:
-                forward(line)
-        if self._named not in ORDINARY:
-            self.forwarded = _unnamed(self.forwarded, self._named)
+                self._keep(name, value)
+        if named not in ORDINARY:
+            self.forwarded = _unnamed(self.forwarded, named)
 
     def _read(self, name: bytes, line: tuple[bytes, bytes], *, readable: bool) -> tuple[bytes, bytes]:
         value = line[1]
@@ -79,45 +86,47 @@ class RequestHeaders:
         return line
 
     def _keep(self, name: bytes, value: bytes) -> None:
-        if name == b"authorization":
-            self.key = value[7:].strip() if value[:7].lower() == b"bearer " else self.key
-        elif name in (b"x-api-key", b"api-key"):
+        if name in (b"x-api-key", b"api-key"):
             self.key = self.key or value
-        elif name == b"content-length":
-            self.content_length = int(value) if value.isdigit() else 0
-        elif name == b"connection":
-            self._named = value.lower()
         elif name == b"x-agent-id":
             self.agent_id = value.decode("latin-1")[:NAME_CHARS_MAX]
         elif name == b"x-homeostat-run-id":
             self.run_id = RunId(value.decode("latin-1")[:NAME_CHARS_MAX])
 
 
-def answer_headers(lines: Headers) -> Headers:
-    """What the agent gets of an upstream's headers."""
-    kept = [line for line in lines if line[0] not in NOT_RETURNED]
-    if len(kept) != len(lines):
-        named = b",".join(value for name, value in lines if name == b"connection").lower()
+class AnswerHeaders:
+    """One pass over an upstream's headers: what the agent gets of them, and how the body is to be read."""
+
+    content_type = b""
+    encoded = False
+
+    def __init__(self, lines: Headers) -> None:
+        self.returned: Headers = []
+        give = self.returned.append
+        named = b""
+        for line in lines:
+            name = line[0]
+            if name == b"content-type":
+                self.content_type = line[1]
+            elif name in NOT_RETURNED:
+                if name == b"connection":
+                    named = line[1].lower()
+                continue
+            elif name == b"content-encoding":
+                self.encoded = line[1].lower() != b"identity"
+            give(line)
         if named not in ORDINARY:
-            kept = _unnamed(kept, named)
-    return kept
+            self.returned = _unnamed(self.returned, named)
+
+    def drop_length(self) -> None:
+        """The body will not be as long as it was announced."""
+        self.returned = [line for line in self.returned if line[0] != b"content-length"]
 
 
 def _unnamed(lines: Headers, named: bytes) -> Headers:
     """Without the headers that a Connection header names: they are for the next hop only."""
     dropped = {part.strip() for part in named.split(b",")}
     return [line for line in lines if line[0] not in dropped]
-
-
-def content_type(lines: Headers) -> bytes:
-    for name, value in lines:
-        if name == b"content-type":
-            return value
-    return b""
-
-
-def is_encoded(lines: Headers) -> bool:
-    return any(name == b"content-encoding" and value.lower() != b"identity" for name, value in lines)
 
 
 def _trace_id(value: bytes) -> TraceId | None:

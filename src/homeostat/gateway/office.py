@@ -1,7 +1,6 @@
 """What every call needs to be handled: the gateway's rules, books and clocks in one place."""
 
 import asyncio
-from collections import Counter
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -9,6 +8,7 @@ from homeostat.core.clock import Clock
 from homeostat.core.ids import Ids, RunId
 from homeostat.core.limits import CALL_BODY_BYTES_MAX, CLIENT_STALL_SECONDS, PATIENCE_SECONDS, PING_SECONDS
 from homeostat.core.ports.gateway import PriceList
+from homeostat.core.records.call import Outcome
 from homeostat.core.records.turn import AgentKey
 from homeostat.gateway.clerk import Clerk
 from homeostat.gateway.doorman import Doorman
@@ -42,68 +42,64 @@ class Manners:
 class InFlight:
     """How many calls of each agent are open here, counted from the gate to the last byte."""
 
-    __slots__ = ("_counts",)
+    __slots__ = ("_counts", "_entering")
 
     def __init__(self) -> None:
-        self._counts: Counter[AgentKey] = Counter()
+        self._counts: dict[AgentKey, int] = {}
+        self._entering: dict[int, int] = {}
 
-    def enter(self, agent: AgentKey) -> None:
-        self._counts[agent] += 1
+    def enter(self, agent: AgentKey, version: int) -> None:
+        """A call passes the gate as policies of a version hold it open."""
+        counts, entering = self._counts, self._entering
+        counts[agent] = counts.get(agent, 0) + 1
+        entering[version] = entering.get(version, 0) + 1
+
+    def entered(self, version: int) -> None:
+        """It is in the books from now on, or was turned away."""
+        entering = self._entering
+        if left := entering[version] - 1:
+            entering[version] = left
+        else:
+            del entering[version]
+
+    def settled_version(self, version: int) -> int:
+        """The newest policies under which every call of this gateway is in the books."""
+        return min(version, *self._entering) if self._entering else version
 
     def leave(self, agent: AgentKey) -> None:
-        left = self._counts[agent] - 1
-        assert left >= 0, "whoever leaves has entered"
+        counts = self._counts
+        left = counts[agent] - 1
         if left:
-            self._counts[agent] = left
+            counts[agent] = left
         else:
-            del self._counts[agent]
+            del counts[agent]
 
     def count(self, agent: AgentKey) -> int:
         return self._counts.get(agent, 0)
 
     @property
     def total(self) -> int:
-        return self._counts.total()
-
-
-class Watched(Protocol):
-    """A call that may take long."""
-
-    def tick(self, now: float) -> None:
-        """Look whether something is due."""
-        ...
+        return sum(self._counts.values())
 
 
 class Warden:
     """Looks after open calls at a steady beat: cheaper than a timer for each of them, and almost as exact."""
 
-    def __init__(self, *, clock: Clock, seconds: float) -> None:
+    def __init__(self, *, clock: Clock, seconds: float, clerk: Clerk) -> None:
         self._clock = clock
         self._seconds = seconds
-        self._open: set[Watched] = set()
-        self._timer: asyncio.TimerHandle | None = None
+        self._clerk = clerk
 
-    def enter(self, call: Watched) -> None:
-        self._open.add(call)
-        if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(self._seconds, self._tick)
+    async def run(self) -> None:
+        while True:
+            await self._clerk.any_open.wait()
+            await asyncio.sleep(self._seconds)
+            self.tick()
 
-    def leave(self, call: Watched) -> None:
-        self._open.discard(call)
-
-    def _tick(self) -> None:
-        self._timer = None
-        if not self._open:
-            return
+    def tick(self) -> None:
         now = self._clock.monotonic()
-        for call in tuple(self._open):
+        for call in tuple(self._clerk.open):
             call.tick(now)
-        self._timer = asyncio.get_running_loop().call_later(self._seconds, self._tick)
-
-    def close(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -117,11 +113,11 @@ class Office:
     book: PolicyBook
     clerk: Clerk
     prices: PriceList
-    warden: Warden
     manners: Manners = field(default_factory=Manners)
     run_of: RunOf = no_run
     in_flight: InFlight = field(default_factory=InFlight)
-    counters: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
+    counters: dict[tuple[Outcome, str], int] = field(default_factory=dict[tuple[Outcome, str], int])
 
-    def count(self, what: str, detail: str = "") -> None:
-        self.counters[what, detail] += 1
+    def count(self, outcome: Outcome, code: str) -> None:
+        key = (outcome, code)
+        self.counters[key] = self.counters.get(key, 0) + 1

@@ -7,10 +7,13 @@ import msgspec
 from msgspec import Raw
 
 from homeostat.core.clock import Millis
+from homeostat.core.codec import to_json
 from homeostat.core.errors import InvalidRequest
 from homeostat.core.ids import AgentId
 from homeostat.core.limits import NAME_CHARS_MAX, OUTPUT_TOKENS_LEAST
 from homeostat.core.ports.upstream import Headers
+from homeostat.core.records.call import Call
+from homeostat.core.records.event import Channel, Event
 from homeostat.core.records.policy import QUARANTINED, TERMS, Action, Policy, PolicyId
 from homeostat.gateway.dialects.shapes import Ask
 from homeostat.gateway.metering import Bound
@@ -60,10 +63,6 @@ class RateLimit:
 
     policy: Policy
     windows: Windows
-
-    @property
-    def counts_tokens(self) -> bool:
-        return self.policy.tokens_per_minute is not None
 
     def room(self, now: float) -> int | None:
         """Tokens that are left in this minute."""
@@ -155,6 +154,7 @@ class Chain:
     asks: tuple[AskWrapper, ...] = ()
     rates: tuple[RateLimit, ...] = ()
     tool_filters: tuple[ToolFilter, ...] = ()
+    counts_tokens: bool = False
     headers: tuple[tuple[bytes, bytes], ...] = ()
     alerts: tuple[Policy, ...] = ()
     valid_until_ms: Millis = FOREVER
@@ -231,6 +231,7 @@ def compose(policies: Iterable[Policy], now: Millis, windows_of: WindowsOf) -> C
         gate=gate,
         asks=tuple(asks),
         rates=tuple(rates),
+        counts_tokens=any(rate.policy.tokens_per_minute is not None for rate in rates),
         tool_filters=tuple(tools),
         headers=tuple(headers),
         alerts=tuple(alerts),
@@ -260,6 +261,19 @@ def check(policy: Policy) -> Policy:
     if not 0 < len(policy.policy_id) <= NAME_CHARS_MAX:
         raise InvalidRequest(problem=f"a policy's id has 1 to {NAME_CHARS_MAX} characters")
     return policy
+
+
+def alert(policy: Policy, call: Call) -> Event:
+    """What somebody who wanted to know is told."""
+    said = {
+        "policy_id": policy.policy_id,
+        "reason": policy.reason,
+        "call_id": call.call_id,
+        "tokens": call.usage.tokens,
+        "cost_micros": call.cost_micros,
+    }
+    event_id = f"{policy.policy_id}:{call.call_id}"
+    return Event(event_id, call.project, Channel.EVT, "agent", call.agent_id, "alert", to_json(said))
 
 
 def holds_for(policy: Policy, agent_id: AgentId) -> bool:

@@ -3,12 +3,11 @@
 from homeostat.core.errors import StoreUnavailable, Unauthenticated
 from homeostat.core.records.call import Call, Outcome, call_of
 from homeostat.core.records.turn import AgentKey
-from homeostat.gateway.accounting import NOTHING
 from homeostat.gateway.asgi import Receive, Scope, Send
 from homeostat.gateway.exchange import Exchange
 from homeostat.gateway.headers import RequestHeaders
 from homeostat.gateway.office import Office
-from homeostat.gateway.refusals import Refusal, refusal_of, render
+from homeostat.gateway.refusals import Refusal, refusal_of, turn_away
 from homeostat.gateway.routes import Route
 
 
@@ -23,6 +22,7 @@ class Proxy:
             await self._not_http(scope, receive, send)
             return
         office = self._office
+        began = office.clock.monotonic()
         route = office.routes.find(scope["method"], scope["path"])
         if route is None:
             await self._unknown_path(send)
@@ -30,7 +30,7 @@ class Proxy:
         headers = RequestHeaders(scope["headers"], readable=route.dialect is not None)
         try:
             agent = await self._identify(headers)
-            if office.book.is_stale():
+            if office.book.is_stale(began):
                 await office.book.settle()
         except StoreUnavailable as error:
             await self._turn_away(send, route, refusal_of(error))
@@ -38,20 +38,23 @@ class Proxy:
         if agent is None:
             await self._turn_away(send, route, refusal_of(Unauthenticated()))
             return
-        chain = office.book.chain(agent, office.clock.now_ms())
+        now = office.clock.now_ms()
+        chain = office.book.chain(agent, now)
         if chain.gate is not None:
             self._write_down(agent, route, headers, chain.gate, scope)
             await self._turn_away(send, route, chain.gate)
             return
         exchange = Exchange(
-            office=office,
-            scope=scope,
-            receive=receive,
-            send=send,
+            office,
+            scope,
+            receive,
+            send,
             route=route,
             headers=headers,
             agent=agent,
             chain=chain,
+            began=began,
+            started_ms=now,
         )
         await exchange.run()
 
@@ -64,10 +67,8 @@ class Proxy:
 
     async def _turn_away(self, send: Send, route: Route, refusal: Refusal) -> None:
         office = self._office
-        office.count(Outcome.REFUSED.value, refusal.code)
-        headers, body = render(route.api, refusal, call_of(office.ids.scope()))
-        await send({"type": "http.response.start", "status": refusal.status, "headers": headers})
-        await send({"type": "http.response.body", "body": body})
+        office.count(Outcome.REFUSED, refusal.code)
+        await turn_away(send, route.api, refusal, call_of(office.ids.scope()))
 
     def _write_down(
         self, agent: AgentKey, route: Route, headers: RequestHeaders, refusal: Refusal, scope: Scope
@@ -84,23 +85,12 @@ class Proxy:
                 upstream=route.outlet.name,
                 api=route.api,
                 path=scope["path"][:200],
-                model="",
-                streamed=False,
                 outcome=Outcome.REFUSED,
                 status=refusal.status,
                 code=refusal.code,
                 policy_id=refusal.policy_id,
                 started_at_ms=office.clock.now_ms(),
-                latency_ms=0.0,
-                first_token_ms=None,
-                usage=NOTHING.usage,
-                metered=NOTHING.metered,
-                cost_micros=NOTHING.cost_micros,
-                priced=NOTHING.priced,
                 retries=headers.retries,
-                prompt_hash="",
-                tools_offered=(),
-                tool_calls=(),
             )
 
         office.clerk.refused((*agent, refusal.code, refusal.policy_id), call)

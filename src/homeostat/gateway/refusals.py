@@ -7,6 +7,7 @@ import msgspec
 from homeostat.core.errors import HomeostatError, Unavailable
 from homeostat.core.ports.upstream import Headers
 from homeostat.core.records.call import Api, CallId
+from homeostat.gateway.asgi import Send
 
 _encoder = msgspec.json.Encoder()
 
@@ -76,6 +77,13 @@ def render(api: Api, refusal: Refusal, call_id: CallId) -> tuple[Headers, bytes]
     if refusal.retry_after_seconds is not None:
         headers.append((b"retry-after", b"%d" % refusal.retry_after_seconds))
     return headers, body
+
+
+async def turn_away(send: Send, api: Api, refusal: Refusal, call_id: CallId) -> None:
+    """Answer with a refusal."""
+    headers, body = render(api, refusal, call_id)
+    await send({"type": "http.response.start", "status": refusal.status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
 
 
 def stream_error(api: Api, refusal: Refusal, call_id: CallId) -> bytes:

@@ -1,78 +1,48 @@
 """Passes an answer on as it comes, and looks at it on the way without holding it up."""
 
 import asyncio
+from typing import Final
 
 from homeostat.core.clock import Clock
 from homeostat.core.limits import ANSWER_BYTES_READ_MAX
-from homeostat.core.ports.upstream import Headers, UpstreamResponse
-from homeostat.core.records.call import CallId
+from homeostat.core.ports.upstream import UpstreamResponse
 from homeostat.gateway.asgi import Send
 from homeostat.gateway.dialects.shapes import Ask, Dialect, StreamReader
-from homeostat.gateway.headers import answer_headers, content_type, is_encoded
+from homeostat.gateway.headers import AnswerHeaders
 from homeostat.gateway.sieve import Sieve
-from homeostat.gateway.sse import is_event_stream
 
-PING = b": ping\n\n"
+PING: Final = b": ping\n\n"
 
 
 class Relay:
     """One answer on its way to the agent. `sending_since` says since when the agent has not taken what it was sent."""
 
-    __slots__ = (
-        "_blocks",
-        "_clock",
-        "_headers",
-        "_heard_at",
-        "_pinging",
-        "_response",
-        "_send",
-        "_sieve",
-        "answer_bytes",
-        "complete",
-        "first_token_at",
-        "reader",
-        "sending_since",
-        "started",
-        "streams",
-    )
+    reader: StreamReader | None = None
+    first_token_at: float | None = None
+    sending_since: float | None = None
+    started = False
+    complete = False
+    _pinging: asyncio.Task[None] | None = None
 
-    def __init__(
-        self,
-        *,
-        send: Send,
-        response: UpstreamResponse,
-        clock: Clock,
-        call_id: CallId,
-        dialect: Dialect | None,
-        ask: Ask | None,
-        hides_usage: bool,
-        sieve: Sieve | None,
-    ) -> None:
+    def __init__(self, *, send: Send, response: UpstreamResponse, headers: AnswerHeaders, clock: Clock) -> None:
         self._send = send
         self._response = response
+        self._headers = headers
         self._clock = clock
-        self._headers: Headers = answer_headers(response.headers)
-        self._headers.append((b"x-homeostat-call-id", call_id.encode()))
-        self._pinging: asyncio.Task[None] | None = None
         self._heard_at = clock.monotonic()
         self._blocks: list[bytes] | None = None
         self._sieve: Sieve | None = None
         self.answer_bytes = 0
-        self.first_token_at: float | None = None
-        self.sending_since: float | None = None
-        self.started = False
-        self.complete = False
-        self.reader: StreamReader | None = None
-        self.streams = False
-        if dialect is not None and ask is not None and response.status < 400 and not is_encoded(response.headers):
-            self._sieve = sieve
-            if is_event_stream(content_type(response.headers)):
-                self.streams = True
-                self.reader = dialect.stream(ask, hides_usage=hides_usage)
-                if hides_usage or sieve is not None:
-                    self._drop_length()
-            else:
-                self._blocks = []
+
+    def look(self, dialect: Dialect, ask: Ask, sieve: Sieve | None, *, hides_usage: bool) -> None:
+        """Read what passes, and take out what may not."""
+        self._sieve = sieve
+        if not self._headers.content_type.startswith(b"text/event-stream"):
+            self._blocks = []
+            return
+        self.reader = dialect.stream(ask, hides_usage=hides_usage)
+        if hides_usage or sieve is not None:
+            self._headers.drop_length()
 
     @property
     def between_events(self) -> bool:
@@ -89,11 +59,11 @@ class Relay:
         if self._sieve is not None and self._blocks is not None:
             await self._run_whole(self._sieve)
             return
-        response = self._response
+        response, clock = self._response, self._clock
         await self._start()
         while True:
             block = await response.read()
-            self._heard_at = self._clock.monotonic()
+            self._heard_at = clock.monotonic()
             ended = response.complete
             out = self._pass(block) if block else block
             if ended:
@@ -108,14 +78,14 @@ class Relay:
     async def _run_whole(self, sieve: Sieve) -> None:
         """An answer that has to be judged as a whole is passed on as a whole."""
         while block := await self._response.read():
+            self._heard_at = self._clock.monotonic()
             self._pass(block)
-        self.complete = True
         if self._blocks is None:
-            self.complete = False
             sieve.refuse_unread()
-        body = sieve.answer(b"".join(self._blocks or ()))
-        self._drop_length()
-        self._headers.append((b"content-length", b"%d" % len(body)))
+        self.complete = True
+        body = sieve.answer(b"".join(self._blocks))
+        self._headers.drop_length()
+        self._headers.returned.append((b"content-length", b"%d" % len(body)))
         await self._start()
         await self._body(body, more=False)
 
@@ -134,14 +104,14 @@ class Relay:
                 self._blocks = None
         return block
 
-    def _drop_length(self) -> None:
-        self._headers = [line for line in self._headers if line[0] != b"content-length"]
-
     # --- to the agent --------------------------------------------------------------------------------------
 
     async def _start(self) -> None:
         self.started = True
-        await self._send({"type": "http.response.start", "status": self._response.status, "headers": self._headers})
+        self.sending_since = self._heard_at
+        head = {"type": "http.response.start", "status": self._response.status, "headers": self._headers.returned}
+        await self._send(head)
+        self.sending_since = None
 
     async def _body(self, body: bytes, *, more: bool) -> None:
         if self._pinging is not None:

@@ -28,6 +28,11 @@ class Outlet:
     provider: str
     asks_usage: bool = True
 
+    @property
+    def prefix_length(self) -> int:
+        """How much of a path names this upstream."""
+        return len(self.name) + 1
+
 
 @dataclass(frozen=True, slots=True)
 class Route:

@@ -7,7 +7,7 @@ import msgspec
 
 from homeostat.core.clock import Millis
 from homeostat.core.records.budget import Amount, Budget, BudgetKey, BudgetKind, Flight
-from homeostat.core.records.call import Api, Call, Metered, Outcome, Priced, ToolUse, Usage
+from homeostat.core.records.call import Call
 from homeostat.core.records.policy import TERMS, Action, Policy, PolicyOrigin
 
 Row = Sequence[Any]
@@ -28,8 +28,6 @@ _encoder = msgspec.json.Encoder()
 _terms = msgspec.json.Decoder(Terms)
 _calls = msgspec.json.Decoder(Call)
 _keys = msgspec.json.Decoder(tuple[tuple[str, BudgetKind, str], ...])
-_names = msgspec.json.Decoder(tuple[str, ...])
-_tools = msgspec.json.Decoder(tuple[tuple[str, str], ...])
 
 
 def write_policy(policy: Policy) -> tuple[object, ...]:
@@ -118,67 +116,19 @@ def read_flight(row: Row) -> Flight:
 
 
 def write_call(call: Call) -> tuple[object, ...]:
-    usage = call.usage
+    """What is asked for has a column of its own; the whole of it lies beside them."""
     return (
         call.call_id,
         call.project,
         call.agent_id,
         call.run_id,
-        call.trace_id,
-        call.upstream,
-        call.api.value,
-        call.path,
         call.model,
-        int(call.streamed),
         call.outcome.value,
-        call.status,
-        call.code,
-        call.policy_id,
-        call.started_at_ms,
-        call.latency_ms,
-        call.first_token_ms,
-        usage.tokens_in,
-        usage.tokens_out,
-        usage.tokens_cached,
-        usage.tokens_written,
-        usage.tokens_reasoning,
-        call.metered.value,
+        call.usage.tokens,
         call.cost_micros,
-        call.priced.value,
-        call.retries,
-        call.prompt_hash,
-        _encoder.encode(call.tools_offered).decode() if call.tools_offered else "[]",
-        _encoder.encode([(use.name, use.arguments) for use in call.tool_calls]).decode() if call.tool_calls else "[]",
-        call.repeats,
+        _encoder.encode(call).decode(),
     )
 
 
 def read_call(row: Row) -> Call:
-    return Call(
-        call_id=row[0],
-        project=row[1],
-        agent_id=row[2],
-        run_id=row[3],
-        trace_id=row[4],
-        upstream=row[5],
-        api=Api(row[6]),
-        path=row[7],
-        model=row[8],
-        streamed=bool(row[9]),
-        outcome=Outcome(row[10]),
-        status=row[11],
-        code=row[12],
-        policy_id=row[13],
-        started_at_ms=row[14],
-        latency_ms=row[15],
-        first_token_ms=row[16],
-        usage=Usage(*row[17:22]),
-        metered=Metered(row[22]),
-        cost_micros=row[23],
-        priced=Priced(row[24]),
-        retries=row[25],
-        prompt_hash=row[26],
-        tools_offered=_names.decode(row[27]),
-        tool_calls=tuple(ToolUse(*use) for use in _tools.decode(row[28])),
-        repeats=row[29],
-    )
+    return _calls.decode(row[0])

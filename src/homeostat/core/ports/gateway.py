@@ -95,7 +95,9 @@ class GatewayStore(Protocol):
         """The calls that are open, oldest first."""
         ...
 
-    async def flights_count(self, project: ProjectId, agent_id: AgentId) -> int: ...
+    async def flights_count(self, project: ProjectId, agent_id: AgentId, *, besides: GatewayId) -> int:
+        """How many calls of an agent are open in other gateways."""
+        ...
 
     async def expire_calls(self, before: CallId, limit: int) -> int:
         """Forget calls older than an id; returns how many."""

@@ -16,7 +16,7 @@ class _Tool(Struct, gc=False):
 
 class _Ask(Struct, gc=False):
     model: str = ""
-    system: Raw | None = None
+    system: Raw = Raw(b"")
     max_tokens: int | None = None
     stream: bool | None = None
     tools: list[_Tool] | None = None
@@ -85,7 +85,7 @@ class AnthropicMessages:
             model=read.model,
             streamed=bool(read.stream),
             output_cap=read.max_tokens,
-            prompt_hash=xxhash.xxh3_64_hexdigest(read.system if read.system is not None else b""),
+            prompt_hash=xxhash.xxh3_64_hexdigest(read.system),
             tools=tuple(tool.name or tool.type or "" for tool in read.tools) if read.tools else (),
         )
 

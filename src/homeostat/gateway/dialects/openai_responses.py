@@ -24,7 +24,7 @@ class _Tool(Struct, gc=False):
 
 class _Ask(Struct, gc=False):
     model: str = ""
-    instructions: Raw | None = None
+    instructions: Raw = Raw(b"")
     input: Raw = Raw(b"null")
     stream: bool | None = None
     max_output_tokens: int | None = None
@@ -74,7 +74,7 @@ class _Response(Struct, gc=False):
 
 class _Event(Struct, gc=False):
     type: str = ""
-    delta: Raw | None = None
+    delta: Raw = Raw(b"")
     response: _Response | None = None
 
 
@@ -92,8 +92,7 @@ class OpenAIResponses:
     def ask(self, body: bytes) -> Ask:
         read: _Ask = decode_ask(_asks, body)
         named = xxhash.xxh3_64()
-        if read.instructions is not None:
-            named.update(read.instructions)
+        named.update(read.instructions)
         if bytes(memoryview(read.input)[:1]) == b"[":  # a plain string has no roles
             for item in try_decode(_items, bytes(read.input)) or ():
                 if item.role in SYSTEM_ROLES:
@@ -152,9 +151,10 @@ class ResponsesStream:
             return block
         cutter = self._cutter
         if not self.spoke and data.find(b'.delta"', 0, end) >= 0:
-            self._first(data, end)
-        self._events += data.count(b'.delta"', 0, end) // 2  # named in the event's line and in its data
-        self._bytes += end
+            self._bytes -= self._first(data, end)
+        self._events += data.count(b'.delta"', 0, end)
+        if self.spoke:
+            self._bytes += end
         at = data.rfind(b'"response":', 0, end)
         if at >= 0:
             start, stop = cutter.around(data, end, at)
@@ -170,10 +170,14 @@ class ResponsesStream:
     def finish(self) -> bytes:
         return b""
 
-    def _first(self, data: bytes, end: int) -> None:
+    def _first(self, data: bytes, end: int) -> int:
+        """Find the first token; returns how much came before it, which repeats the request and is no answer."""
+        passed = 0
         for event in self._cutter.events(data, end):
             read: _Event | None = try_decode(_events, payload(event))
-            if read is not None and read.delta is not None:
+            if read is not None and (said := bytes(read.delta)):
                 self.spoke = True
-                self._overhead = len(event) - len(read.delta) + 4
-                return
+                self._overhead = len(event) - len(said) + 4
+                break
+            passed += len(event) + len(self._cutter.gap)
+        return passed

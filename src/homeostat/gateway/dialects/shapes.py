@@ -19,6 +19,7 @@ _encoder = msgspec.json.Encoder()
 
 # Parts whose tokens their bytes do not bound. As quotes inside a JSON string are escaped, these are real JSON tokens.
 _OPAQUE = (b'"image_url"', b'"image"', b'"input_image"', b'"input_file"', b'"file"', b'"document"', b'"input_audio"')
+_OPAQUE_HINTS = (b"image", b'file"', b'"document"', b'_audio"')
 _ELSEWHERE = (b'"previous_response_id"', b'"conversation"', b'"prompt"')
 
 
@@ -41,7 +42,10 @@ class Ask:
     @property
     def opaque_parts(self) -> int:
         """How many parts may weigh more tokens than they have bytes."""
-        return sum(self.body.count(mark) for mark in _OPAQUE)
+        body = self.body
+        if not any(hint in body for hint in _OPAQUE_HINTS):
+            return 0
+        return sum(body.count(mark) for mark in _OPAQUE)
 
     @property
     def refers_elsewhere(self) -> bool:

@@ -26,6 +26,9 @@ from homeostat.core.records.policy import Policy, PolicyId
 
 SQL = statements("sqlite", "gateway")
 NEWEST = CallId("call_~")
+CALL_ROW = "(?, ?, ?, ?, ?, ?, ?, ?, ?)"
+ROWS_AT_ONCE = 64
+assert CALL_ROW in SQL["call_put"]
 
 
 class SqliteGateway:
@@ -146,8 +149,8 @@ class SqliteGateway:
     async def flights(self, project: ProjectId, agent_id: AgentId | None, limit: int) -> list[Flight]:
         return [rows.read_flight(row) for row in await self._all("flights_list", (project, agent_id, limit))]
 
-    async def flights_count(self, project: ProjectId, agent_id: AgentId) -> int:
-        return (await self._all("flights_count", (project, agent_id)))[0][0]
+    async def flights_count(self, project: ProjectId, agent_id: AgentId, *, besides: GatewayId) -> int:
+        return (await self._all("flights_count", (project, agent_id, besides)))[0][0]
 
     async def expire_calls(self, before: CallId, limit: int) -> int:
         return await self._engine.write(
@@ -189,10 +192,17 @@ def _post(connection: sqlite3.Connection, posting: Posting) -> Posted:
             many(SQL["flight_put"], [rows.write_flight(flight, gateway_id) for flight in posting.opened])
         if posting.closed:
             many(SQL["flight_drop"], [(call_id,) for call_id in posting.closed])
-        if posting.calls:
-            many(SQL["call_put"], [rows.write_call(call) for call in posting.calls])
+        _put_calls(connection, posting.calls)
     warned = tuple(entries.budgets[key] for key in entries.warned)
     return Posted(alive=True, drawn=tuple(entries.drawn), warned=warned)
+
+
+def _put_calls(connection: sqlite3.Connection, calls: Sequence[Call]) -> None:
+    """Many rows at a time: the interpreter's lock changes hands once per statement, and the event loop wants it."""
+    for start in range(0, len(calls), ROWS_AT_ONCE):
+        part = calls[start : start + ROWS_AT_ONCE]
+        values = [value for call in part for value in rows.write_call(call)]
+        connection.execute(SQL["call_put"].replace(CALL_ROW, ", ".join([CALL_ROW] * len(part))), values)
 
 
 def _write(connection: sqlite3.Connection, gateway_id: GatewayId, entries: Entries) -> None:
@@ -211,7 +221,7 @@ def _bury(connection: sqlite3.Connection, gateway_id: GatewayId, now: Millis) ->
     holds = _holds(connection, gateway_id)
     keys = sorted({*holds, *(key for flight in flights for key in flight.keys)})
     _write(connection, gateway_id, ledger.bury(flights, holds, _budgets(connection, keys), now))
-    connection.executemany(SQL["call_put"], [rows.write_call(flight.call) for flight in flights])
+    _put_calls(connection, [flight.call for flight in flights])
     for name in ("flights_drop", "holds_drop", "gateway_drop"):
         connection.execute(SQL[name], (gateway_id,))
     return [flight.call for flight in flights]

@@ -80,36 +80,15 @@ CREATE INDEX flights_agent ON flights (project, agent_id);
 CREATE INDEX flights_gateway ON flights (gateway_id);
 
 CREATE TABLE calls (
-    call_id          TEXT    NOT NULL PRIMARY KEY,
-    project          TEXT    NOT NULL,
-    agent_id         TEXT    NOT NULL,
-    run_id           TEXT,
-    trace_id         TEXT,
-    upstream         TEXT    NOT NULL,
-    api              TEXT    NOT NULL,
-    path             TEXT    NOT NULL,
-    model            TEXT    NOT NULL,
-    streamed         INTEGER NOT NULL,
-    outcome          TEXT    NOT NULL CHECK (outcome IN ('answered', 'refused', 'failed', 'abandoned', 'lost')),
-    status           INTEGER NOT NULL,
-    code             TEXT    NOT NULL,
-    policy_id        TEXT    NOT NULL,
-    started_at_ms    INTEGER NOT NULL,
-    latency_ms       REAL    NOT NULL,
-    first_token_ms   REAL,
-    tokens_in        INTEGER NOT NULL,
-    tokens_out       INTEGER NOT NULL,
-    tokens_cached    INTEGER NOT NULL,
-    tokens_written   INTEGER NOT NULL,
-    tokens_reasoning INTEGER NOT NULL,
-    metered          TEXT    NOT NULL CHECK (metered IN ('reported', 'estimated', 'reserved', 'none')),
-    cost_micros      INTEGER,
-    priced           TEXT    NOT NULL CHECK (priced IN ('listed', 'capped', 'unknown', 'free')),
-    retries          INTEGER NOT NULL,
-    prompt_hash      TEXT    NOT NULL,
-    tools_offered    TEXT    NOT NULL,
-    tool_calls       TEXT    NOT NULL,
-    repeats          INTEGER NOT NULL
+    call_id     TEXT    NOT NULL PRIMARY KEY,
+    project     TEXT    NOT NULL,
+    agent_id    TEXT    NOT NULL,
+    run_id      TEXT,
+    model       TEXT    NOT NULL,
+    outcome     TEXT    NOT NULL CHECK (outcome IN ('answered', 'refused', 'failed', 'abandoned', 'lost')),
+    tokens      INTEGER NOT NULL,
+    cost_micros INTEGER,
+    call        TEXT    NOT NULL
 ) WITHOUT ROWID;
 
 CREATE INDEX calls_agent ON calls (project, agent_id, call_id);
