@@ -1,0 +1,196 @@
+"""What each API asks for and answers is read right, whole or streamed, however the stream is cut."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from homeostat.adapters.upstreams.simulated import ModelCall, Reply, SimulatedUpstream
+from homeostat.core.errors import MalformedPayload
+from homeostat.core.ports.upstream import UpstreamRequest
+from homeostat.core.records.call import Api, Usage
+from homeostat.gateway.dialects.anthropic_messages import AnthropicMessages
+from homeostat.gateway.dialects.openai_chat import OpenAIChat
+from homeostat.gateway.dialects.openai_responses import OpenAIResponses
+from homeostat.gateway.dialects.shapes import Dialect, StreamReader, tool_use
+from homeostat.testing.gateways import INSTANT
+
+SYSTEM = "You are a clerk."
+WEATHER = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+CALLS = Reply(calls=(ModelCall("A" * 24, "weather", '{"city":"Paris","days":2}'),))
+WORDS = Reply("The ledger shows a steady rise.")
+
+CHAT: dict[str, Any] = {
+    "model": "gpt-4o-mini",
+    "messages": [{"role": "developer", "content": SYSTEM}, {"role": "user", "content": "Hello"}],
+    "tools": [{"type": "function", "function": {"name": "weather", "parameters": WEATHER}}],
+}
+RESPONSES: dict[str, Any] = {
+    "model": "gpt-4o-mini",
+    "instructions": SYSTEM,
+    "input": [{"role": "developer", "content": "Be brief."}, {"role": "user", "content": "Hello"}],
+    "tools": [{"type": "function", "name": "weather", "parameters": WEATHER}],
+}
+MESSAGES: dict[str, Any] = {
+    "model": "claude-sonnet-4-5",
+    "max_tokens": 256,
+    "system": SYSTEM,
+    "messages": [{"role": "user", "content": "Hello"}],
+    "tools": [{"name": "weather", "input_schema": WEATHER}],
+}
+KINDS: list[tuple[Dialect, str, dict[str, Any]]] = [
+    (OpenAIChat(), "/v1/chat/completions", CHAT),
+    (OpenAIResponses(), "/v1/responses", RESPONSES),
+    (AnthropicMessages(), "/v1/messages", MESSAGES),
+]
+IDS = ["chat", "responses", "messages"]
+
+
+async def answered(target: str, body: dict[str, Any], reply: Reply) -> bytes:
+    upstream = SimulatedUpstream(pace=INSTANT, script=lambda _: reply)
+    response = await upstream.send(UpstreamRequest(b"POST", target.encode(), [], json.dumps(body).encode()))
+    assert response.status == 200
+    parts: list[bytes] = []
+    while part := await response.read():
+        parts.append(part)
+    return b"".join(parts)
+
+
+def read(reader: StreamReader, stream: bytes, size: int) -> bytes:
+    out = b"".join(reader.feed(stream[at : at + size]) for at in range(0, len(stream), size))
+    return out + reader.finish()
+
+
+@pytest.mark.parametrize(("dialect", "target", "body"), KINDS, ids=IDS)
+def test_what_is_asked(dialect: Dialect, target: str, body: dict[str, Any]) -> None:
+    ask = dialect.ask(json.dumps(body).encode())
+    assert ask.model == body["model"]
+    assert ask.tools == ("weather",)
+    assert not ask.streamed
+    assert dialect.ask(json.dumps({**body, "stream": True}).encode()).streamed
+    assert ask.api is dialect.api
+
+
+@pytest.mark.parametrize(("dialect", "target", "body"), KINDS, ids=IDS)
+def test_the_prompt_hash_follows_the_instructions_and_nothing_else(
+    dialect: Dialect, target: str, body: dict[str, Any]
+) -> None:
+    def hash_of(changed: dict[str, Any]) -> str:
+        return dialect.ask(json.dumps({**body, **changed}).encode()).prompt_hash
+
+    name = "input" if "input" in body else "messages"
+    more = [*body[name], {"role": "user", "content": "And now?"}]
+    assert hash_of({}) == hash_of({name: more})
+    assert len(hash_of({})) == 16
+    changed = {"system": "Other."} if "system" in body else {name: [{"role": "system", "content": "Other."}]}
+    assert hash_of({}) != hash_of(changed)
+
+
+@pytest.mark.parametrize(("dialect", "target", "body"), KINDS, ids=IDS)
+async def test_a_whole_answer(dialect: Dialect, target: str, body: dict[str, Any]) -> None:
+    reading = dialect.answer(await answered(target, body, WORDS))
+    assert reading.usage is not None
+    assert reading.usage.tokens_in > 0
+    assert reading.usage.tokens_out > 3
+    assert reading.tools == ()
+    called = dialect.answer(await answered(target, body, CALLS))
+    assert called.tools == (tool_use("weather", '{"days": 2, "city": "Paris"}'),)
+
+
+@pytest.mark.parametrize(("dialect", "target", "body"), KINDS, ids=IDS)
+@pytest.mark.parametrize("reply", [WORDS, CALLS], ids=["words", "calls"])
+@pytest.mark.parametrize("size", [1, 7, 64, 100_000])
+async def test_a_stream_says_what_the_whole_answer_says(
+    dialect: Dialect, target: str, body: dict[str, Any], reply: Reply, size: int
+) -> None:
+    whole = dialect.answer(await answered(target, body, reply))
+    options = {"stream_options": {"include_usage": True}} if dialect.api is Api.OPENAI_CHAT else {}
+    stream = await answered(target, {**body, **options, "stream": True}, reply)
+    reader = dialect.stream(dialect.ask(json.dumps(body).encode()), hides_usage=False)
+    assert read(reader, stream, size) == stream
+    assert reader.usage == whole.usage
+    assert reader.tools == whole.tools
+    assert reader.spoke
+    assert reader.ended
+    assert reader.model == body["model"]
+    assert reader.between_events
+
+
+@pytest.mark.parametrize("size", [1, 13, 100_000])
+async def test_usage_nobody_asked_for_is_hidden(size: int) -> None:
+    plain = await answered("/v1/chat/completions", {**CHAT, "stream": True}, WORDS)
+    wanted = {**CHAT, "stream": True, "stream_options": {"include_usage": True}}
+    asked = await answered("/v1/chat/completions", wanted, WORDS)
+    reader = OpenAIChat().stream(OpenAIChat().ask(json.dumps(CHAT).encode()), hides_usage=True)
+    shown = read(reader, asked, size)
+    assert reader.usage is not None
+
+    def chunks(stream: bytes) -> list[Any]:
+        lines = [line[6:] for line in stream.decode().splitlines() if line.startswith("data: {")]
+        return [{**json.loads(line), "id": "", "system_fingerprint": ""} for line in lines]
+
+    assert chunks(shown) == chunks(plain)
+    assert shown.endswith(b"data: [DONE]\n\n")
+
+
+@pytest.mark.parametrize(("dialect", "target", "body"), KINDS, ids=IDS)
+async def test_a_stream_that_breaks_off_is_estimated_by_what_went_by(
+    dialect: Dialect, target: str, body: dict[str, Any]
+) -> None:
+    reply = Reply(" ".join(["seven words make a sentence of sorts."] * 30))
+    stream = await answered(target, {**body, "max_tokens": 2000, "stream": True}, reply)
+    whole = dialect.answer(await answered(target, {**body, "max_tokens": 2000}, reply)).usage
+    assert whole is not None
+    reader = dialect.stream(dialect.ask(json.dumps(body).encode()), hides_usage=False)
+    reader.feed(stream[: len(stream) * 2 // 5])
+    assert reader.usage is None
+    assert not reader.ended
+    assert 0.1 * whole.tokens_out < reader.seen_tokens < 1.5 * whole.tokens_out
+    if isinstance(dialect, AnthropicMessages):
+        assert reader.begun is not None
+        assert reader.begun.tokens_in == whole.tokens_in
+
+
+@pytest.mark.parametrize(("dialect", "target", "body"), KINDS, ids=IDS)
+@given(garbage=st.binary(max_size=300))
+def test_garbage_passes_unread(dialect: Dialect, target: str, body: dict[str, Any], garbage: bytes) -> None:
+    reader = dialect.stream(dialect.ask(json.dumps(body).encode()), hides_usage=False)
+    assert reader.feed(garbage) == garbage
+    assert dialect.answer(garbage).usage is None
+
+
+@pytest.mark.parametrize("dialect", [kind[0] for kind in KINDS], ids=IDS)
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b'"x"', b'{"model": 5}', b"\xff\xfe", b"[" * 3000])
+def test_a_request_that_cannot_be_read_is_refused(dialect: Dialect, body: bytes) -> None:
+    with pytest.raises(MalformedPayload):
+        dialect.ask(body)
+
+
+def test_details_of_usage() -> None:
+    chat = OpenAIChat().answer(
+        b'{"usage":{"prompt_tokens":10,"completion_tokens":5,"prompt_tokens_details":{"cached_tokens":4},'
+        b'"completion_tokens_details":{"reasoning_tokens":3}}}'
+    )
+    assert chat.usage == Usage(10, 5, 4, 0, 3)
+    embeddings = OpenAIChat(Api.OPENAI_EMBEDDINGS).answer(b'{"data":[],"usage":{"prompt_tokens":7,"total_tokens":7}}')
+    assert embeddings.usage == Usage(7, 0)
+    messages = AnthropicMessages().answer(
+        b'{"usage":{"input_tokens":10,"cache_creation_input_tokens":20,"cache_read_input_tokens":30,"output_tokens":5}}'
+    )
+    assert messages.usage == Usage(60, 5, 30, 20)
+
+
+def test_an_edit_leaves_the_rest_as_it_was_written() -> None:
+    ask = OpenAIChat().ask(b'{"model":"m", "messages":[ {"role":"user","content":"\\u00e9 x"} ],"temperature":1.0}')
+    ask.cap_output(5)
+    assert ask.output_cap == 5
+    assert b'[ {"role":"user","content":"\\u00e9 x"} ]' in ask.body
+    assert json.loads(ask.body)["max_completion_tokens"] == 5
+
+
+def test_equal_arguments_have_equal_digests() -> None:
+    assert tool_use("a", '{"x":1,"y":2}') == tool_use("a", b'{ "y": 2, "x": 1 }')
+    assert tool_use("a", '{"x":1}') != tool_use("a", '{"x":2}')
+    assert tool_use("a", '{"x":') == tool_use("a", '{"x":')
