@@ -34,7 +34,7 @@ def state_answer(ask: Ask, dialect: Dialect, answer: bytes, tariff: Tariff) -> S
     """The numbers of an answer that came whole."""
     reading = dialect.answer(answer)
     usage = reading.usage
-    if usage is None:
+    if usage is None or not usage.plausible:
         usage = estimate(ask, len(answer) // 4, None)
         return Statement(usage, Metered.ESTIMATED, tariff.cost(usage), tariff.priced, reading.tools)
     return Statement(usage, Metered.REPORTED, tariff.cost(usage), tariff.priced, reading.tools)
@@ -47,11 +47,12 @@ def state_relayed(
     if relay is not None and (answer := relay.answer) is not None:
         return state_answer(ask, dialect, answer, tariff)
     reader = relay.reader if relay is not None else None
-    if reader is not None and reader.usage is not None:
+    if reader is not None and reader.usage is not None and reader.usage.plausible:
         return Statement(reader.usage, Metered.REPORTED, tariff.cost(reader.usage), tariff.priced, reader.tools)
     seen, begun = 0, None
     if reader is not None and (reader.spoke or reader.begun is not None):
         seen, begun = reader.seen_tokens, reader.begun
+        begun = begun if begun is not None and begun.plausible else None
     elif relay is not None and relay.complete:
         seen = relay.answer_bytes // 4
     elif reserved_at is not None:

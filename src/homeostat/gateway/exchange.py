@@ -12,6 +12,7 @@ from homeostat.core.errors import (
     UpstreamFailed,
     UpstreamUnreachable,
 )
+from homeostat.core.limits import NAME_CHARS_MAX, TOOLS_LOGGED_MAX
 from homeostat.core.ports.upstream import UpstreamRequest, UpstreamResponse
 from homeostat.core.records.budget import ZERO, BudgetKey, BudgetKind, Flight
 from homeostat.core.records.call import Call, Outcome, call_of
@@ -381,7 +382,7 @@ class Exchange:
             upstream=self._route.outlet.name,
             api=self._route.api,
             path=self._scope["path"][:PATH_CHARS_KEPT],
-            model=ask.model if ask is not None else "",
+            model=ask.model[:NAME_CHARS_MAX] if ask is not None else "",
             streamed=ask.streamed if ask is not None else False,
             outcome=outcome,
             status=status,
@@ -396,9 +397,13 @@ class Exchange:
             priced=statement.priced,
             retries=headers.retries,
             prompt_hash=ask.prompt_hash if ask is not None else "",
-            tools_offered=ask.tools if ask is not None else (),
+            tools_offered=self._offered(),
             tool_calls=statement.tools,
         )
+
+    def _offered(self) -> tuple[str, ...]:
+        tools = self._ask.tools if self._ask is not None else ()
+        return tuple(name[:NAME_CHARS_MAX] for name in tools[:TOOLS_LOGGED_MAX]) if tools else ()
 
     def flight(self) -> Flight:
         """What this call is settled at should nobody live to settle it."""

@@ -3,7 +3,13 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from homeostat.core.limits import OPAQUE_PART_TOKENS, OUTPUT_TOKENS_DEFAULT, UNSEEN_PROMPT_TOKENS
+from homeostat.core.limits import (
+    ANSWERS_MAX,
+    OPAQUE_PART_TOKENS,
+    OUTPUT_TOKENS_DEFAULT,
+    TOKENS_MAX,
+    UNSEEN_PROMPT_TOKENS,
+)
 from homeostat.core.ports.gateway import PriceList
 from homeostat.core.records.budget import Amount
 from homeostat.core.records.call import Priced, Usage
@@ -85,7 +91,8 @@ def bound(ask: Ask, price: Price | None) -> Bound:
         tokens_in += window or UNSEEN_PROMPT_TOKENS
     explicit = ask.output_cap is not None or not ask.generates
     tokens_out = 0 if not ask.generates else OUTPUT_TOKENS_DEFAULT if ask.output_cap is None else ask.output_cap
-    return Bound(tokens_in, max(tokens_out, 0), max(ask.answers, 1), explicit, price)
+    answers = min(max(ask.answers, 1), ANSWERS_MAX)
+    return Bound(tokens_in, min(max(tokens_out, 0), TOKENS_MAX), answers, explicit, price)
 
 
 def estimate(ask: Ask, seen_tokens: int, begun: Usage | None) -> Usage:

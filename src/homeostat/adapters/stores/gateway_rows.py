@@ -6,11 +6,13 @@ from typing import Any, TypedDict
 import msgspec
 
 from homeostat.core.clock import Millis
+from homeostat.core.ids import scope_floor
 from homeostat.core.records.budget import Amount, Budget, BudgetKey, BudgetKind, Flight
-from homeostat.core.records.call import Call
+from homeostat.core.records.call import Call, CallFilter, CallId, call_of
 from homeostat.core.records.policy import TERMS, Action, Policy, PolicyOrigin
 
 Row = Sequence[Any]
+NEWEST = CallId("call_~")
 
 
 class Terms(TypedDict, total=False):
@@ -122,11 +124,24 @@ def write_call(call: Call) -> tuple[object, ...]:
         call.project,
         call.agent_id,
         call.run_id,
-        call.model,
+        call.model.replace("\0", ""),  # which PostgreSQL cannot keep
         call.outcome.value,
         call.usage.tokens,
         call.cost_micros,
         _encoder.encode(call).decode(),
+    )
+
+
+def write_filter(wanted: CallFilter, limit: int) -> tuple[object, ...]:
+    return (
+        wanted.project,
+        wanted.before or NEWEST,
+        call_of(scope_floor(wanted.since_ms or 0)),
+        wanted.agent_id,
+        wanted.run_id,
+        wanted.outcome.value if wanted.outcome else None,
+        wanted.model,
+        limit,
     )
 
 

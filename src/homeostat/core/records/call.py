@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from homeostat.core.clock import Millis
 from homeostat.core.ids import AgentId, ProjectId, RunId, Scope, TraceId
+from homeostat.core.limits import TOKENS_MAX
 
 CallId = NewType("CallId", str)
 
@@ -67,6 +68,12 @@ class Usage(Struct, frozen=True, gc=False, omit_defaults=True):
     @property
     def tokens(self) -> int:
         return self.tokens_in + self.tokens_out
+
+    @property
+    def plausible(self) -> bool:
+        """Whether a call can have used this: an upstream may report anything."""
+        parts = (self.tokens_in, self.tokens_out, self.tokens_cached, self.tokens_written, self.tokens_reasoning)
+        return min(parts) >= 0 and max(parts) <= TOKENS_MAX
 
 
 class ToolUse(Struct, frozen=True, gc=False):

@@ -1,9 +1,9 @@
 """One PostgreSQL database: connections of their own for saves, a few for the rest, and migrations."""
 
 import asyncio
-from collections.abc import Generator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, Protocol, TypeVar, cast
 
 import asyncpg
 
@@ -12,6 +12,7 @@ from homeostat.core.errors import StoreUnavailable
 from homeostat.core.limits import STORE_CONNECTIONS_MAX, STORE_LANES, STORE_SECONDS_MAX
 
 Row = Sequence[Any]
+T = TypeVar("T")
 
 SESSION: Final = {
     "application_name": "homeostat",
@@ -46,10 +47,16 @@ _OPTIONS: Final[dict[str, Any]] = {
 }
 
 
-class _Connection(Protocol):
-    """What is used of the driver's connection."""
+class Transaction(Protocol):
+    """Statements that take effect together or not at all."""
 
     async def fetch(self, query: str, *args: object) -> list[Row]: ...
+    async def executemany(self, command: str, args: Sequence[Sequence[object]]) -> None: ...
+
+
+class _Connection(Transaction, Protocol):
+    """What is used of the driver's connection."""
+
     async def execute(self, query: str, *args: object) -> str: ...
     def transaction(self) -> AbstractAsyncContextManager[object]: ...
     def is_closed(self) -> bool: ...
@@ -81,6 +88,9 @@ class _Lines:
         self._open = True
 
     async def fetch(self, sql: str, values: tuple[object, ...]) -> list[Row]:
+        return await self.use(lambda connection: connection.fetch(sql, *values))
+
+    async def use(self, work: "Callable[[_Connection], Awaitable[T]]") -> T:
         async with self._places:
             if not self._open:
                 raise StoreUnavailable(problem="the store is not open")
@@ -88,7 +98,10 @@ class _Lines:
             if connection is None or connection.is_closed():  # lost: another one in its place
                 connection = await _connect(self._url)
             try:
-                return await _ask(connection, sql, values)
+                return await work(connection)
+            except TimeoutError:
+                connection.terminate()  # a server that hangs is not asked again on the same line
+                raise
             finally:
                 if self._open:
                     self._idle.append(connection)
@@ -136,6 +149,19 @@ class PostgresEngine:
         with _outages():
             return await self._save_lines.fetch(sql, values)
 
+    async def transact(self, work: Callable[[Transaction], Awaitable[T]]) -> T:
+        """Run several statements as one transaction; whoever can do with one statement uses `fetch`.
+
+        `StoreUnavailable` leaves open whether it was committed.
+        """
+
+        async def whole(connection: _Connection) -> T:
+            async with connection.transaction():
+                return await work(connection)
+
+        with _outages():
+            return await self._lines.use(whole)
+
     async def close(self) -> None:
         await self._lines.close()
         await self._save_lines.close()
@@ -159,14 +185,6 @@ class PostgresEngine:
                     return await _migrate(connection)
             finally:
                 await connection.close()
-
-
-async def _ask(connection: _Connection, sql: str, values: tuple[object, ...]) -> list[Row]:
-    try:
-        return await connection.fetch(sql, *values)
-    except TimeoutError:
-        connection.terminate()  # a server that hangs is not asked again on the same line
-        raise
 
 
 async def _migrate(connection: _Connection) -> list[str]:

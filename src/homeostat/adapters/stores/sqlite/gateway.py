@@ -9,7 +9,7 @@ from homeostat.adapters.stores.sqlite.transaction import immediate
 from homeostat.adapters.stores.statements import statements
 from homeostat.core import ledger
 from homeostat.core.clock import Millis
-from homeostat.core.ids import AgentId, ProjectId, scope_floor
+from homeostat.core.ids import AgentId, ProjectId
 from homeostat.core.ledger import Entries
 from homeostat.core.records.budget import (
     Amount,
@@ -21,11 +21,10 @@ from homeostat.core.records.budget import (
     Posted,
     Posting,
 )
-from homeostat.core.records.call import Call, CallFilter, CallId, call_of
+from homeostat.core.records.call import Call, CallFilter, CallId
 from homeostat.core.records.policy import Policy, PolicyId
 
 SQL = statements("sqlite", "gateway")
-NEWEST = CallId("call_~")
 CALL_ROW = "(?, ?, ?, ?, ?, ?, ?, ?, ?)"
 ROWS_AT_ONCE = 64
 assert CALL_ROW in SQL["call_put"]
@@ -120,7 +119,7 @@ class SqliteGateway:
     async def bury(self, now: Millis, *, sparing: GatewayId, limit: int) -> list[Call]:
         def work(connection: sqlite3.Connection) -> list[Call]:
             buried: list[Call] = []
-            for (gateway_id,) in connection.execute(SQL["gateways_dead"], (now, sparing)).fetchmany(limit):
+            for (gateway_id,) in connection.execute(SQL["gateways_dead"], (now, sparing, limit)).fetchall():
                 with immediate(connection):
                     buried += _bury(connection, gateway_id, now)
             return buried
@@ -134,17 +133,7 @@ class SqliteGateway:
 
     async def calls(self, wanted: CallFilter, limit: int) -> list[Call]:
         name = "calls_of_run" if wanted.run_id else "calls_of_agent" if wanted.agent_id else "calls_list"
-        values = (
-            wanted.project,
-            wanted.before or NEWEST,
-            call_of(scope_floor(wanted.since_ms or 0)),
-            wanted.agent_id,
-            wanted.run_id,
-            wanted.outcome.value if wanted.outcome else None,
-            wanted.model,
-            limit,
-        )
-        return [rows.read_call(row) for row in await self._all(name, values)]
+        return [rows.read_call(row) for row in await self._all(name, rows.write_filter(wanted, limit))]
 
     async def flights(self, project: ProjectId, agent_id: AgentId | None, limit: int) -> list[Flight]:
         return [rows.read_flight(row) for row in await self._all("flights_list", (project, agent_id, limit))]

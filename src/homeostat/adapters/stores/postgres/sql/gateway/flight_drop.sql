@@ -1,0 +1,2 @@
+-- A call is over.
+DELETE FROM flights WHERE call_id = $1

@@ -1,0 +1,256 @@
+"""What every keeper of the gateway's rules, money and calls must do."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+
+from homeostat.core.clock import Millis
+from homeostat.core.ids import AgentId, ProjectId, RunId, Scope, scope_floor
+from homeostat.core.ports.gateway import GatewayStore
+from homeostat.core.records.budget import (
+    ZERO,
+    Amount,
+    Budget,
+    BudgetKey,
+    BudgetKind,
+    BudgetLimit,
+    Draw,
+    Flight,
+    GatewayId,
+    Posted,
+    Posting,
+    Spend,
+)
+from homeostat.core.records.call import Api, Call, CallFilter, CallId, Outcome, Usage, call_of
+from homeostat.core.records.policy import Action, Policy, PolicyId, PolicyOrigin
+
+Check = Callable[[GatewayStore], Awaitable[None]]
+
+PROJECT = ProjectId("default")
+NOW = Millis(1_000_000)
+LATER = Millis(2_000_000)
+ONE = GatewayId("gw_1")
+TWO = GatewayId("gw_2")
+ANN: BudgetKey = (PROJECT, BudgetKind.AGENT, "ann")
+RUN: BudgetKey = (PROJECT, BudgetKind.RUN, "run")
+
+
+def call(number: int, *, agent: str = "ann", at: Millis = NOW, outcome: Outcome = Outcome.ANSWERED) -> Call:
+    return Call(
+        call_id=call_of(Scope(scope_floor(at)[:-6] + f"{number:06x}")),
+        project=PROJECT,
+        agent_id=AgentId(agent),
+        run_id=RunId("run") if number % 2 else None,
+        upstream="openai",
+        api=Api.OPENAI_CHAT,
+        path="/openai/v1/chat/completions",
+        model=f"m-{number % 3}",
+        outcome=outcome,
+        status=200,
+        started_at_ms=at,
+        usage=Usage(10, number),
+        cost_micros=number,
+    )
+
+
+def budget(key: BudgetKey = ANN, *, tokens: int | None = 100, micros: int | None = None) -> Budget:
+    return Budget(project=key[0], kind=key[1], holder=key[2], tokens_max=tokens, micros_max=micros, started_at_ms=NOW)
+
+
+async def post(store: GatewayStore, number: int, gateway: GatewayId = ONE, **parts: object) -> Posted:
+    posting = Posting(gateway_id=gateway, number=number, now_ms=NOW, expires_at_ms=LATER, seen_version=0)
+    return await store.post(replace(posting, **parts))
+
+
+async def draw(store: GatewayStore, number: int, tokens: int, gateway: GatewayId = ONE) -> Amount | None:
+    need = Amount(tokens, 0)
+    return (await post(store, number, gateway, draws=(Draw(ANN, need, need),))).drawn[0].granted
+
+
+async def policies_are_kept_under_a_version_that_grows(store: GatewayStore) -> None:
+    policy = Policy(
+        policy_id=PolicyId("p"),
+        project=PROJECT,
+        agent_id=AgentId("ann"),
+        action=Action.TOOL_FILTER,
+        origin=PolicyOrigin.IMMUNE,
+        reason="because",
+        created_at_ms=NOW,
+        expires_at_ms=LATER,
+        allow=("a*",),
+        deny=("b",),
+        refuse=True,
+    )
+    first = await store.version()
+    second = await store.put_policy(policy)
+    assert await store.policies() == (second, [policy])
+    changed = replace(policy, agent_id=None, action=Action.TOKEN_CAP, allow=(), deny=(), max_tokens=7, refuse=False)
+    third = await store.put_policy(changed)
+    assert await store.policies() == (third, [changed])
+    fourth = await store.drop_policy(PROJECT, PolicyId("p"))
+    assert fourth is not None
+    assert first < second < third < fourth
+    assert await store.policies() == (fourth, [])
+    assert await store.drop_policy(PROJECT, PolicyId("p")) is None
+    assert await store.version() == fourth
+
+
+async def a_budget_keeps_what_was_spent_when_its_bounds_change(store: GatewayStore) -> None:
+    version = await store.version()
+    await store.put_budget(budget())
+    assert await store.version() > version
+    await store.enter(ONE, LATER)
+    assert await draw(store, 1, 40) == Amount(40, 0)
+    await post(store, 2, spends=(Spend(ANN, Amount(30, 9), Amount(40, 0)),))
+    raised = await store.put_budget(budget(tokens=200))
+    assert (raised.tokens_max, raised.spent, raised.held) == (200, Amount(30, 9), ZERO)
+    assert await store.budget(ANN) == raised
+    await store.put_budget(budget(RUN, tokens=None, micros=5))
+    listed = await store.budgets(PROJECT, after=None, limit=1)
+    assert [one.key for one in listed] == [ANN]
+    assert [one.key for one in await store.budgets(PROJECT, after=ANN, limit=9)] == [RUN]
+    assert await store.drop_budget(RUN)
+    assert not await store.drop_budget(RUN)
+    assert await store.budget(RUN) is None
+
+
+async def what_is_drawn_is_held_and_nobody_elses(store: GatewayStore) -> None:
+    await store.put_budget(budget())
+    for gateway in (ONE, TWO):
+        await store.enter(gateway, LATER)
+    assert await draw(store, 1, 60) == Amount(60, 0)
+    refused = await post(store, 1, TWO, draws=(Draw(ANN, Amount(41, 0), Amount(41, 0)),))
+    assert refused.drawn[0].granted is None
+    assert refused.drawn[0].refused_by is BudgetLimit.TOKENS
+    assert await draw(store, 2, 40, TWO) == Amount(40, 0)
+    assert await store.holds(ONE) == {ANN: Amount(60, 0)}
+    await post(store, 2, spends=(Spend(ANN, Amount(10, 0), Amount(60, 0)),))
+    assert await store.holds(ONE) == {}
+    account = await store.budget(ANN)
+    assert account is not None
+    assert (account.spent, account.held) == (Amount(10, 0), Amount(40, 0))
+    await store.leave(TWO)
+    assert (await store.budget(ANN)) == replace(account, held=ZERO)
+    absent = await post(store, 3, draws=(Draw(RUN, ZERO, ZERO),))
+    assert absent.drawn[0].budget is None
+
+
+async def many_who_draw_at_once_never_pass_the_bound(store: GatewayStore) -> None:
+    await store.put_budget(budget())
+    gateways = [GatewayId(f"gw_{number}") for number in range(8)]
+    for gateway in gateways:
+        await store.enter(gateway, LATER)
+    granted = 0
+    for number in range(1, 6):
+        drawn = await asyncio.gather(*(draw(store, number, 7, gateway) for gateway in gateways))
+        granted += sum(amount.tokens for amount in drawn if amount is not None)
+        account = await store.budget(ANN)
+        assert account is not None
+        held = [await store.holds(gateway) for gateway in gateways]
+        assert account.held.tokens == sum(hold[ANN].tokens for hold in held if hold) == granted
+    assert granted == 98
+
+
+async def a_posting_that_is_repeated_changes_nothing(store: GatewayStore) -> None:
+    await store.put_budget(budget())
+    await store.enter(ONE, LATER)
+    spend = (Spend(ANN, Amount(30, 0), ZERO),)
+    assert not (await post(store, 1, spends=spend, calls=(call(1),))).repeated
+    assert (await post(store, 1, spends=spend, calls=(call(2),))).repeated
+    account = await store.budget(ANN)
+    assert account is not None
+    assert account.spent == Amount(30, 0)
+    assert await store.calls(CallFilter(project=PROJECT), 9) == [call(1)]
+
+
+async def one_is_warned_once(store: GatewayStore) -> None:
+    await store.put_budget(budget())
+    await store.enter(ONE, LATER)
+    told = [
+        len((await post(store, number, spends=(Spend(ANN, Amount(30, 0), ZERO),))).warned) for number in range(1, 5)
+    ]
+    assert told == [0, 0, 1, 0]
+
+
+async def the_dead_are_settled_at_what_they_reserved(store: GatewayStore) -> None:
+    await store.put_budget(budget())
+    await store.enter(ONE, LATER)
+    await store.enter(TWO, Millis(LATER * 2))
+    assert await draw(store, 1, 60) == Amount(60, 0)
+    lost = call(1, outcome=Outcome.LOST)
+    await post(store, 2, opened=(Flight(lost, Amount(25, 0), (ANN,)), Flight(call(2), Amount(5, 0), (ANN,))))
+    await post(store, 3, closed=(call(2).call_id,), calls=(call(2),), spends=(Spend(ANN, Amount(1, 0), Amount(5, 0)),))
+    assert await store.flights_count(PROJECT, AgentId("ann"), besides=TWO) == 1
+    assert await store.flights_count(PROJECT, AgentId("ann"), besides=ONE) == 0
+    assert [flight.call for flight in await store.flights(PROJECT, None, 9)] == [lost]
+    assert [view.gateway_id for view in await store.gateways(NOW)] == [ONE, TWO]
+    assert await store.bury(NOW, sparing=TWO, limit=9) == []
+    assert await store.bury(LATER, sparing=ONE, limit=9) == []
+    assert await store.bury(LATER, sparing=TWO, limit=9) == [lost]
+    assert await store.bury(LATER, sparing=TWO, limit=9) == []
+    account = await store.budget(ANN)
+    assert account is not None
+    assert (account.spent, account.held) == (Amount(26, 0), ZERO)
+    assert not (await post(store, 4, spends=(Spend(ANN, Amount(9, 0), ZERO),))).alive
+    assert (await store.budget(ANN)) == account
+    assert {one.call_id for one in await store.calls(CallFilter(project=PROJECT), 9)} == {lost.call_id, call(2).call_id}
+
+
+async def calls_are_found_newest_first(store: GatewayStore) -> None:
+    await store.enter(ONE, LATER)
+    made = [
+        *(call(number, agent="ann" if number < 6 else "bob") for number in range(1, 9)),
+        call(9, at=LATER, outcome=Outcome.REFUSED),
+    ]
+    await post(store, 1, calls=tuple(made))
+
+    async def found(limit: int = 99, **wanted: object) -> list[int]:
+        listed = await store.calls(replace(CallFilter(project=PROJECT), **wanted), limit)
+        return [one.usage.tokens_out for one in listed]
+
+    assert await found() == [9, 8, 7, 6, 5, 4, 3, 2, 1]
+    assert await found(2) == [9, 8]
+    assert await found(before=made[3].call_id) == [3, 2, 1]
+    assert await found(agent_id="bob") == [8, 7, 6]
+    assert await found(run_id="run", agent_id="bob") == [7]
+    assert await found(run_id="run") == [9, 7, 5, 3, 1]
+    assert await found(outcome=Outcome.REFUSED) == [9]
+    assert await found(model="m-1") == [7, 4, 1]
+    assert await found(since_ms=LATER) == [9]
+    assert (await store.calls(CallFilter(project=PROJECT), 1))[0] == made[-1]
+    assert await store.calls(CallFilter(project=ProjectId("other")), 9) == []
+    before = CallId(call_of(scope_floor(LATER)))
+    assert [await store.expire_calls(before, 5), await store.expire_calls(before, 5)] == [5, 3]
+    assert await found() == [9]
+
+
+async def any_name_can_be_kept(store: GatewayStore) -> None:
+    await store.enter(ONE, LATER)
+    odd = Call(
+        call_id=call(1).call_id,
+        project=PROJECT,
+        agent_id=AgentId("ann"),
+        upstream="openai",
+        api=Api.OPENAI_CHAT,
+        path="/a\x00b",
+        model="m\x00odel \N{SNOWMAN} '; DROP TABLE calls",
+        outcome=Outcome.FAILED,
+        status=502,
+        started_at_ms=NOW,
+        cost_micros=None,
+    )
+    await post(store, 1, calls=(odd,))
+    assert await store.calls(CallFilter(project=PROJECT), 9) == [odd]
+
+
+CHECKS: tuple[Check, ...] = (
+    policies_are_kept_under_a_version_that_grows,
+    a_budget_keeps_what_was_spent_when_its_bounds_change,
+    what_is_drawn_is_held_and_nobody_elses,
+    many_who_draw_at_once_never_pass_the_bound,
+    a_posting_that_is_repeated_changes_nothing,
+    one_is_warned_once,
+    the_dead_are_settled_at_what_they_reserved,
+    calls_are_found_newest_first,
+    any_name_can_be_kept,
+)
