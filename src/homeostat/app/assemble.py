@@ -5,22 +5,28 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 
 from homeostat.adapters.doorbells.local import LocalBus
+from homeostat.adapters.prices.listed import ListedPrices
 from homeostat.adapters.statuses.local import LocalStatuses
 from homeostat.app import stores
+from homeostat.app.keyring import Registered, RegisterKeyring
 from homeostat.app.local_turns import LocalTurns
 from homeostat.app.sessions import WorkerSessions
 from homeostat.app.settings import Settings
 from homeostat.app.supervisor import Supervisor
 from homeostat.app.tool_desk import ToolDesks
+from homeostat.app.upstreams import open_outlets, read_prices
 from homeostat.core.clock import Clock, SystemClock
-from homeostat.core.ids import AgentId, Ids
+from homeostat.core.ids import AgentId, Ids, ProjectId
 from homeostat.core.ports.bus import Bus
 from homeostat.core.ports.fleet import RegistryStore, StatusKeeper
+from homeostat.core.ports.gateway import GatewayStore
 from homeostat.core.ports.memory import MemoryKeeper
 from homeostat.core.ports.store import TurnStore
 from homeostat.core.ports.tools import ToolKeeper
 from homeostat.fleet.fleet import Fleet
 from homeostat.fleet.registry import Enrolled, Introduction
+from homeostat.gateway.gateway import Gateway
+from homeostat.gateway.office import Manners
 from homeostat.kernel.commands import Idempotency
 from homeostat.kernel.kernel import Kernel
 
@@ -39,6 +45,7 @@ class System:
     workers: WorkerSessions
     memory: MemoryKeeper
     tools: ToolDesks
+    gateway: Gateway
     supervisor: Supervisor
     store_place: str
 
@@ -83,6 +90,9 @@ async def assemble(settings: Settings, *, clock: Clock | None = None) -> AsyncGe
         await fleet.open()
         for title, run in fleet.loops:
             supervisor.add(title, run)
+        gateway = await open_gateway(
+            settings, stack, supervisor, opened, bus=bus, clock=clock, registered=fleet.registry.get
+        )
         turns = LocalTurns(kernel)
         workers = WorkerSessions(kernel, turns)
         supervisor.add("worker sessions", workers.run)
@@ -100,32 +110,91 @@ async def assemble(settings: Settings, *, clock: Clock | None = None) -> AsyncGe
             workers=workers,
             memory=opened.memory,
             tools=tools,
+            gateway=gateway,
             supervisor=supervisor,
             store_place=opened.place,
         )
 
 
+@dataclass(slots=True, kw_only=True)
+class GatewaySystem:
+    """A gateway alone: it knows agents by the register that others write."""
+
+    settings: Settings
+    clock: Clock
+    gateway: Gateway
+    supervisor: Supervisor
+    store_place: str
+
+
+@asynccontextmanager
+async def assemble_gateway(settings: Settings, *, clock: Clock | None = None) -> AsyncGenerator[GatewaySystem, None]:
+    """A gateway that runs until the block ends, beside the servers that share its store."""
+    clock = clock or SystemClock()
+    async with AsyncExitStack() as stack:
+        opened = await _open_stores(settings, stack)
+        bus = await _open_bus(settings, stack)
+        supervisor = Supervisor(clock=clock)
+        gateway = await open_gateway(settings, stack, supervisor, opened, bus=bus, clock=clock)
+        yield GatewaySystem(
+            settings=settings, clock=clock, gateway=gateway, supervisor=supervisor, store_place=opened.place
+        )
+
+
+async def open_gateway(
+    settings: Settings,
+    stack: AsyncExitStack,
+    supervisor: Supervisor,
+    opened: "Stores",
+    *,
+    bus: Bus,
+    clock: Clock,
+    registered: Registered | None = None,
+) -> Gateway:
+    """A gateway whose policies are in force before its first request."""
+    gateway = Gateway(
+        store=opened.gateway,
+        bus=bus,
+        keyring=RegisterKeyring(opened.registry, registered=registered),
+        prices=ListedPrices(overrides=read_prices(settings.prices), clock=clock),
+        outlets=open_outlets(settings.upstreams, answer_seconds=settings.upstream_seconds),
+        clock=clock,
+        manners=Manners(unknown_model=settings.unknown_model),
+        project=ProjectId(settings.project),
+        development=settings.development,
+        retention_seconds=settings.call_retention_seconds,
+    )
+    await gateway.open()
+    stack.push_async_callback(gateway.close)
+    stack.push_async_callback(supervisor.stop)  # the gateway's loops end before it writes what is left
+    for title, run in gateway.loops:
+        supervisor.add(title, run)
+    return gateway
+
+
 @dataclass(frozen=True, slots=True)
-class _Stores:
+class Stores:
     """Every room's keeper on one engine, and where that is in words."""
 
     turns: TurnStore
     registry: RegistryStore
     memory: MemoryKeeper
     tools: ToolKeeper
+    gateway: GatewayStore
     place: str
 
 
-async def _open_stores(settings: Settings, stack: AsyncExitStack) -> _Stores:
+async def _open_stores(settings: Settings, stack: AsyncExitStack) -> Stores:
     """The store that the settings name, open and migrated."""
     url = None if settings.ephemeral else settings.store_url or stores.embedded_url(settings.data_dir)
     engine = await stores.open_engine(url)
     stack.push_async_callback(engine.close)
-    return _Stores(
+    return Stores(
         stores.turn_store(engine),
         stores.registry_store(engine),
         stores.memory_keeper(engine),
         stores.tool_keeper(engine),
+        stores.gateway_store(engine),
         stores.place(url),
     )
 

@@ -9,9 +9,16 @@ from types import MappingProxyType
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from homeostat.app.upstreams import NONE_CONFIGURED, SIMULATED, UpstreamSetting, read_upstreams
 from homeostat.core.errors import SettingInvalid
 from homeostat.core.ids import DEFAULT_PROJECT
-from homeostat.core.limits import LEASE_SECONDS, RETENTION_SECONDS
+from homeostat.core.limits import (
+    CALL_RETENTION_SECONDS,
+    LEASE_SECONDS,
+    RETENTION_SECONDS,
+    UPSTREAM_FIRST_BYTE_SECONDS,
+)
+from homeostat.gateway.metering import UnknownModel
 
 PREFIX: Final = "HOMEOSTAT_"
 PORT_DEFAULT: Final = 7700
@@ -90,6 +97,17 @@ def _url(*schemes: str) -> Callable[[str], str | None]:
     return read
 
 
+def _unknown_model(value: str) -> UnknownModel:
+    try:
+        return UnknownModel(value.strip().lower())
+    except ValueError:
+        raise ValueError(f"it must be {', '.join(UnknownModel)}") from None
+
+
+def _optional_path(value: str) -> Path | None:
+    return _path(value) if value else None
+
+
 def _level(value: str) -> str:
     word = value.strip().lower()
     if word not in {"debug", "info", "warning", "error"}:
@@ -107,6 +125,16 @@ SETTINGS: Final = (
     Setting("project", _text, "The project that requests belong to which name none", DEFAULT_PROJECT),
     Setting("retention_seconds", _seconds(60, 10 * 365 * 86_400), "How long finished turns stay readable", "604800"),
     Setting("lease_seconds", _seconds(0.5, 3_600), "How long a silent worker keeps its turns", "10"),
+    Setting(
+        "upstreams",
+        _text,
+        "Who answers model calls: openai, anthropic, NAME=URL, …; their keys in HOMEOSTAT_NAME_API_KEY",
+        "simulated",
+    ),
+    Setting("upstream_seconds", _seconds(1, 86_400), "How long an upstream may think before its answer begins", "600"),
+    Setting("prices", _optional_path, "A JSON file of prices that overrule the list", ""),
+    Setting("unknown_model", _unknown_model, "A model without a price: refuse, cap or tokens", "tokens"),
+    Setting("call_retention_seconds", _seconds(60, 10 * 365 * 86_400), "How long model calls stay readable", "604800"),
     Setting("ephemeral", _flag, "Keep everything in memory and forget it at the end", "no"),
     Setting("development", _flag, "Take an agent's word for who it is (X-Agent-Id), as on a laptop", "no"),
     Setting("log_level", _level, "How much is logged: debug, info, warning or error", "warning"),
@@ -127,6 +155,11 @@ class Settings:
     project: str = DEFAULT_PROJECT
     retention_seconds: float = RETENTION_SECONDS
     lease_seconds: float = LEASE_SECONDS
+    upstreams: tuple[UpstreamSetting, ...] = NONE_CONFIGURED
+    upstream_seconds: float = UPSTREAM_FIRST_BYTE_SECONDS
+    prices: Path | None = None
+    unknown_model: UnknownModel = UnknownModel.TOKENS
+    call_retention_seconds: float = CALL_RETENTION_SECONDS
     ephemeral: bool = False
     development: bool = False
     log_level: str = "warning"
@@ -154,6 +187,11 @@ def read_settings(environment: Mapping[str, str], options: Mapping[str, object] 
         elif (text := environment.get(setting.variable)) is not None:
             values[setting.name] = _read(setting, setting.variable, text)
             origins[setting.name] = Origin.ENVIRONMENT
+    if (named := values.pop("upstreams", "")) not in {"", SIMULATED}:
+        try:
+            values["upstreams"] = read_upstreams(named, environment)
+        except ValueError as problem:
+            raise SettingInvalid(setting="upstreams", problem=str(problem)) from problem
     settings = Settings(**values, origins=MappingProxyType(origins))
     if settings.ephemeral and settings.store_url is not None:
         raise SettingInvalid(setting="--ephemeral", problem="it has no meaning for a store of its own (store_url)")

@@ -5,10 +5,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit, urlunsplit
 
-from homeostat.adapters.stores.sqlite import SqliteEngine, SqliteFleet, SqliteMemory, SqliteTools, SqliteTurns
+from homeostat.adapters.stores.sqlite import (
+    SqliteEngine,
+    SqliteFleet,
+    SqliteGateway,
+    SqliteMemory,
+    SqliteTools,
+    SqliteTurns,
+)
 from homeostat.adapters.stores.statements import migrations
 from homeostat.core.errors import SettingInvalid
 from homeostat.core.ports.fleet import RegistryStore
+from homeostat.core.ports.gateway import GatewayStore
 from homeostat.core.ports.memory import MemoryKeeper
 from homeostat.core.ports.store import TurnStore
 from homeostat.core.ports.tools import ToolKeeper
@@ -59,6 +67,14 @@ def registry_store(engine: "SqliteEngine | PostgresEngine") -> RegistryStore:
     from homeostat.adapters.stores.postgres import PostgresFleet  # noqa: PLC0415 — a driver is loaded where it is used
 
     return PostgresFleet(engine)
+
+
+def gateway_store(engine: "SqliteEngine | PostgresEngine") -> GatewayStore:
+    if isinstance(engine, SqliteEngine):
+        return SqliteGateway(engine)
+    from homeostat.adapters.stores.postgres import PostgresGateway  # noqa: PLC0415 — a driver is loaded where it is used
+
+    return PostgresGateway(engine)
 
 
 def memory_keeper(engine: "SqliteEngine | PostgresEngine") -> MemoryKeeper:

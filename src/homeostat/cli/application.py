@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 import homeostat
-from homeostat.cli import agents, db, top, turns, up, worker
+from homeostat.cli import agents, db, execution, gateway, top, turns, up, worker
 from homeostat.cli.failures import EXIT_CODES
 
 application = typer.Typer(
@@ -38,7 +38,9 @@ def root(
 
 application.command()(up.up)
 application.command()(up.server)
+application.command()(gateway.gateway)
 application.command()(worker.worker)
+application.command("exec", context_settings={"ignore_unknown_options": True})(execution.execute)
 application.command()(turns.enqueue)
 application.command()(turns.turn)
 application.command()(top.top)

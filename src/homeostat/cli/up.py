@@ -21,6 +21,10 @@ Port = Annotated[int | None, typer.Option(help="The port to listen on; a taken o
 Ephemeral = Annotated[bool | None, typer.Option("--ephemeral", help="Keep everything in memory.")]
 StoreUrl = Annotated[str | None, typer.Option(help="postgresql://… instead of the embedded store.")]
 BusUrl = Annotated[str | None, typer.Option(help="nats://… to hear of other processes at once.")]
+Upstreams = Annotated[
+    str | None,
+    typer.Option(help="Who answers model calls: openai, anthropic, NAME=URL; keys in HOMEOSTAT_NAME_API_KEY."),
+]
 LeaseSeconds = Annotated[float | None, typer.Option(help="How long a silent worker keeps its turns.")]
 LogLevel = Annotated[str | None, typer.Option(help="debug, info, warning or error.")]
 
@@ -33,6 +37,7 @@ def up(
     ephemeral: Ephemeral = None,
     store_url: StoreUrl = None,
     bus_url: BusUrl = None,
+    upstreams: Upstreams = None,
     lease_seconds: LeaseSeconds = None,
     log_level: LogLevel = None,
 ) -> None:
@@ -44,6 +49,7 @@ def up(
         ephemeral=ephemeral,
         store_url=store_url,
         bus_url=bus_url,
+        upstreams=upstreams,
         lease_seconds=lease_seconds,
         log_level=log_level,
     )
@@ -57,6 +63,7 @@ def server(
     ephemeral: Ephemeral = None,
     store_url: StoreUrl = None,
     bus_url: BusUrl = None,
+    upstreams: Upstreams = None,
     lease_seconds: LeaseSeconds = None,
     log_level: LogLevel = None,
 ) -> None:
@@ -68,6 +75,7 @@ def server(
         ephemeral=ephemeral,
         store_url=store_url,
         bus_url=bus_url,
+        upstreams=upstreams,
         lease_seconds=lease_seconds,
         log_level=log_level,
     )
@@ -86,15 +94,15 @@ def run(**options: Any) -> None:
     with explained():
         settings = read_settings(os.environ, options)
         logging.basicConfig(level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-        _refuse_strangers(settings)
+        refuse_strangers(settings)
         embedded = not settings.ephemeral and settings.store_url is None
         with DataDirectory(settings.data_dir) if embedded else nullcontext() as directory:
-            listener = _listen(settings)
+            listener = listen(settings)
             with asyncio.Runner(loop_factory=loop_factory()) as runner:
                 runner.run(_serve(settings, listener, directory))
 
 
-def _refuse_strangers(settings: "Settings") -> None:
+def refuse_strangers(settings: "Settings") -> None:
     if not settings.loopback:
         raise fail(
             f"listening on {settings.host} would let anybody on the network command your agents",
@@ -103,7 +111,7 @@ def _refuse_strangers(settings: "Settings") -> None:
         )
 
 
-def _listen(settings: "Settings") -> "socket.socket":
+def listen(settings: "Settings") -> "socket.socket":
     from homeostat.server.serving import bind
 
     listener = bind(settings.host, settings.port)
@@ -139,9 +147,20 @@ def _banner(url: str, system: "System") -> None:
     lines = {
         "API": f"{url}/v1",
         "API docs": f"{url}/docs",
+        **dict(gateway_lines(url, system.settings)),
         "Data": system.store_place,
     }
     typer.echo(f"Homeostat {homeostat.__version__} is up at {url}")
     for name, value in lines.items():
         typer.echo(f"  {name:<9} {value}")
     typer.echo("Press Ctrl-C to stop.")
+
+
+def gateway_lines(url: str, settings: "Settings") -> list[tuple[str, str]]:
+    """Where agents send their model calls, and who answers them."""
+    lines: list[tuple[str, str]] = []
+    for one in settings.upstreams:
+        base = f"{url}/{one.name}" + ("/v1" if one.family == "openai" else "")
+        who = "simulated: no upstream is configured, nothing is spent" if one.simulated else one.place
+        lines.append((one.name.capitalize() if one.name != "openai" else "OpenAI", f"{base} ({who})"))
+    return lines

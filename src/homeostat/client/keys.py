@@ -31,6 +31,10 @@ class KeyRing:
     def get(self, agent: AgentKey) -> str | None:
         return self._keys.get(self._name(agent))
 
+    def remember(self, agent: AgentKey, key: str) -> None:
+        """Hold a key as long as this process lives: its agent will not come back."""
+        self._keys[self._name(agent)] = key
+
     def keep(self, agent: AgentKey, key: str) -> None:
         """Remember a key, on disk before anything else happens."""
         if self.get(agent) == key:

@@ -4,6 +4,7 @@ HomeostatError
 ├── ProtocolViolation   the caller has a bug: do not repeat the call as it is
 │   ├── IllegalTransition · MalformedPayload · UnknownMessageType · PayloadTooLarge · InvalidRequest
 │   ├── AgentUnknown · TurnUnknown · CardUnknown · BoxUnknown · WorkerUnknown · RouteUnknown · MethodNotAllowed
+│   ├── PolicyUnknown · BudgetUnknown
 │   ├── ResultFieldsMissing · IdempotencyKeyReused
 │   └── SettingInvalid · IntervalInvalid
 ├── Conflict            the world moved on: read again, then decide
@@ -148,6 +149,22 @@ class WorkerUnknown(ProtocolViolation):
     code = "worker_unknown"
     http_status = 404
     hint = "Open a worker session first; a session ends when its lease runs out."
+
+
+class PolicyUnknown(ProtocolViolation):
+    """There is no policy {policy_id!r}."""
+
+    code = "policy_unknown"
+    http_status = 404
+    hint = "GET /v1/policies lists those in force; expired ones are gone."
+
+
+class BudgetUnknown(ProtocolViolation):
+    """There is no budget of {kind} {holder!r}."""
+
+    code = "budget_unknown"
+    http_status = 404
+    hint = "Set one: PUT /v1/budgets/agent/ID or /v1/budgets/run/ID."
 
 
 class RouteUnknown(ProtocolViolation):

@@ -32,7 +32,10 @@ class Doorman:
         known = self._known.get(_digest(key))
         if known is None or known[1] < self._clock.monotonic():
             return False, None
-        return True, known[0]
+        agent = known[0]
+        if agent is not None and self._keyring.left(agent):
+            return False, None
+        return True, agent
 
     async def ask(self, key: bytes) -> AgentKey | None:
         """Ask the register; many who come with the same key ask once."""

@@ -1,14 +1,12 @@
 """One call from the first byte to the last: admitted, bounded, forwarded, relayed, settled."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from typing import Final
 
 from homeostat.core.clock import Millis
 from homeostat.core.errors import (
     HomeostatError,
     ModelUnpriced,
-    PayloadTooLarge,
     UpstreamFailed,
     UpstreamUnreachable,
 )
@@ -27,6 +25,7 @@ from homeostat.gateway.office import Office
 from homeostat.gateway.policy import Chain, Taken, alert
 from homeostat.gateway.refusals import Refusal, refusal_of, stream_error, turn_away
 from homeostat.gateway.relay import Relay
+from homeostat.gateway.request_body import HungUp, RequestBody
 from homeostat.gateway.routes import Route
 from homeostat.gateway.sieve import sieve_for
 
@@ -35,10 +34,6 @@ BODILESS: Final = frozenset({"GET", "HEAD", "DELETE", "OPTIONS"})
 HUNG_UP: Final = 499
 PATH_CHARS_KEPT: Final = 200
 PROBE: Final = Bound(1, 0, 1, explicit=True, price=None)  # what an unread request needs: that anything is left at all
-
-
-class HungUp(Exception):
-    """The agent went away."""
 
 
 class Exchange:
@@ -55,7 +50,6 @@ class Exchange:
     _reservation: Reservation | None = None
     _response: UpstreamResponse | None = None
     _relay: Relay | None = None
-    _request_read = False
     _sent = False
     _sending_since: float | None = None
     _hung_up = False
@@ -84,6 +78,7 @@ class Exchange:
         self._office = office
         self._scope = scope
         self._receive = receive
+        self._body = RequestBody(receive, office.manners.body_bytes_max)
         self._send = send
         self._route = route
         self._headers = headers
@@ -134,7 +129,7 @@ class Exchange:
             if self._route.dialect is None:
                 await self._reserve(PROBE)
                 return None
-            return await self._read(await self._body())
+            return await self._read(await self._body.whole(self._headers.content_length))
         except HomeostatError as error:
             self._give_back()
             return refusal_of(error)
@@ -195,38 +190,6 @@ class Exchange:
         for taken in self._taken or ():
             taken.give_back()
         self._taken = None
-
-    # --- reading the request -------------------------------------------------------------------------------
-
-    async def _body(self) -> bytes:
-        most = self._office.manners.body_bytes_max
-        if self._headers.content_length > most:
-            raise PayloadTooLarge(what="the request", size=self._headers.content_length, limit=most)
-        message = await self._receive()
-        if message["type"] == "http.disconnect":
-            raise HungUp
-        if not message.get("more_body", False):
-            self._request_read = True
-            return message.get("body", b"")
-        pieces: list[bytes] = [message["body"]]
-        size = len(pieces[0])
-        async for piece in self._pieces():
-            pieces.append(piece)
-            size += len(piece)
-            if size > most:
-                raise PayloadTooLarge(what="the request", size=size, limit=most)
-        return b"".join(pieces)
-
-    async def _pieces(self) -> AsyncIterator[bytes]:
-        while True:
-            message = await self._receive()
-            if message["type"] == "http.disconnect":
-                raise HungUp
-            more = message.get("more_body", False)
-            self._request_read = not more
-            yield message.get("body", b"")
-            if not more:
-                return
 
     # --- to the upstream and back --------------------------------------------------------------------------
 
@@ -295,11 +258,11 @@ class Exchange:
             return UpstreamRequest(method.encode(), target, headers, self._ask.body)
         length = self._headers.content_length
         if not length and method in BODILESS:
-            self._request_read = True
+            self._body.read = True
             return UpstreamRequest(method.encode(), target, headers)
         if length:
             headers.append((b"content-length", b"%d" % length))
-        return UpstreamRequest(method.encode(), target, headers, self._pieces())
+        return UpstreamRequest(method.encode(), target, headers, self._body.pieces())
 
     async def _break_off(self, error: UpstreamFailed) -> None:
         """Tell the agent, as far as it can still be told; a stream that is in the middle of an event is just cut."""
@@ -314,7 +277,7 @@ class Exchange:
 
     def tick(self, now: float) -> None:
         manners, relay = self._office.manners, self._relay
-        if self._watching is None and self._request_read and now - self._began >= manners.patience_seconds:
+        if self._watching is None and self._body.read and now - self._began >= manners.patience_seconds:
             self._watching = asyncio.get_running_loop().create_task(self._watch())
         since = self._sending_since
         if relay is not None:

@@ -129,6 +129,10 @@ class Gateway:
         await self.clerk.flush()
         return await self.store.budget(key)
 
+    async def budgets(self, project: ProjectId, *, after: BudgetKey | None, limit: int) -> list[Budget]:
+        await self.clerk.flush()
+        return await self.store.budgets(project, after=after, limit=limit)
+
     # --- calls ---------------------------------------------------------------------------------------------
 
     async def calls(self, wanted: CallFilter, limit: int) -> list[Call]:

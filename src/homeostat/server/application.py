@@ -17,7 +17,7 @@ from homeostat.core.errors import (
     MethodNotAllowed,
     RouteUnknown,
 )
-from homeostat.server import fleet, openapi, status_socket, tools, turns, workers
+from homeostat.server import fleet, gateway, openapi, status_socket, tools, turns, workers
 from homeostat.server.answers import Answer
 from homeostat.server.call import Call
 from homeostat.server.edge import Edge, traceparent
@@ -44,6 +44,7 @@ def create_app(system: System) -> Edge:
         *workers.routes,
         *tools.routes,
         *fleet.routes,
+        *gateway.routes,
         *health_routes(metrics),
     ]
     app = FastAPI(title=openapi.TITLE, openapi_url=None, docs_url=None, redoc_url=None)

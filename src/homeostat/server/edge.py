@@ -46,6 +46,8 @@ class Edge:
             heartbeats.PATH: heartbeats.QuickHeartbeat(system, tally=metrics.heartbeats, hosts=self._known_hosts)
         }
         self._app = app
+        self._owns = system.gateway.owns
+        self._proxy: App = system.gateway.application
         self._system = system
         self._router = router
         self._metrics = metrics
@@ -55,6 +57,9 @@ class Edge:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._other(scope, receive, send)
+            return
+        if self._owns(scope["path"]):
+            await self._gateway(scope, receive, send)
             return
         if (quick := self._quick.get(scope["path"])) is not None:
             try:
@@ -87,6 +92,16 @@ class Edge:
         await self._send(call, answer, send)
         self._metrics.answered(endpoint, scope["method"], answer.status, self._system.clock.monotonic() - began)
 
+    async def _gateway(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Model calls have a layer of their own; only the guard is common to all."""
+        call = Call(scope, receive, parameters={}, system=self._system, patience=self.patience)
+        try:
+            self._guard(call)
+        except HomeostatError as error:
+            await self._refuse(scope, receive, send, error)
+            return
+        await self._proxy(scope, receive, send)
+
     async def _refuse(self, scope: Scope, receive: Receive, send: Send, error: HomeostatError) -> None:
         """Say why the short way ended early."""
         call = Call(scope, receive, parameters={}, system=self._system, patience=self.patience)
@@ -100,6 +115,9 @@ class Edge:
                 self._guard(Call(scope, receive, parameters={}, system=self._system, patience=self.patience))
             except OriginRefused:
                 await send({"type": "websocket.close", "code": 1008})
+                return
+            if self._owns(scope["path"]):
+                await self._proxy(scope, receive, send)
                 return
             if (socket := self._sockets.get(scope["path"])) is not None:
                 await socket(scope, receive, send)

@@ -11,6 +11,7 @@ from prometheus_client.registry import Collector
 
 from homeostat.app.assemble import System
 from homeostat.core.records.fleet import Census
+from homeostat.gateway.gateway import Gateway
 from homeostat.server.endpoints import Endpoint
 from homeostat.server.patience import Patience
 
@@ -35,6 +36,7 @@ class Metrics:
             registry=self.registry,
         )
         self.registry.register(KernelCollector(system, patience))
+        self.registry.register(GatewayCollector(system.gateway))
         self.heartbeats = Tally()
         self.fleet = FleetCollector(system, self.heartbeats)
         self.registry.register(self.fleet)
@@ -103,6 +105,26 @@ class FleetCollector(Collector):
         yield CounterMetricFamily(
             "homeostat_feed_resyncs", "Readers that fell behind and were given a snapshot", fleet.broadcaster.resyncs
         )
+
+
+class GatewayCollector(Collector):
+    """Model calls by how they ended. The codes are ours and few; models and agents are not labels."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
+
+    def collect(self) -> Iterator[Metric]:
+        office, clerk = self._gateway.office, self._gateway.clerk
+        calls = CounterMetricFamily("homeostat_gateway_calls", "Model calls that ended", labels=("outcome", "code"))
+        for (outcome, code), count in sorted(office.counters.items()):
+            calls.add_metric((outcome.value, code), count)
+        yield calls
+        yield GaugeMetricFamily("homeostat_gateway_calls_open", "Model calls under way", office.in_flight.total)
+        yield CounterMetricFamily("homeostat_gateway_postings", "Writes to the ledger", clerk.postings)
+        yield CounterMetricFamily(
+            "homeostat_gateway_calls_dropped", "Rows the call log lost while the store was away", clerk.calls_dropped
+        )
+        yield GaugeMetricFamily("homeostat_gateway_policies_version", "Policies in force", self._gateway.book.version)
 
 
 class KernelCollector(Collector):

@@ -5,8 +5,8 @@ import errno
 import gc
 import socket
 from collections.abc import AsyncGenerator, Generator
-from contextlib import asynccontextmanager, contextmanager
-from typing import Any, Final
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from typing import Any, Final, Protocol
 
 import uvicorn
 
@@ -14,6 +14,7 @@ from homeostat.app.assemble import System
 from homeostat.core.errors import SettingInvalid
 from homeostat.server.application import create_app
 from homeostat.server.frames import SharingProtocol
+from homeostat.server.patience import Patience
 
 PORTS_TRIED_MAX: Final = 20
 GRACE_SECONDS: Final = 10  # how long requests under way may take once the server stops
@@ -72,11 +73,18 @@ def configured(app: Any) -> uvicorn.Config:
     )
 
 
+class Servable(Protocol):
+    """An ASGI application that can let go of those who wait."""
+
+    patience: Patience
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None: ...
+
+
 class HttpServer(uvicorn.Server):
     """Serves a system on a socket; whoever runs it decides what a signal means."""
 
-    def __init__(self, system: System) -> None:
-        app = create_app(system)
+    def __init__(self, app: Servable) -> None:
         self.patience = app.patience
         super().__init__(configured(app))
         self.ready = asyncio.Event()
@@ -99,10 +107,15 @@ class HttpServer(uvicorn.Server):
         self.should_exit = True
 
 
+def serving(system: System, listener: socket.socket) -> AbstractAsyncContextManager[HttpServer]:
+    """A whole Homeostat on a socket."""
+    return serving_app(create_app(system), listener)
+
+
 @asynccontextmanager
-async def serving(system: System, listener: socket.socket) -> AsyncGenerator[HttpServer, Any]:
+async def serving_app(app: Servable, listener: socket.socket) -> AsyncGenerator[HttpServer, Any]:
     """A server that answers within the block and has finished every request behind it."""
-    server = HttpServer(system)
+    server = HttpServer(app)
     running = server.running = asyncio.create_task(server.serve([listener]), name="http server")
     starting = asyncio.create_task(server.ready.wait())
     try:

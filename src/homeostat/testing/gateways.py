@@ -45,6 +45,10 @@ class Keys:
     def drop(self, key: str) -> None:
         del self._holders[sha256(key.encode()).hexdigest()]
 
+    def left(self, agent: AgentKey) -> bool:
+        del agent
+        return False
+
     async def holder(self, key_digest: str) -> AgentKey | None:
         self.asked += 1
         return self._holders.get(key_digest)

@@ -18,6 +18,10 @@ class Keyring(Protocol):
         """The agent a key was given to, or None where there is no such key or its agent is gone."""
         ...
 
+    def left(self, agent: AgentKey) -> bool:
+        """Whether an agent may have gone, so that its key has to be looked up again."""
+        ...
+
 
 class PriceList(Protocol):
     """Knows what models cost."""
