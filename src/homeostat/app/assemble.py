@@ -163,6 +163,7 @@ async def open_gateway(
         project=ProjectId(settings.project),
         development=settings.development,
         retention_seconds=settings.call_retention_seconds,
+        lease_seconds=settings.lease_seconds,
     )
     await gateway.open()
     stack.push_async_callback(gateway.close)

@@ -124,7 +124,12 @@ SETTINGS: Final = (
     Setting("status_url", _url("redis", "rediss", "unix"), "redis://… to keep the fleet's status there", ""),
     Setting("project", _text, "The project that requests belong to which name none", DEFAULT_PROJECT),
     Setting("retention_seconds", _seconds(60, 10 * 365 * 86_400), "How long finished turns stay readable", "604800"),
-    Setting("lease_seconds", _seconds(0.5, 3_600), "How long a silent worker keeps its turns", "10"),
+    Setting(
+        "lease_seconds",
+        _seconds(0.5, 3_600),
+        "How long a silent worker keeps its turns, and a silent gateway its calls",
+        "10",
+    ),
     Setting(
         "upstreams",
         _text,

@@ -1,0 +1,273 @@
+"""Gateways as processes: killed with streams open, beside each other on one store, and with secrets to keep."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from homeostat import SyncClient
+from homeostat.testing.homeostat import HomeostatServer
+from homeostat.testing.models import ModelServer
+from homeostat.testing.servers import free_port
+
+CHAT: dict[str, Any] = {"model": "gpt-4o-mini", "messages": [{"role": "user", "content": "Tell me a story"}]}
+PATH = "/openai/v1/chat/completions"
+UPSTREAM_KEY = "sk-planted-upstream-key-0123456789"
+
+
+class KeyedServer(HomeostatServer):
+    """A server whose upstream wants a key."""
+
+    def command(self) -> list[str]:
+        return ["env", f"HOMEOSTAT_OPENAI_API_KEY={UPSTREAM_KEY}", *super().command()]
+
+
+def bearer(key: str) -> dict[str, str]:
+    return {"authorization": f"Bearer {key}"}
+
+
+def eventually(ask: Any, holds: Any) -> Any:
+    """Ask a server until what it says holds."""
+    deadline = time.monotonic() + 30
+    while not holds(answer := ask()):
+        assert time.monotonic() < deadline, answer
+    return answer
+
+
+def test_a_kill_with_fifty_streams_open_leaves_the_ledger_whole() -> None:
+    with (
+        ModelServer(token_seconds=5.0) as models,
+        HomeostatServer("--upstreams", f"openai={models.url}", "--lease-seconds", "1", command="up") as server,
+        SyncClient(server.url) as client,
+    ):
+        agent = client.register("storyteller", agent_id="teller")
+        account = f"{server.url}/v1/budgets/agent/teller"
+        httpx2.put(account, json={"tokens": 1_000_000}).raise_for_status()
+
+        async def listen(http: httpx2.AsyncClient, number: int) -> None:
+            body = {**CHAT, "max_tokens": 500, "stream": True, "user": str(number)}
+            with pytest.raises(httpx2.TransportError):
+                await http.post(server.url + PATH, json=body, headers=bearer(agent.api_key))
+
+        async def scene() -> None:
+            limits = httpx2.Limits(max_connections=64)
+            async with httpx2.AsyncClient(limits=limits, timeout=60) as http:
+                streams = [asyncio.create_task(listen(http, number)) for number in range(50)]
+                asked = {"agent_id": "teller"}
+                while (await http.get(f"{server.url}/v1/calls/open", params=asked)).json()["in_flight"] < 50:
+                    assert not any(stream.done() for stream in streams)
+                while (await http.get(account)).json()["tokens_held"] < 50 * 500:
+                    pass
+                await http.get(f"{server.url}/v1/calls")  # what is open is in the store when this is answered
+                await asyncio.to_thread(server.kill)
+                await asyncio.gather(*streams)
+
+        asyncio.run(scene())
+        server.start()
+
+        def lost() -> list[dict[str, Any]]:
+            return httpx2.get(f"{server.url}/v1/calls", params={"limit": 500}).json()["calls"]
+
+        calls = eventually(lost, lambda found: len(found) == 50)
+        assert {(call["outcome"], call["code"], call["metered"]) for call in calls} == {
+            ("lost", "gateway_died", "reserved")
+        }
+        ledger = httpx2.get(account).json()
+        assert ledger["tokens_held"] == 0
+        assert ledger["tokens_spent"] == sum(call["tokens_in"] + call["tokens_out"] for call in calls)
+        body = {**CHAT, "max_tokens": 1}
+        assert httpx2.post(server.url + PATH, json=body, headers=bearer(agent.api_key), timeout=30).status_code == 200
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> list[str]:
+    if request.param == "postgres":
+        return ["--store-url", request.getfixturevalue("postgres_url")]
+    return ["--store-url", f"sqlite://{tmp_path / 'shared.db'}"]
+
+
+@pytest.fixture
+def models() -> Iterator[ModelServer]:
+    with ModelServer() as models:
+        yield models
+
+
+def test_a_gateway_alone_obeys_the_server_beside_it(store: list[str], models: ModelServer) -> None:
+    """No bus joins them: a policy is in force all the same within a tenth of a second, and after a restart at once."""
+    upstreams = ["--upstreams", f"openai={models.url}"]
+    with (
+        HomeostatServer(*store, *upstreams) as server,
+        HomeostatServer(*store, *upstreams, command="gateway") as gateway,
+        SyncClient(server.url) as client,
+        httpx2.Client(base_url=gateway.url, timeout=30) as http,
+    ):
+        assert f"{gateway.url}/openai/v1 ({models.url})" in gateway.log
+        agent = client.register("writer", agent_id="writer")
+
+        def call() -> int:
+            return http.post(PATH, json=CHAT, headers=bearer(agent.api_key)).status_code
+
+        assert call() == 200
+        for round_ in range(3):
+            policy = {"action": "block", "agent_id": "writer", "reason": f"round {round_}"}
+            assert httpx2.put(f"{server.url}/v1/policies/stop", json=policy).status_code == 200
+            time.sleep(0.1)
+            assert call() == 503
+            assert httpx2.delete(f"{server.url}/v1/policies/stop").status_code == 204
+            time.sleep(0.1)
+            assert call() == 200
+        httpx2.put(f"{server.url}/v1/policies/stop", json={"action": "block", "agent_id": "writer"}).raise_for_status()
+        gateway.restart()
+        assert call() == 503
+        seen = httpx2.get(f"{server.url}/v1/calls", params={"agent_id": "writer", "outcome": "answered"}).json()
+        assert len(seen["calls"]) == 4
+        assert (
+            'homeostat_gateway_calls_total{code="agent_quarantined",outcome="refused"} 1.0' in http.get("/metrics").text
+        )
+        assert http.get("/readyz").text == "ok\n"
+        assert http.get("/v1/agents").status_code == 404
+
+
+def test_planted_secrets_are_found_nowhere(models: ModelServer) -> None:
+    options = ("--upstreams", f"openai={models.url},gone=http://127.0.0.1:{free_port()}", "--log-level", "debug")
+    with KeyedServer(*options, command="up") as server, SyncClient(server.url) as client:
+        agent = client.register("keeper", agent_id="keeper")
+        said: list[str] = []
+        with httpx2.Client(base_url=server.url, headers=bearer(agent.api_key), timeout=30) as http:
+            for path, body in (
+                (PATH, CHAT),
+                (PATH, {**CHAT, "stream": True}),
+                (PATH, {"model": 1}),
+                (PATH, {**CHAT, "model": "nobody-knows"}),
+                ("/gone/v1/chat/completions", CHAT),
+                ("/openai/v1/nowhere", CHAT),
+                ("/elsewhere", CHAT),
+            ):
+                for simulate in ("", "error=500", "cut=1", "garbage=0"):
+                    try:
+                        answer = http.post(path, json=body, headers={"x-simulate": simulate})
+                    except httpx2.TransportError as problem:
+                        said.append(str(problem))
+                    else:
+                        said += [answer.text, str(answer.headers)]
+            http.put("/v1/policies", json={"action": "block"})
+        for path in ("/v1/calls", "/v1/policies", "/v1/budgets", "/v1/gateway", "/v1/agents", "/metrics"):
+            said.append(httpx2.get(server.url + path).text)
+        wrong = httpx2.post(server.url + PATH, json=CHAT, headers=bearer(agent.api_key + "x"))
+        assert wrong.status_code == 401
+        said.append(wrong.text)
+        heard = httpx2.get(f"{models.url}/heard").text
+        server.stop()
+        said.append(server.log)
+        said += [file.read_bytes().decode("latin-1") for file in server.data_dir.rglob("*") if file.is_file()]
+        everything = "\n".join(said)
+        assert "keeper" in everything
+        for secret in (UPSTREAM_KEY, agent.api_key):
+            assert secret not in everything
+        assert UPSTREAM_KEY in heard, "it was used, and so could have been told"
+        assert agent.api_key not in heard
+
+
+# --- homeostat exec ----------------------------------------------------------------------------------------------
+
+AGENT = """
+import os, signal, sys, httpx2
+body = {"model": "gpt-4o-mini", "messages": [{"role": "user", "content": "hi"}]}
+key = {"authorization": "Bearer " + os.environ["OPENAI_API_KEY"]}
+answer = httpx2.post(os.environ["OPENAI_BASE_URL"] + "/chat/completions", json=body, headers=key, timeout=30)
+claude = {"model": "claude-haiku-4-5", "max_tokens": 5, "messages": body["messages"]}
+other = httpx2.post(os.environ["ANTHROPIC_BASE_URL"] + "/v1/messages", json=claude,
+    headers={"x-api-key": os.environ["ANTHROPIC_API_KEY"]}, timeout=30)
+print("answered", answer.status_code, other.status_code, os.environ["HOMEOSTAT_AGENT_ID"], *sys.argv[1:], flush=True)
+if "wait" in sys.argv:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(42))
+    print("waiting", flush=True)
+    signal.pause()
+if "die" in sys.argv:
+    os.kill(os.getpid(), signal.SIGKILL)
+sys.exit(7)
+"""
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[HomeostatServer]:
+    with ModelServer() as models:
+        upstreams = f"openai={models.url},anthropic={models.url}"
+        with HomeostatServer("--upstreams", upstreams, command="up") as server:
+            yield server
+
+
+def execute(server: HomeostatServer, home: Path, *arguments: str) -> "subprocess.Popen[str]":
+    return subprocess.Popen(
+        [sys.executable, "-m", "homeostat", "exec", *arguments],
+        env={**os.environ, "HOMEOSTAT_URL": server.url, "XDG_DATA_HOME": str(home)},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def script(tmp_path: Path) -> str:
+    path = tmp_path / "agent.py"
+    path.write_text(AGENT)
+    return str(path)
+
+
+def presence(server: HomeostatServer, agent_id: str) -> Any:
+    answer = httpx2.get(f"{server.url}/v1/agents/{agent_id}")
+    return answer.json() if answer.status_code == 200 else None
+
+
+def test_a_command_runs_under_control_and_keeps_its_exit_code(server: HomeostatServer, tmp_path: Path) -> None:
+    for _ in range(2):  # the second time it proves by its key that it is who it was
+        process = execute(
+            server, tmp_path, "--agent-id", "scripted", "--tag", "x", "--", sys.executable, script(tmp_path), "-h"
+        )
+        out, err = process.communicate(timeout=60)
+        assert process.returncode == 7, err
+        assert out == "answered 200 200 scripted -h\n"
+        assert presence(server, "scripted") is None, "it was deregistered"
+    calls = httpx2.get(f"{server.url}/v1/calls", params={"agent_id": "scripted"}).json()["calls"]
+    assert len(calls) == 4
+
+
+def test_signals_are_passed_on_and_it_is_seen_in_the_fleet(server: HomeostatServer, tmp_path: Path) -> None:
+    process = execute(server, tmp_path, "--agent-id", "waiter", "--", sys.executable, script(tmp_path), "wait")
+    assert process.stdout is not None
+    assert "answered" in process.stdout.readline()
+    assert process.stdout.readline() == "waiting\n"
+    row = eventually(lambda: presence(server, "waiter"), lambda row: row["memory_mb"] > 0 and row["pid"])
+    assert row["presence"] == "alive"
+    assert row["pid"] != process.pid
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=30)
+    assert process.returncode == 42
+    assert presence(server, "waiter") is None
+
+
+def test_a_command_that_dies_of_a_signal_says_so_as_shells_do(server: HomeostatServer, tmp_path: Path) -> None:
+    process = execute(server, tmp_path, "--", sys.executable, script(tmp_path), "die")
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode == 128 + signal.SIGKILL
+    assert presence(server, out.split()[3]) is None
+
+
+def test_what_cannot_be_run_is_told_in_one_line(server: HomeostatServer, tmp_path: Path) -> None:
+    process = execute(server, tmp_path, "--", "no-such-command")
+    _, err = process.communicate(timeout=60)
+    assert (process.returncode, err.strip()) == (127, "homeostat: no-such-command: there is no such command")
+    with SyncClient(server.url) as client:
+        client.register("other", agent_id="taken")
+    process = execute(server, tmp_path, "--agent-id", "taken", "--", "true")
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert "'taken' is registered already" in err
