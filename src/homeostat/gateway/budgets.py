@@ -40,13 +40,14 @@ class Ledger(Protocol):
 class Account:
     """This gateway's part of one budget: what it has at hand, and what is set aside for calls under way."""
 
-    __slots__ = ("budget", "free", "last_need", "last_used", "open", "reserved", "stale")
+    __slots__ = ("budget", "free", "last_need", "last_used", "most_open", "open", "reserved", "stale")
 
     def __init__(self, budget: Budget) -> None:
         self.budget = budget
         self.free = ZERO
         self.reserved = ZERO
         self.open = 0
+        self.most_open = 0
         self.last_need = ZERO
         self.last_used = 0.0
         self.stale = False
@@ -64,6 +65,8 @@ class Account:
         self.free = Amount(free_tokens - tokens, free_micros - micros)
         self.reserved = Amount(self.reserved[0] + tokens, self.reserved[1] + micros)
         self.open += 1
+        if self.open > self.most_open:
+            self.most_open = self.open
         return need
 
     def untake(self, held: Amount) -> None:
@@ -92,12 +95,14 @@ class Account:
 
     @property
     def float_calls(self) -> int:
-        """How many calls' worth is kept at hand: a few, and more the more are made at a time."""
-        return BUDGET_FLOAT_CALLS + 2 * self.open
+        """How many calls' worth is kept at hand: a few, and more the more were made at a time lately."""
+        return BUDGET_FLOAT_CALLS + 2 * self.most_open
 
     def surplus(self, now: float) -> Amount:
         """Take out what is at hand beyond what the next calls will need."""
         idle = now - self.last_used > BUDGET_FLOAT_SECONDS
+        if idle:
+            self.most_open = self.open
         keep = ZERO if idle or self.stale else self.free.least(self.last_need.times(2 * self.float_calls))
         released = self.free.minus(keep)
         self.free = keep

@@ -94,12 +94,13 @@ class Edge:
 
     async def _gateway(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Model calls have a layer of their own; only the guard is common to all."""
-        call = Call(scope, receive, parameters={}, system=self._system, patience=self.patience)
-        try:
-            self._guard(call)
-        except HomeostatError as error:
-            await self._refuse(scope, receive, send, error)
-            return
+        for name, value in scope["headers"]:
+            if name == b"origin" or (name == b"host" and value not in self._known_hosts):
+                try:
+                    self._guard(Call(scope, receive, parameters={}, system=self._system, patience=self.patience))
+                except HomeostatError as error:
+                    await self._refuse(scope, receive, send, error)
+                    return
         await self._proxy(scope, receive, send)
 
     async def _refuse(self, scope: Scope, receive: Receive, send: Send, error: HomeostatError) -> None:

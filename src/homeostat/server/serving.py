@@ -65,6 +65,7 @@ def configured(app: Any) -> uvicorn.Config:
         access_log=False,
         log_config=None,
         server_header=False,
+        proxy_headers=False,  # who is calling is told by a key, never by a header that anybody can send
         date_header=False,
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=GRACE_SECONDS,
