@@ -65,8 +65,7 @@ class Account:
         self.free = Amount(free_tokens - tokens, free_micros - micros)
         self.reserved = Amount(self.reserved[0] + tokens, self.reserved[1] + micros)
         self.open += 1
-        if self.open > self.most_open:
-            self.most_open = self.open
+        self.most_open = max(self.most_open, self.open)
         return need
 
     def untake(self, held: Amount) -> None:
