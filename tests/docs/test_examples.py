@@ -16,7 +16,7 @@ from homeostat.testing.workbench import Workbench
 
 ROOT = Path(__file__).parent.parent.parent
 sys.path.insert(0, str(ROOT))
-NAMES = sorted(module.name for module in pkgutil.iter_modules([str(ROOT / "examples")]))
+NAMES = sorted(module.name for module in pkgutil.iter_modules([str(ROOT / "examples")]) if not module.ispkg)
 MODULES = {name: importlib.import_module(f"examples.{name}") for name in NAMES}
 CLASSES = [
     found

@@ -10,6 +10,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from homeostat.app.upstreams import NONE_CONFIGURED, SIMULATED, UpstreamSetting, read_upstreams
+from homeostat.client.keys import default_data_dir
 from homeostat.core.errors import SettingInvalid
 from homeostat.core.ids import DEFAULT_PROJECT
 from homeostat.core.limits import (
@@ -208,13 +209,6 @@ def _read(setting: Setting, called: str, text: str) -> object:
         return setting.read(text)
     except ValueError as problem:
         raise SettingInvalid(setting=called, problem=str(problem)) from problem
-
-
-def default_data_dir(environment: Mapping[str, str]) -> Path:
-    """Where the XDG specification would have an application keep its data."""
-    base = environment.get("XDG_DATA_HOME", "")
-    root = Path(base) if base.startswith("/") else Path(environment.get("HOME") or "~").expanduser() / ".local/share"
-    return root / "homeostat"
 
 
 def is_loopback(host: str) -> bool:

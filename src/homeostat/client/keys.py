@@ -3,6 +3,7 @@
 import json
 import os
 import tempfile
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import cast
@@ -10,6 +11,13 @@ from typing import cast
 from homeostat.core.records.turn import AgentKey
 
 KEYS_FILE = "keys.json"
+
+
+def default_data_dir(environment: Mapping[str, str]) -> Path:
+    """Where the XDG specification would have an application keep its data."""
+    base = environment.get("XDG_DATA_HOME", "")
+    root = Path(base) if base.startswith("/") else Path(environment.get("HOME") or "~").expanduser() / ".local/share"
+    return root / "homeostat"
 
 
 class KeyRing:
