@@ -378,6 +378,17 @@ class TurnsMachine(RuleBasedStateMachine):
         else:
             assert suspended.ready
 
+    @precondition(lambda self: self._any(claimable))
+    @rule(number=numbers, kernel=kernels, worker=workers, after=st.sampled_from(AfterExecution))
+    def claim_and_suspend(self, number: int, kernel: int, worker: WorkerId, after: AfterExecution) -> None:
+        """Two steps that belong together, or turns that wait are too rare among all that can happen."""
+        model = self._some(number, claimable)
+        grant = self.run(self._submit(kernel, Claim(key=key_of(model.name), worker_id=worker)))
+        assert grant is not None
+        self._entered(model, grant)
+        fitting = [name for name, other in self.agents.items() if running(other)]
+        self.suspend(fitting.index(model.name), kernel, ["a", "d"], 60.0, after)
+
     @precondition(lambda self: any(turn.waits for turn in self.turns.values()))
     @rule(number=numbers, kernel=kernels, twice=st.booleans(), word=st.sampled_from([None, "suspend", "terminate"]))
     def report(self, number: int, kernel: int, word: str | None, *, twice: bool) -> None:
