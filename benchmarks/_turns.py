@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from homeostat.adapters.doorbells.local import LocalBus
 from homeostat.core.codec import Json
@@ -35,6 +35,8 @@ class Bench:
 
     kernel: Kernel
     started: Callable[[Grant], None] | None = None
+    stuck: Callable[[Grant], bool] | None = None
+    held: set[TurnId] = field(default_factory=set[TurnId])
 
     async def register(self, keys: list[AgentKey]) -> None:
         await asyncio.gather(*(self.kernel.register(key) for key in keys))
@@ -52,6 +54,9 @@ class Bench:
         while grant is not None:
             if self.started is not None:
                 self.started(grant)
+            if self.stuck is not None and self.stuck(grant):
+                self.held.add(grant.turn.turn_id)
+                return
             if calls_tool and not grant.waits:
                 call = ToolCall(ToolCallId("call_1"), "search", Json("{}"))
                 await self.kernel.suspend(Suspend(fence=fence_of(grant), calls=(call,)))

@@ -17,16 +17,18 @@ import uvloop
 from benchmarks._floors import PostgresFloor, SqliteFloor
 from benchmarks._growth import growth
 from benchmarks._measure import Report, cpu_seconds, heading, pairs, percentile, resident_bytes, wall
+from benchmarks._processes import processes
 from benchmarks._turns import Bench, agents, bench, message
 from homeostat.app.stores import open_engine, turn_store
 from homeostat.core.ports.store import TurnStore
 from homeostat.core.records.turn import Grant
-from homeostat.testing.servers import PostgresServer
+from homeostat.testing.servers import NatsServer, PostgresServer
 
 QUICK = os.environ.get("HOMEOSTAT_BENCH_QUICK") == "1"
 ENGINES = os.environ.get("HOMEOSTAT_BENCH_ENGINES", "sqlite,postgres").split(",")
 PAIRS = 3 if QUICK else 7
 Opening = AbstractAsyncContextManager[tuple[Any, Bench]]
+PROCESS_TURNS = 1000 if QUICK else 4000
 LOOPS = {1: 200, 10: 1500, 50: 5000}
 
 
@@ -35,14 +37,15 @@ def run() -> None:
     report = Report("kernel")
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner, tempfile.TemporaryDirectory() as folder:
         if "sqlite" in ENGINES:
-            runner.run(_sqlite(report, Path(folder)))
+            with NatsServer() as bus:
+                runner.run(_sqlite(report, Path(folder), bus.url))
         if "postgres" in ENGINES:
-            with PostgresServer() as server:
-                runner.run(_postgres(report, server))
+            with PostgresServer() as server, NatsServer() as bus:
+                runner.run(_postgres(report, server, bus.url))
     report.write()
 
 
-async def _sqlite(report: Report, folder: Path) -> None:
+async def _sqlite(report: Report, folder: Path, bus_url: str) -> None:
     for clients, turns in LOOPS.items():
         await _sqlite_loop(report, folder, clients, turns)
 
@@ -51,6 +54,7 @@ async def _sqlite(report: Report, folder: Path) -> None:
 
     async with opened("more") as (_, subject):
         await _more(report, "sqlite", subject)
+    await processes(report, "sqlite", f"sqlite://{folder / 'shared'}.db", bus_url, turns=PROCESS_TURNS)
     await growth(report, "sqlite", opened, quick=QUICK)
 
 
@@ -92,7 +96,7 @@ def _checkpoint(connection: Any) -> None:
     connection.execute("PRAGMA wal_autocheckpoint = 1000")
 
 
-async def _postgres(report: Report, server: PostgresServer) -> None:
+async def _postgres(report: Report, server: PostgresServer, bus_url: str) -> None:
     for clients, turns in LOOPS.items():
         await _postgres_loop(report, server, clients, turns)
 
@@ -103,6 +107,7 @@ async def _postgres(report: Report, server: PostgresServer) -> None:
 
     async with opened("more") as (_, subject):
         await _more(report, "postgres", subject)
+    await processes(report, "postgres", await _database(server, "shared"), bus_url, turns=PROCESS_TURNS)
     await growth(report, "postgres", opened, quick=QUICK)
 
 
@@ -242,6 +247,7 @@ async def _database(server: PostgresServer, name: str) -> str:
 async def _wal(probe: Any) -> tuple[int, int]:
     """Bytes of log written so far, and how often it was synced."""
     position = await probe.fetchval("SELECT pg_current_wal_insert_lsn() - '0/0'::pg_lsn")
-    await probe.execute("SELECT pg_stat_force_next_flush()")
+    await asyncio.sleep(1.5)  # connections tell what they did about once a second
+    await probe.execute("SELECT pg_stat_clear_snapshot()")
     syncs = await probe.fetchval("SELECT coalesce(sum(fsyncs), 0) FROM pg_stat_io WHERE object = 'wal'")
     return int(position), int(syncs)

@@ -43,6 +43,10 @@ class Deliverables:
             for turn_id in list(self._recent)[: DELIVERABLES_CACHED_MAX // 4]:
                 del self._recent[turn_id]
 
+    def ended_here(self, turn_id: TurnId) -> bool:
+        """Whether it was this process that committed a turn's end, lately."""
+        return turn_id in self._recent
+
     def ended(self, turn_id: TurnId) -> None:
         """A turn is said to have ended; whoever waits should look."""
         for future in self._waiters.pop(turn_id, ()):

@@ -345,4 +345,9 @@ class Kernel:
             self.dock.revoke(fence)
 
     async def _on_task(self, event: Event) -> None:
-        self.deliverables.ended(cast(TurnId, event.event_id))
+        turn_id = cast(TurnId, event.event_id)
+        if not self.deliverables.ended_here(turn_id):
+            self.flusher.forget(
+                [(event.project, AgentId(event.target))]
+            )  # reading it again is cheaper than a lost race
+        self.deliverables.ended(turn_id)
