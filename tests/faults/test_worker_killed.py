@@ -100,10 +100,11 @@ async def check_traces(system: System, turn_id: Any) -> None:
     """One deliverable, one card of each write, one call of the tool; and the agent is free."""
     delivered = await system.kernel.deliverables.wait(DEFAULT_PROJECT, turn_id, 1)
     assert delivered is not None
-    assert from_json(delivered.result) == ["did a", "result 1", "did b"]
+    assert from_json(delivered.result) == ["did a", "result 1", "did b", 1]
     cards = await system.kernel.store.box(DEFAULT_PROJECT, delivered.output_box_id, after=-1, limit=50)
     assert cards is not None
     assert sorted(card.type for card in cards) == ["note", "task.deliverable", "tool.call", "tool.result"]
+    assert (await system.memory.recall(KEY))["history"] == "1", "the turn was counted once"
     head = await system.kernel.store.head(*KEY)
     assert head is not None
     assert (head.head.status, head.head.queued) == ("idle", 0)

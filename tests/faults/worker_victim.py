@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from homeostat import Client, Turn, Worker
-from homeostat.agent.functions import FunctionAgent
+from homeostat import Client, ManagedAgent, Turn, Worker
+from homeostat.agent.orchestrator import Orchestrator
 from homeostat.agent.tools import ToolService
 from homeostat.app.assemble import assemble
 from homeostat.app.settings import Settings
-from homeostat.client.tools import HttpToolDesk
+from homeostat.client.tools import HttpMemory, HttpToolDesk
 from homeostat.client.turns import HttpTurns
 from homeostat.core.ids import DEFAULT_PROJECT, TurnId
 
@@ -41,6 +41,8 @@ POINTS = (
     "inside b",
     "before step 2",
     "after step 2",
+    "before keep",
+    "after keep",
     "before deliver",
     "after deliver",
 )
@@ -125,8 +127,24 @@ class WatchedSource:
         return WatchedSession(await self._source.open(hosted, on_revoke), self._diary, self.suspended)
 
 
-def script(diary: Diary) -> Any:
-    """The turn: a step, a card, a tool, another step."""
+class WatchedMemory:
+    """A keeper of memory whose every write is such a point, too."""
+
+    def __init__(self, keeper: Any, diary: Diary) -> None:
+        self._keeper = keeper
+        self._diary = diary
+
+    async def recall(self, agent: Any) -> Any:
+        return await self._keeper.recall(agent)
+
+    async def keep(self, agent: Any, changes: Any, at: Any) -> None:
+        self._diary.point("before keep")
+        await self._keeper.keep(agent, changes, at)
+        self._diary.point("after keep")
+
+
+def script(diary: Diary) -> type[ManagedAgent]:
+    """The turn: a step, a card, a tool, another step; and the agent counts its turns."""
 
     def effect(name: str) -> Any:
         async def work() -> str:
@@ -136,13 +154,16 @@ def script(diary: Diary) -> Any:
 
         return work
 
-    async def agent(turn: Turn) -> Any:
-        first = await turn.step("a", effect("a"))
-        await turn.write("note", {"after": first})
-        result = await turn.call("tool", x=1)
-        return [first, result, await turn.step("b", effect("b"))]
+    class Agent(ManagedAgent):
+        async def process(self, turn: Turn, /) -> Any:
+            count = await self.memory.load("history", 0) + 1
+            self.memory.update("history", count)
+            first = await turn.step("a", effect("a"))
+            await turn.write("note", {"after": first})
+            result = await turn.call("tool", x=1)
+            return [first, result, await turn.step("b", effect("b")), count]
 
-    return agent
+    return Agent
 
 
 def tool(x: int) -> str:
@@ -154,20 +175,21 @@ async def live(life: Life) -> None:
     async with AsyncExitStack() as stack:
         source: Any
         desk: Any
+        memory: Any
         delivered: Coroutine[Any, Any, Any]
         if life.place.startswith("http"):
             client = await stack.enter_async_context(Client(life.place))
-            source, desk = HttpTurns(client), HttpToolDesk(client)
+            source, desk, memory = HttpTurns(client), HttpToolDesk(client), HttpMemory(client)
             delivered = client.deliverable(life.turn_id, wait=PATIENCE_SECONDS)
         else:
             folder = Path(life.diary).parent
             settings = Settings(store_url=life.place, lease_seconds=LEASE_SECONDS, data_dir=folder)
             system = await stack.enter_async_context(assemble(settings))
-            source, desk = system.turns, system.tools.desk()
+            source, desk, memory = system.turns, system.tools.desk(), system.memory
             delivered = system.kernel.deliverables.wait(DEFAULT_PROJECT, TurnId(life.turn_id), PATIENCE_SECONDS)
         watched = WatchedSource(source, diary)
-        worker = Worker(source=watched)
-        worker.host(AGENT, lambda: FunctionAgent(script(diary)))
+        worker = Worker(source=watched, orchestrator=Orchestrator(memory=WatchedMemory(memory, diary)))
+        worker.host(AGENT, script(diary))
         await worker.open()
         running = asyncio.create_task(worker.run(stop_seconds=1))
         if not life.survivor:

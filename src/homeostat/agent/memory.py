@@ -1,7 +1,11 @@
-"""What an agent remembers across requests: read as copies, written only through `update()`, kept by a keeper."""
+"""What an agent remembers across requests: read as copies, written only through `update()`, kept by a keeper.
+
+Changes are kept just before their turn is delivered, and a worker may die in between. So what they replaced is set
+aside with them, under the turn's name: a turn that begins again finds its memory as it was, and changes it once.
+"""
 
 from collections.abc import Callable, Generator, Mapping
-from typing import Any
+from typing import Any, Final
 
 from homeostat.agent.errors import StateViolationError
 from homeostat.agent.ownership import StateOwnership
@@ -9,8 +13,11 @@ from homeostat.core.clock import Clock, Millis
 from homeostat.core.codec import Json, from_json, to_json
 from homeostat.core.errors import MalformedPayload
 from homeostat.core.limits import MEMORY_KEYS_MAX, NAME_CHARS_MAX
-from homeostat.core.ports.memory import MemoryKeeper
+from homeostat.core.ports.memory import ASIDE, MemoryKeeper
 from homeostat.core.records.turn import AgentKey
+
+NOTE: Final = ASIDE
+"""Says which turn changed what, last."""
 
 
 class VolatileMemory:
@@ -59,6 +66,9 @@ class AgentMemory:
         self._stale = True
         self._used = False
         self._dirty: dict[str, Json | None] = {}
+        self._turn: str | None = None
+        self._before: dict[str, Json | None] = {}
+        self._aside: frozenset[str] = frozenset()
 
     @property
     def dirty(self) -> bool:
@@ -67,15 +77,32 @@ class AgentMemory:
 
     async def refresh(self) -> None:
         """Read everything anew; changes that were not flushed yet stay on top."""
-        self._values = await self._keeper.recall(self._agent)
+        kept = await self._keeper.recall(self._agent)
+        self._aside = frozenset(key for key in kept if key.startswith(ASIDE))
+        self._values = {key: text for key, text in kept.items() if key not in self._aside}
+        self._before = {}
         self._stale = False
         self._used = self._used or bool(self._values)
+        if self._turn is not None and (note := kept.get(NOTE)) is not None:
+            self._restore(kept, from_json(note))
 
-    async def begin(self) -> None:
+    def _restore(self, kept: dict[str, Json], note: dict[str, Any]) -> None:
+        """The turn at hand has been here before: what it changed then is as it was, unless it is changed again."""
+        if note["turn_id"] != self._turn:
+            return
+        self._before = {key: kept.get(ASIDE + key) for key in note["keys"]}
+        self._dirty = {**self._before, **self._dirty}
+
+    async def begin(self, turn_id: str | None = None) -> None:
         """A turn begins, and the last one may have run elsewhere. Who never remembered anything pays nothing."""
+        self._turn = turn_id
         self._stale = True
         if self._used:
             await self.refresh()
+
+    def end(self) -> None:
+        """The turn is over here: what changes from now on is not part of it."""
+        self._turn = None
 
     def discard(self) -> None:
         """A turn ended without an end: what it changed is not to be seen by the next one."""
@@ -115,8 +142,9 @@ class AgentMemory:
     def _admit(self, key: str) -> None:
         if (owner := self._owns(key)) is not StateOwnership.MEMORY:
             raise StateViolationError(key, owner, StateOwnership.MEMORY)
-        if not 0 < len(key) <= NAME_CHARS_MAX:
-            raise MalformedPayload(field="memory key", problem=f"it has 1 to {NAME_CHARS_MAX} characters")
+        if not 0 < len(key) < NAME_CHARS_MAX or key.startswith(ASIDE):
+            problem = f"it has 1 to {NAME_CHARS_MAX - 1} characters and does not begin with {ASIDE!r}"
+            raise MalformedPayload(field="memory key", problem=problem)
 
     async def flush(self) -> None:
         """Make every change durable."""
@@ -127,7 +155,7 @@ class AgentMemory:
         changes = {key: self._dirty[key] for key in keys if key in self._dirty}
         if not changes:
             return
-        await self._keeper.keep(self._agent, changes, self._clock.now_ms())
+        await self._keeper.keep(self._agent, await self._with_note(changes), self._clock.now_ms())
         for key, text in changes.items():
             if self._dirty.get(key) is text:  # it was not changed again while the keeper wrote
                 del self._dirty[key]
@@ -135,3 +163,17 @@ class AgentMemory:
                 self._values.pop(key, None)
             else:
                 self._values[key] = text
+
+    async def _with_note(self, changes: Mapping[str, Json | None]) -> Mapping[str, Json | None]:
+        """Changes of a turn, and beside them what they replace."""
+        if self._turn is None:
+            return changes
+        if self._stale:
+            await self.refresh()
+        for key in changes:
+            self._before.setdefault(key, self._values.get(key))
+        note = {NOTE: to_json({"turn_id": self._turn, "keys": list(self._before)})}
+        replaced = {ASIDE + key: text for key, text in self._before.items() if text is not None}
+        settled = dict.fromkeys(self._aside - note.keys() - replaced.keys())
+        self._aside = frozenset((*note, *replaced))
+        return {**changes, **settled, **replaced, **note}

@@ -36,12 +36,15 @@ class Surroundings:
         agent = self._orchestrator.agent(context.target)
         if isinstance(agent, ManagedAgent):
             agent.bind(context=context)
-            await agent.memory.begin()
+            await agent.memory.begin(context.routing.get("turn_id"))
 
     async def teardown(self, context: ExecutionContext) -> None:
         agent = self._orchestrator.known(context.target)
         if isinstance(agent, ManagedAgent):
+            if getattr(context.request, "over", None) is not None:
+                agent.memory.discard()  # left in the middle, though its author's code may not have noticed
             await agent.memory.flush()
+            agent.memory.end()
 
 
 class Orchestrator:

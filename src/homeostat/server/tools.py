@@ -7,6 +7,7 @@ from homeostat.core.codec import Json, from_json, take_json
 from homeostat.core.errors import AgentUnknown, InvalidRequest, MalformedPayload
 from homeostat.core.ids import ToolCallId
 from homeostat.core.limits import MEMORY_KEYS_MAX
+from homeostat.core.ports.memory import ASIDE
 from homeostat.core.records.tool import OpenCall, ToolSpec
 from homeostat.core.records.turn import AgentKey
 from homeostat.core.wire import tools as t
@@ -111,7 +112,7 @@ async def change_memory(call: Call, body: t.MemoryBody) -> Answer:
     }
     changes |= dict.fromkeys(body.forget)
     kept = await call.system.memory.recall(key)
-    left = {*kept, *body.set} - set(body.forget)
+    left = {name for name in {*kept, *body.set} - set(body.forget) if not name.startswith(ASIDE)}
     if len(left) > MEMORY_KEYS_MAX:
         raise InvalidRequest(problem=f"an agent remembers {MEMORY_KEYS_MAX} keys at most")
     await call.system.memory.keep(key, changes, call.system.clock.now_ms())

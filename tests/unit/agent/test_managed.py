@@ -521,6 +521,48 @@ async def test_memory_is_saved_although_the_clean_up_fails() -> None:
     assert agent.get_metrics().errors == 1
 
 
+async def test_a_turn_that_begins_again_finds_its_memory_as_it_was() -> None:
+    class Turner(ManagedAgent):
+        memory_keys = frozenset({"a", "b", "c"})
+
+    keeper = VolatileMemory()
+
+    async def life(turn_id: str, **changes: Any) -> dict[str, Any]:
+        """One worker's work on a turn: what it finds, and what it leaves behind before it dies."""
+        agent = Turner()
+        agent.bind(agent_id="turner", memory=keeper)
+        await agent.memory.begin(turn_id)
+        found = {key: await agent.memory.load(key) for key in ("a", "b", "c")}
+        for key, value in changes.items():
+            pending = agent.memory.forget(key) if value is None else agent.memory.update(key, value)
+            await pending
+        await agent.memory.flush()
+        return found
+
+    nothing = {"a": None, "b": None, "c": None}
+    assert await life("t1", a=1, b=1) == nothing
+    assert await life("t1", a=1, b=1) == nothing, "again, as if for the first time"
+    assert await life("t2", a=2, b=None) == {"a": 1, "b": 1, "c": None}
+    assert await life("t2", a=2, c=3) == {"a": 1, "b": 1, "c": None}, "also what it had forgotten"
+    assert await life("t3") == {"a": 2, "b": 1, "c": 3}, "and what it did not change this time is as it was"
+    await life("t4", c=4)
+    kept = await keeper.recall(("default", "turner"))  # pyright: ignore[reportArgumentType]
+    assert set(kept) == {"a", "b", "c", "~", "~c"}, "what no turn can need any more is gone"
+    assert await life("t5") == {"a": 2, "b": 1, "c": 4}
+
+
+async def test_memory_changed_outside_a_turn_is_not_taken_back() -> None:
+    keeper = VolatileMemory()
+    agent = Light()
+    agent.bind(agent_id="light", memory=keeper)
+    await agent.memory.begin("t1")
+    await agent.memory.update("history", 1)
+    agent.memory.end()
+    await agent.memory.update("history", 2)
+    await agent.memory.begin("t2")
+    assert await agent.memory.load("history") == 2
+
+
 # --- events ------------------------------------------------------------------------------------------------
 
 

@@ -430,12 +430,32 @@ async def test_memory_is_kept_with_the_end_of_a_turn_and_not_with_a_suspension(b
         waiting = await bench.send("agent", "wait")
         call = await asyncio.wait_for(bench.tool_calls.get(), 5)
         await worker.idle()
-        assert await bench.memory.recall(key("agent")) == {"history": '["first"]'}
+        assert (await bench.memory.recall(key("agent")))["history"] == '["first"]'
         await bench.report(call, None)
         assert from_json((await bench.end(waiting)).result) == ["first"]
-        assert await bench.memory.recall(key("agent")) == {"history": '["first","wait"]'}
+        assert (await bench.memory.recall(key("agent")))["history"] == '["first","wait"]'
     async with bench.working(agent=Agent):
         assert await bench.ask("agent", "after") == ["first", "wait"]
+
+
+async def test_memory_is_not_kept_with_a_suspension_that_the_author_swallowed(bench: Workbench) -> None:
+    class Greedy(ManagedAgent):
+        async def process(self, turn: Turn) -> Any:
+            count = await self.memory.load("history", 0) + 1
+            self.memory.update("history", count)
+            try:
+                await turn.call("tool")
+            except BaseException:  # noqa: BLE001 - what an author should not do, and some do
+                return "swallowed"
+            return count
+
+    async with bench.working(greedy=Greedy) as worker:
+        turn_id = await bench.send("greedy")
+        call = await asyncio.wait_for(bench.tool_calls.get(), 5)
+        await worker.idle()
+        assert await bench.memory.recall(key("greedy")) == {}
+        await bench.report(call, None)
+        assert from_json((await bench.end(turn_id)).result) == 1
 
 
 async def test_any_class_that_keeps_the_protocol_can_be_hosted(bench: Workbench) -> None:

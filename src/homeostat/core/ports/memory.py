@@ -1,11 +1,14 @@
 """Where an agent's memory outlives the agent: values by key, JSON, one set per agent."""
 
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Final, Protocol
 
 from homeostat.core.clock import Millis
 from homeostat.core.codec import Json
 from homeostat.core.records.turn import AgentKey
+
+ASIDE: Final = "~"
+"""Keys that begin like this hold what a memory was before its last turn, should that turn have to begin again."""
 
 
 class MemoryKeeper(Protocol):
