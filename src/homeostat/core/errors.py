@@ -4,8 +4,7 @@ HomeostatError
 ├── ProtocolViolation   the caller has a bug: do not repeat the call as it is
 │   ├── IllegalTransition · MalformedPayload · UnknownMessageType · PayloadTooLarge · InvalidRequest
 │   ├── AgentUnknown · TurnUnknown · CardUnknown · BoxUnknown · WorkerUnknown · RouteUnknown · MethodNotAllowed
-│   ├── PolicyUnknown · BudgetUnknown
-│   ├── ResultFieldsMissing · IdempotencyKeyReused
+│   ├── PolicyUnknown · BudgetUnknown · ResultFieldsMissing · IdempotencyKeyReused
 │   └── SettingInvalid · IntervalInvalid
 ├── Conflict            the world moved on: read again, then decide
 │   ├── StaleEpoch · AgentBusy · TurnUnfinished · AgentExists
