@@ -203,6 +203,20 @@ async def test_tools_of_a_service_elsewhere_are_called(here: Path, server: str) 
         assert refused["because"] == "payments.charge ended with error: an amount is more than nothing."
 
 
+async def test_models_are_asked_through_the_gateway_in_the_trace_of_the_turn(here: Path, server: str) -> None:
+    arguments = ("worker", "examples.researcher:Researcher", "--agent-id", "researcher", "--url", server)
+    with homeostat(*arguments, cwd=ROOT, XDG_DATA_HOME=str(here)) as worker:
+        worker.until("hosts researcher")
+        async with Client(server) as client:
+            turn = await client.enqueue("researcher", "What raises tides?", result_fields=["answer"])
+            ended = await client.deliverable(turn.turn_id, wait=60)
+        assert set(ended.value) == {"answer"}, ended
+        calls = httpx2.get(f"{server}/v1/calls").json()["calls"]
+        assert calls
+        assert {(call["agent_id"], call["trace_id"]) for call in calls} == {("researcher", turn.trace_id)}
+        assert all(call["tokens_out"] > 0 for call in calls)
+
+
 async def test_a_tool_service_needs_nothing_but_http(here: Path, server: str) -> None:
     def post(path: str, **body: Any) -> Any:
         answer = httpx2.post(f"{server}/v1{path}", json=body, timeout=30)
