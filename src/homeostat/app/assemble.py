@@ -202,10 +202,10 @@ async def _open_stores(settings: Settings, stack: AsyncExitStack) -> Stores:
 
 def _status_keeper(settings: Settings, registry: RegistryStore) -> StatusKeeper:
     if settings.status_url is None:
-        return LocalStatuses(store=registry)
+        return LocalStatuses(store=registry, expiry_seconds=settings.agent_expiry_seconds)
     from homeostat.adapters.statuses.redis import RedisStatuses  # noqa: PLC0415 — a driver is loaded where it is used
 
-    return RedisStatuses(url=settings.status_url)
+    return RedisStatuses(url=settings.status_url, expiry_seconds=settings.agent_expiry_seconds)
 
 
 async def _open_bus(settings: Settings, stack: AsyncExitStack) -> Bus:

@@ -14,6 +14,7 @@ from homeostat.client.keys import default_data_dir
 from homeostat.core.errors import SettingInvalid
 from homeostat.core.ids import DEFAULT_PROJECT
 from homeostat.core.limits import (
+    AGENT_EXPIRY_SECONDS,
     CALL_RETENTION_SECONDS,
     LEASE_SECONDS,
     RETENTION_SECONDS,
@@ -125,6 +126,7 @@ SETTINGS: Final = (
     Setting("status_url", _url("redis", "rediss", "unix"), "redis://… to keep the fleet's status there", ""),
     Setting("project", _text, "The project that requests belong to which name none", DEFAULT_PROJECT),
     Setting("retention_seconds", _seconds(60, 10 * 365 * 86_400), "How long finished turns stay readable", "604800"),
+    Setting("agent_expiry_seconds", _seconds(1, 10 * 365 * 86_400), "How long a dead agent stays listed", "86400"),
     Setting(
         "lease_seconds",
         _seconds(0.5, 3_600),
@@ -160,6 +162,7 @@ class Settings:
     status_url: str | None = None
     project: str = DEFAULT_PROJECT
     retention_seconds: float = RETENTION_SECONDS
+    agent_expiry_seconds: float = AGENT_EXPIRY_SECONDS
     lease_seconds: float = LEASE_SECONDS
     upstreams: tuple[UpstreamSetting, ...] = NONE_CONFIGURED
     upstream_seconds: float = UPSTREAM_FIRST_BYTE_SECONDS

@@ -25,6 +25,8 @@ Upstreams = Annotated[
     str | None,
     typer.Option(help="Who answers model calls: openai, anthropic, NAME=URL; keys in HOMEOSTAT_NAME_API_KEY."),
 ]
+StatusUrl = Annotated[str | None, typer.Option(help="redis://… to keep the fleet's status there.")]
+AgentExpirySeconds = Annotated[float | None, typer.Option(help="How long a dead agent stays listed.")]
 LeaseSeconds = Annotated[float | None, typer.Option(help="How long a silent worker keeps its turns.")]
 LogLevel = Annotated[str | None, typer.Option(help="debug, info, warning or error.")]
 
@@ -37,6 +39,8 @@ def up(
     ephemeral: Ephemeral = None,
     store_url: StoreUrl = None,
     bus_url: BusUrl = None,
+    status_url: StatusUrl = None,
+    agent_expiry_seconds: AgentExpirySeconds = None,
     upstreams: Upstreams = None,
     lease_seconds: LeaseSeconds = None,
     log_level: LogLevel = None,
@@ -49,6 +53,8 @@ def up(
         ephemeral=ephemeral,
         store_url=store_url,
         bus_url=bus_url,
+        status_url=status_url,
+        agent_expiry_seconds=agent_expiry_seconds,
         upstreams=upstreams,
         lease_seconds=lease_seconds,
         log_level=log_level,
@@ -63,6 +69,8 @@ def server(
     ephemeral: Ephemeral = None,
     store_url: StoreUrl = None,
     bus_url: BusUrl = None,
+    status_url: StatusUrl = None,
+    agent_expiry_seconds: AgentExpirySeconds = None,
     upstreams: Upstreams = None,
     lease_seconds: LeaseSeconds = None,
     log_level: LogLevel = None,
@@ -75,6 +83,8 @@ def server(
         ephemeral=ephemeral,
         store_url=store_url,
         bus_url=bus_url,
+        status_url=status_url,
+        agent_expiry_seconds=agent_expiry_seconds,
         upstreams=upstreams,
         lease_seconds=lease_seconds,
         log_level=log_level,

@@ -8,6 +8,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from homeostat.adapters.statuses.local import LocalStatuses
 from homeostat.app.assemble import System, assemble
 from homeostat.app.settings import Settings
 from homeostat.core.ids import AgentId
@@ -507,3 +508,20 @@ async def test_metrics_count_the_fleet(http: httpx2.AsyncClient, system: System)
 async def test_a_registration_that_makes_no_sense(http: httpx2.AsyncClient, body: Json) -> None:
     refused(await http.post("/v1/agents/register", json=body), 422, "malformed_payload")
     assert (await http.get("/v1/agents")).json() == []
+
+
+async def test_a_dead_agent_with_a_turn_shows_both(http: httpx2.AsyncClient, system: System) -> None:
+    await register(http)
+    sent = (await http.post("/v1/agents/abc-123/inbox", json={"type": "turn", "payload": 1})).json()
+    keeper, now = system.fleet.sweeper._keeper, system.clock.now_ms()
+    roll = await keeper.roll(now + 10**9, 10)  # pyright: ignore[reportArgumentType]
+    await keeper.mark([Mark(silence, Liveness.DEAD, now) for silence in roll.silent])
+    row = (await http.get("/v1/agents/abc-123")).json()
+    assert (row["presence"], row["status"]) == ("dead", "dead")
+    assert (row["head"]["status"], row["head"]["turn_id"]) == ("dispatched", sent["turn_id"])
+
+
+async def test_the_dead_expire_when_the_settings_say_so(tmp_path: Path) -> None:
+    async with assemble(Settings(data_dir=tmp_path, agent_expiry_seconds=5)) as system:
+        assert isinstance(system.fleet._keeper, LocalStatuses)
+        assert system.fleet._keeper._expiry_ms == 5_000
