@@ -9,7 +9,7 @@ from homeostat.app.assemble import System
 from homeostat.app.settings import is_loopback
 from homeostat.core.errors import HomeostatError, InternalError, OriginRefused, PayloadTooLarge
 from homeostat.core.limits import BODY_BYTES_MAX
-from homeostat.server import heartbeats
+from homeostat.server import heartbeats, identity
 from homeostat.server.answers import Answer
 from homeostat.server.call import Call, Receive, Scope
 from homeostat.server.endpoints import Endpoint
@@ -26,6 +26,7 @@ Quick = Callable[[Scope, Receive, Send], Awaitable[Receive | None]]
 
 SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 HOSTS_KEPT_MAX: Final = 64
+KEYS_OF_THEIR_OWN: Final = frozenset({"/v1/agents/register", heartbeats.PATH})  # they look at a key themselves
 
 
 class Edge:
@@ -82,6 +83,8 @@ class Edge:
                 self._metrics.answered(None, scope["method"], status, self._system.clock.monotonic() - began)
                 return
             endpoint, call.parameters = found
+            if b"authorization" in call.headers and endpoint.path not in KEYS_OF_THEIR_OWN:
+                await identity.require_valid(call, endpoint.path)
             answer = await endpoint.run(call)
         except HomeostatError as error:
             answer = self._problem(call, error)

@@ -11,6 +11,22 @@ async def calling_agent(call: Call) -> Member:
     return await call.system.fleet.identify(call.bearer)
 
 
+async def require_valid(call: Call, path: str) -> None:
+    """A key that comes along has to be somebody's, whatever is asked for: nobody is served under a false name."""
+    if path.startswith("/v1/"):
+        await call.system.fleet.identify(call.bearer)
+
+
+async def speaker(call: Call, named: str | None) -> AgentId | None:
+    """In whose name a message is sent: an agent's key speaks for that agent and for nobody else."""
+    if (key := call.bearer) is None:
+        return None if named is None else AgentId(named)
+    member = await call.system.fleet.identify(key)
+    if named is not None and named != member.entry.agent_id:
+        raise Forbidden(verb="send messages of", object=named)
+    return member.entry.agent_id
+
+
 async def require_operator(call: Call, *, verb: str, what: str) -> None:
     """Agents do not run the fleet: a key of theirs is refused here."""
     if (key := call.bearer) is not None:

@@ -40,7 +40,13 @@ def message_type(word: str) -> MessageType:
 
 
 def enqueue_of(
-    key: AgentKey, kind: MessageType, message: Message, trace_id: TraceId | None, idempotency: Idempotency | None
+    key: AgentKey,
+    kind: MessageType,
+    message: Message,
+    trace_id: TraceId | None,
+    idempotency: Idempotency | None,
+    *,
+    source: AgentId | None,
 ) -> Enqueue:
     """A message that opens a turn."""
     assert kind in OPENS_A_TURN
@@ -50,7 +56,7 @@ def enqueue_of(
         type=kind,
         payload=take_json(bytes(message.payload), what="payload"),
         correlation_id=message.correlation_id,
-        source=None if message.source_agent_id is None else AgentId(message.source_agent_id),
+        source=source,
         parent_turn_id=None if parent is None else names.turn_id(parent),
         parent_step_id=message.parent_step_id,
         trace_id=TraceId(message.trace_id) if message.trace_id is not None else trace_id,

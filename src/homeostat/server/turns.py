@@ -23,7 +23,7 @@ from homeostat.core.records.turn import OPENS_A_TURN, WaitStatus
 from homeostat.core.records.view import HeadView
 from homeostat.core.wire import answers as a
 from homeostat.core.wire import bodies as b
-from homeostat.server import messages, names, render
+from homeostat.server import identity, messages, names, render
 from homeostat.server.call import Call
 from homeostat.server.endpoints import Routes
 
@@ -76,7 +76,8 @@ async def send_message(call: Call, message: b.Message) -> a.Accepted:
         accepted = await messages.forward(call.system.kernel, key, kind, message, idempotency)
         call.trace_id = TraceId(accepted.trace_id)
         return accepted
-    command = messages.enqueue_of(key, kind, message, call.trace_id, idempotency)
+    source = await identity.speaker(call, message.source_agent_id)
+    command = messages.enqueue_of(key, kind, message, call.trace_id, idempotency, source=source)
     enqueued = await call.system.kernel.enqueue(command)
     call.trace_id = enqueued.trace_id
     return a.Accepted(inbox_id=enqueued.inbox_id, turn_id=enqueued.turn_id, trace_id=enqueued.trace_id)

@@ -158,6 +158,38 @@ async def test_a_registered_agent_has_an_inbox(http: httpx2.AsyncClient) -> None
     )
 
 
+async def test_an_agent_sends_messages_in_its_own_name_only(http: httpx2.AsyncClient) -> None:
+    key = await register(http)
+    await register(http, "other")
+    message: Json = {"type": "turn", "payload": 1}
+    sent = await http.post("/v1/agents/other/inbox", json=message, headers=bearer(key))
+    assert sent.status_code == 202, sent.text
+    turn = (await http.get(f"/v1/turns/{sent.json()['turn_id']}")).json()
+    assert turn["source_agent_id"] == "abc-123"
+    forged = message | {"source_agent_id": "other"}
+    refused(await http.post("/v1/agents/other/inbox", json=forged, headers=bearer(key)), 403, "forbidden")
+    assert (await http.get("/v1/agents/other/head")).json()["queued"] == 0
+
+
+async def test_a_key_that_is_nobodys_opens_nothing(http: httpx2.AsyncClient) -> None:
+    key = await register(http)
+    sent = (await http.post("/v1/agents/abc-123/inbox", json={"type": "turn", "payload": 1})).json()
+    for method, path in (
+        ("POST", "/v1/agents/abc-123/inbox"),
+        ("GET", "/v1/agents/abc-123"),
+        ("GET", "/v1/agents"),
+        ("GET", f"/v1/turns/{sent['turn_id']}"),
+        ("POST", f"/v1/turns/{sent['turn_id']}/stop"),
+        ("POST", "/v1/workers"),
+    ):
+        body = {"type": "turn", "payload": 1} if path.endswith("inbox") else {}
+        answer = await http.request(method, path, json=body, headers=bearer("hs_nonsense"))
+        refused(answer, 401, "unauthenticated")
+    await http.post("/v1/agents/abc-123/deregister")
+    refused(await http.get("/v1/agents", headers=bearer(key)), 410, "agent_gone")
+    assert (await http.get("/metrics", headers=bearer("scraper"))).status_code == 200
+
+
 # --- heartbeats ------------------------------------------------------------------------------------------------
 
 
