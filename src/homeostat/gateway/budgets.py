@@ -259,6 +259,8 @@ class Budgets:
         budget, limit = account.budget, drawn.refused_by
         assert limit is not None, "what is not granted is refused by some bound"
         fitting = bound.fitting(budget.left.plus(account.free)) if not bound.explicit else -1
+        if reservation.output_cap is not None:  # another budget left less than this one does
+            fitting = min(fitting, reservation.output_cap)
         if limit is BudgetLimit.SECONDS or fitting < OUTPUT_TOKENS_LEAST:
             raise exceeded(budget, limit)
         reservation.amount = bound.of(fitting)

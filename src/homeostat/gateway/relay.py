@@ -64,7 +64,7 @@ class Relay:
         while True:
             block = await response.read()
             self._heard_at = clock.monotonic()
-            ended = response.complete
+            ended = response.complete or not block
             out = self._pass(block) if block else block
             if ended:
                 if self.reader is not None:
