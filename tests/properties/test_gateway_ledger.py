@@ -3,7 +3,7 @@
 import asyncio
 from dataclasses import dataclass
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from homeostat.adapters.stores.sqlite import SqliteEngine
@@ -90,6 +90,7 @@ async def spend(asked: list[Asked], tokens: int, micros: int) -> None:
         await engine.close()
 
 
+@example(asked=[Asked(0, 0, None, False, "garbage=1", False, True)], tokens=212, micros=23)  # guesses stay in bounds
 @settings(max_examples=40, deadline=None)
 @given(asked=calls, tokens=st.integers(0, 4_000), micros=st.integers(0, 400))
 def test_always_the_ledger_is_whole(asked: list[Asked], tokens: int, micros: int) -> None:

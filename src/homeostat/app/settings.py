@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from homeostat.app.upstreams import NONE_CONFIGURED, SIMULATED, UpstreamSetting, read_upstreams
+from homeostat.app.upstreams import NONE_CONFIGURED, UpstreamSetting, read_upstreams, with_keys
 from homeostat.client.keys import default_data_dir
 from homeostat.core.errors import SettingInvalid
 from homeostat.core.ids import DEFAULT_PROJECT
@@ -135,7 +135,7 @@ SETTINGS: Final = (
     ),
     Setting(
         "upstreams",
-        _text,
+        read_upstreams,
         "Who answers model calls: openai, anthropic, NAME=URL, …; their keys in HOMEOSTAT_NAME_API_KEY",
         "simulated",
     ),
@@ -196,11 +196,8 @@ def read_settings(environment: Mapping[str, str], options: Mapping[str, object] 
         elif (text := environment.get(setting.variable)) is not None:
             values[setting.name] = _read(setting, setting.variable, text)
             origins[setting.name] = Origin.ENVIRONMENT
-    if (named := values.pop("upstreams", "")) not in {"", SIMULATED}:
-        try:
-            values["upstreams"] = read_upstreams(named, environment)
-        except ValueError as problem:
-            raise SettingInvalid(setting="upstreams", problem=str(problem)) from problem
+    if "upstreams" in values:
+        values["upstreams"] = with_keys(values["upstreams"], environment)
     settings = Settings(**values, origins=MappingProxyType(origins))
     if settings.ephemeral and settings.store_url is not None:
         raise SettingInvalid(setting="--ephemeral", problem="it has no meaning for a store of its own (store_url)")

@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, cast
 from urllib.parse import urlsplit, urlunsplit
@@ -53,11 +53,10 @@ NONE_CONFIGURED: Final = (
 """Who answers when nobody was named."""
 
 
-def read_upstreams(text: str, environment: Mapping[str, str]) -> tuple[UpstreamSetting, ...]:
-    """Read `openai, local=http://127.0.0.1:11434, claude=anthropic+https://…`.
-
-    An upstream's key is in HOMEOSTAT_NAME_API_KEY; those of OpenAI and Anthropic may be where their SDKs look for them.
-    """
+def read_upstreams(text: str) -> tuple[UpstreamSetting, ...]:
+    """Read `openai, local=http://127.0.0.1:11434, claude=anthropic+https://…`."""
+    if text in {"", SIMULATED}:
+        return NONE_CONFIGURED
     found: dict[str, UpstreamSetting] = {}
     for entry in text.replace(",", " ").split():
         name, _, url = entry.partition("=")
@@ -65,11 +64,11 @@ def read_upstreams(text: str, environment: Mapping[str, str]) -> tuple[UpstreamS
             raise ValueError(f"{name!r} cannot be the name of an upstream")
         if name in found:
             raise ValueError(f"{name!r} is named twice")
-        found[name] = _read(name, url or KNOWN.get(name, ""), environment)
+        found[name] = _read(name, url or KNOWN.get(name, ""))
     return tuple(found.values())
 
 
-def _read(name: str, url: str, environment: Mapping[str, str]) -> UpstreamSetting:
+def _read(name: str, url: str) -> UpstreamSetting:
     scheme, _, rest = url.partition(":")
     if scheme not in _SCHEMES:
         raise ValueError(f"{name} needs a URL that begins with http: or https:, replay:FILE, or {SIMULATED}")
@@ -78,18 +77,29 @@ def _read(name: str, url: str, environment: Mapping[str, str]) -> UpstreamSettin
         return UpstreamSetting(name=name, family=family, url="")
     if scheme == "replay":
         return UpstreamSetting(name=name, family=family, url="", recording=Path(rest).expanduser())
-    key = environment.get(f"HOMEOSTAT_{name.upper().replace('-', '_')}_API_KEY", "")
-    if not key and name in KNOWN:
-        key = environment.get(f"{name.upper()}_API_KEY", "")
-    if name in KNOWN and url == KNOWN[name] and not key:
-        raise ValueError(f"{name} needs a key in HOMEOSTAT_{name.upper()}_API_KEY or {name.upper()}_API_KEY")
     # Clients ask for /NAME/v1/…, so the version is theirs to say.
     return UpstreamSetting(
         name=name,
         family=family,
         url=url.removeprefix("anthropic+").rstrip("/").removesuffix("/v1"),
-        key=key,
     )
+
+
+def with_keys(upstreams: tuple[UpstreamSetting, ...], environment: Mapping[str, str]) -> tuple[UpstreamSetting, ...]:
+    """Give each its key: HOMEOSTAT_NAME_API_KEY, or where the SDKs of OpenAI and Anthropic look for theirs."""
+    return tuple(replace(one, key=_key(one, environment)) if one.url else one for one in upstreams)
+
+
+def _key(upstream: UpstreamSetting, environment: Mapping[str, str]) -> str:
+    name = upstream.name.upper().replace("-", "_")
+    key = environment.get(f"HOMEOSTAT_{name}_API_KEY", "")
+    if not key and upstream.name in KNOWN:
+        key = environment.get(f"{name}_API_KEY", "")
+    if not key and upstream.url in KNOWN.values():
+        raise SettingInvalid(
+            setting="upstreams", problem=f"{upstream.name} needs a key in HOMEOSTAT_{name}_API_KEY or {name}_API_KEY"
+        )
+    return key
 
 
 def open_outlets(settings: Sequence[UpstreamSetting], *, answer_seconds: float) -> list[Outlet]:

@@ -96,7 +96,11 @@ def bound(ask: Ask, price: Price | None) -> Bound:
 
 
 def estimate(ask: Ask, seen_tokens: int, begun: Usage | None) -> Usage:
-    """What a call that broke off has probably used: the prompt by its length, the answer by what went by."""
+    """What a call has probably used: the prompt by its length, the answer by what went by, and no more than it may."""
+    if not ask.generates:
+        seen_tokens = 0
+    elif ask.output_cap is not None:
+        seen_tokens = min(seen_tokens, max(ask.output_cap, 0) * min(max(ask.answers, 1), ANSWERS_MAX))
     if begun is None:
         return Usage(-(-len(ask.body) // 4), seen_tokens)
     return Usage(begun.tokens_in, max(seen_tokens, begun.tokens_out), begun.tokens_cached, begun.tokens_written)

@@ -1,13 +1,13 @@
 """The gateway as an ASGI application: who is calling, whether the gate is open, and then the call itself."""
 
-from homeostat.core.errors import StoreUnavailable, Unauthenticated
+from homeostat.core.errors import StoreUnavailable
 from homeostat.core.records.call import Call, Outcome, call_of
 from homeostat.core.records.turn import AgentKey
 from homeostat.gateway.asgi import Receive, Scope, Send
 from homeostat.gateway.exchange import Exchange
 from homeostat.gateway.headers import RequestHeaders
 from homeostat.gateway.office import Office
-from homeostat.gateway.refusals import Refusal, refusal_of, turn_away
+from homeostat.gateway.refusals import STRANGER, Refusal, refusal_of, turn_away
 from homeostat.gateway.routes import Route
 
 
@@ -36,7 +36,7 @@ class Proxy:
             await self._turn_away(send, route, refusal_of(error))
             return
         if agent is None:
-            await self._turn_away(send, route, refusal_of(Unauthenticated()))
+            await self._turn_away(send, route, STRANGER)
             return
         now = office.clock.now_ms()
         chain = office.book.chain(agent, now)

@@ -51,6 +51,14 @@ def refusal_of(error: HomeostatError) -> Refusal:
     return Refusal(status, error.code, error.message, None if isinstance(error, Unavailable) else False)
 
 
+STRANGER = Refusal(
+    401,
+    "unauthenticated",
+    "This is not the key of a registered agent. Send the api_key that registration gave it (POST /v1/agents/register), "
+    "or start it with `homeostat exec`.",
+)
+
+
 def is_anthropic(api: Api) -> bool:
     return api.value.startswith("anthropic")
 
