@@ -157,7 +157,9 @@ async def open_gateway(
         bus=bus,
         keyring=RegisterKeyring(opened.registry, registered=registered),
         prices=ListedPrices(overrides=read_prices(settings.prices), clock=clock),
-        outlets=open_outlets(settings.upstreams, answer_seconds=settings.upstream_seconds),
+        outlets=open_outlets(
+            settings.upstreams, answer_seconds=settings.upstream_seconds, record_dir=settings.record_dir
+        ),
         clock=clock,
         manners=Manners(unknown_model=settings.unknown_model),
         project=ProjectId(settings.project),

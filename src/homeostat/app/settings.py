@@ -140,6 +140,7 @@ SETTINGS: Final = (
         "simulated",
     ),
     Setting("upstream_seconds", _seconds(1, 86_400), "How long an upstream may think before its answer begins", "600"),
+    Setting("record_dir", _optional_path, "Where answers are written down by upstream, for NAME=replay:FILE", ""),
     Setting("prices", _optional_path, "A JSON file of prices that overrule the list", ""),
     Setting("unknown_model", _unknown_model, "A model without a price: refuse, cap or tokens", "tokens"),
     Setting("call_retention_seconds", _seconds(60, 10 * 365 * 86_400), "How long model calls stay readable", "604800"),
@@ -166,6 +167,7 @@ class Settings:
     lease_seconds: float = LEASE_SECONDS
     upstreams: tuple[UpstreamSetting, ...] = NONE_CONFIGURED
     upstream_seconds: float = UPSTREAM_FIRST_BYTE_SECONDS
+    record_dir: Path | None = None
     prices: Path | None = None
     unknown_model: UnknownModel = UnknownModel.TOKENS
     call_retention_seconds: float = CALL_RETENTION_SECONDS

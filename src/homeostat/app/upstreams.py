@@ -102,13 +102,15 @@ def _key(upstream: UpstreamSetting, environment: Mapping[str, str]) -> str:
     return key
 
 
-def open_outlets(settings: Sequence[UpstreamSetting], *, answer_seconds: float) -> list[Outlet]:
-    """The upstreams as the gateway uses them."""
+def open_outlets(
+    settings: Sequence[UpstreamSetting], *, answer_seconds: float, record_dir: Path | None = None
+) -> list[Outlet]:
+    """The upstreams as the gateway uses them; with a directory, what they answer is written down there."""
     return [
         Outlet(
             name=one.name,
             family=one.family,
-            upstream=_open(one, answer_seconds),
+            upstream=_recorded(_open(one, answer_seconds), one.name, record_dir),
             provider=one.name,
             asks_usage=one.family is Family.OPENAI,
         )
@@ -138,6 +140,15 @@ def _open(setting: UpstreamSetting, answer_seconds: float) -> Upstream:
         secret=setting.key,
         limits=HttpLimits(first_byte_seconds=answer_seconds),
     )
+
+
+def _recorded(upstream: Upstream, name: str, record_dir: Path | None) -> Upstream:
+    if record_dir is None:
+        return upstream
+    from homeostat.adapters.upstreams.replay import RecordingUpstream  # noqa: PLC0415 — loaded where it is used
+
+    record_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return RecordingUpstream(upstream, record_dir / f"{name}.jsonl")
 
 
 def read_prices(path: Path | None) -> dict[str, Price]:
