@@ -243,9 +243,22 @@ class Fleet:
         """Take in what another process heard."""
         if register_changed:
             await self._catch_up()
-        await self._keeper.learn([change.beat for change in changes if isinstance(change, Heard)])
-        for change in changes:
+        news = [change for change in changes if not self._overtaken(change)]
+        await self._keeper.learn([change.beat for change in news if isinstance(change, Heard)])
+        for change in news:
             self.broadcaster.publish(change, relay=False)
+
+    def _overtaken(self, change: Change) -> bool:
+        """Whether a heartbeat was under way for so long that a later one of the same agent is known by now."""
+        if not isinstance(change, Heard):
+            return False
+        member = self.registry.get(change.beat.status.agent_id)
+        if member is None:
+            return False
+        if change.beat.received_ms <= member.heard_ms:
+            return True
+        member.heard_ms = change.beat.received_ms
+        return False
 
     # --- inside --------------------------------------------------------------------------------------------
 

@@ -51,6 +51,7 @@ class Heartbeats:
         if not await self._keeper.beat(beat):
             await self._readmit(beat)
         self.taken += 1
+        member.heard_ms = now
         self._sweeper.expect(now + STALE_INTERVALS * member.interval_ms)
         if self._broadcaster.followed:
             self._broadcaster.publish(Heard(beat, member.entry.project))

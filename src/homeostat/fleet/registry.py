@@ -54,15 +54,16 @@ class Introduction:
 
 
 class Member:
-    """A registered agent as this process holds it, with the interval it was last found to have."""
+    """A registered agent as this process holds it: the interval it was found to have, and when it was last heard."""
 
-    __slots__ = ("entry", "interval", "interval_ms", "rates_version")
+    __slots__ = ("entry", "heard_ms", "interval", "interval_ms", "rates_version")
 
     def __init__(self, entry: Registration) -> None:
         self.entry = entry
         self.interval: PushInterval = BUILT_IN
         self.interval_ms = BUILT_IN.ms
         self.rates_version = -1
+        self.heard_ms = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -345,6 +345,24 @@ async def test_every_process_sees_every_update(world: FleetWorld) -> None:
         assert rows == {"here": "dead", "there": "alive"}
 
 
+async def test_a_heartbeat_that_was_overtaken_on_its_way_is_not_told(world: FleetWorld) -> None:
+    async with world.another() as other:
+        here = await join(world, "a")
+        await world.fleet.broadcaster.tick_relay()
+        there = other.registry.get(AgentId("a"))
+        assert there is not None
+        follower = Follower(world.fleet.subscribe(Interest()))
+        await follower.read()
+        await other.beat(there, words(there, items=1))
+        world.clock.advance(0.01)
+        await world.fleet.beat(here, words(here, items=2))
+        await other.broadcaster.tick_relay()  # arrives late
+        await world.fleet.broadcaster.tick()
+        await follower.read_up_to(world.fleet.broadcaster.seq)
+        assert follower.rows == await truth(world)
+        assert follower.rows["a"]["items_processed"] == 2
+
+
 async def test_news_is_told_at_once_and_heartbeats_wait_for_company(world: FleetWorld) -> None:
     a = await join(world, "a")
     running = asyncio.create_task(world.fleet.broadcaster.run())
