@@ -150,6 +150,9 @@ class FleetFeed:
         """Bring one row up to date; False if its agent has left."""
         agent_id = update["agent_id"]
         if "agent" in update:
+            if not self._fits(update["agent"]):  # it came back as somebody else
+                self.agents.pop(agent_id, None)
+                return False
             self.agents[agent_id] = update["agent"]
             return True
         if update["presence"] == Liveness.GONE:
@@ -162,3 +165,7 @@ class FleetFeed:
             row["presence_since"] = update.get("last_seen_at", row["presence_since"])
         row |= {name: value for name, value in update.items() if name not in ("seq", "event")}
         return True
+
+    def _fits(self, agent: Row) -> bool:
+        agent_type, tag = self._wanted["type"], self._wanted["tag"]
+        return (agent_type is None or agent["agent_type"] == agent_type) and (tag is None or tag in agent["tags"])

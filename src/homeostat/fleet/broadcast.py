@@ -7,7 +7,7 @@ of a queue that grows. Nobody who publishes ever waits for anybody who reads.
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,7 +28,7 @@ from homeostat.core.limits import (
     UPDATES_KEPT_MAX,
 )
 from homeostat.core.wire.fleet import AgentRow, DeltaMessage, SnapshotMessage
-from homeostat.fleet.updates import About, Change, Heard, Update
+from homeostat.fleet.updates import About, Change, Heard, Joined, Update
 
 _encoder = msgspec.json.Encoder()
 
@@ -46,6 +46,12 @@ class Interest:
             self.project == about.project
             and (self.agent_type is None or self.agent_type == about.agent_type)
             and (self.tag is None or self.tag in about.tags)
+        )
+
+    def hears(self, change: Change) -> bool:
+        """Whether a reader is told: also of an agent that it would not look for any more."""
+        return self.covers(change) or (
+            isinstance(change, Joined) and change.was is not None and self.covers(change.was)
         )
 
 
@@ -170,7 +176,7 @@ class Broadcaster:
         parts: dict[Interest, list[Update]] = {}
         if self._channels:
             for update in fresh:
-                for interest in _interests(update.change):
+                for interest in _audience(update.change):
                     if interest in self._channels:
                         parts.setdefault(interest, []).append(update)
         for interest, updates in parts.items():
@@ -237,7 +243,7 @@ class Broadcaster:
         first = self._kept[0].seq if self._kept else self.seq + 1
         if after > self.seq or after + 1 < first:
             return None
-        missed = [update for update in self._kept if update.seq > after and interest.covers(update.change)]
+        missed = [update for update in self._kept if update.seq > after and interest.hears(update.change)]
         return list(self._deltas(missed, after, self.seq))
 
     def enter(self, interest: Interest) -> Channel:
@@ -271,6 +277,13 @@ class Broadcaster:
     def _page(self, seq: int, part: int, parts: int, agents: list[AgentRow]) -> Frame:
         message = SnapshotMessage(stream=self.stream, seq=seq, part=part, parts=parts, agents=agents)
         return Frame(0, seq, _encoder.encode(message).decode())
+
+
+def _audience(change: Change) -> Iterable[Interest]:
+    """Every filter whose readers are told, each once."""
+    if isinstance(change, Joined) and change.was is not None:
+        return {*_interests(change), *_interests(change.was)}
+    return _interests(change)
 
 
 def _interests(about: About) -> Iterator[Interest]:

@@ -38,7 +38,7 @@ from homeostat.fleet.liveness import Sweeper
 from homeostat.fleet.push_rate import PushRates
 from homeostat.fleet.registry import Enrolled, Introduction, Member, Registry, checked_word
 from homeostat.fleet.rows import row_of
-from homeostat.fleet.updates import Change, Heard, Joined, fell
+from homeostat.fleet.updates import Change, Heard, Joined, Known, fell
 
 log = logging.getLogger(__name__)
 
@@ -133,7 +133,8 @@ class Fleet:
         now = self._clock.now_ms()
         try:
             await self._keeper.admit(now, Admission(member.entry, self.registry.interval(member).ms))
-            self.broadcaster.publish(Joined((await self._rows([member]))[0], member.entry.project))
+            known = enrolled.was and Known(enrolled.was.project, enrolled.was.agent_type, enrolled.was.tags)
+            self.broadcaster.publish(Joined((await self._rows([member]))[0], member.entry.project, known))
         except Unavailable as error:  # its first heartbeat makes up for it
             log.warning("%s is registered, but has no status yet: %s", member.entry.agent_id, error)
         self.sweeper.expect(now + STALE_INTERVALS * member.interval_ms)

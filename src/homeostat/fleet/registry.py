@@ -72,7 +72,11 @@ class Enrolled:
 
     member: Member
     api_key: str
-    fresh: bool
+    was: Registration | None = None
+
+    @property
+    def fresh(self) -> bool:
+        return self.was is None
 
 
 class Registry:
@@ -162,7 +166,7 @@ class Registry:
                 entry, base = _again(known, said), known.revision
             if (written := await self._saves.submit((entry, base))) is not None:
                 self._adopt(written)
-                return Enrolled(self._members[written.agent_id], secret, known is None)
+                return Enrolled(self._members[written.agent_id], secret, known)
         raise Overloaded(problem=f"{said.agent_id} is being registered by many at once")
 
     def _new(self, said: Introduction, secret: str) -> Registration:

@@ -84,11 +84,20 @@ class Fell(msgspec.Struct, frozen=True, gc=False):
         )
 
 
+class Known(msgspec.Struct, frozen=True, gc=False):
+    """The words by which an agent was found before."""
+
+    project: ProjectId
+    agent_type: str
+    tags: tuple[str, ...]
+
+
 class Joined(msgspec.Struct, frozen=True, gc=False):
-    """An agent registered, for the first time or again."""
+    """An agent registered, for the first time or again, perhaps by other words: who followed the old ones hears it."""
 
     agent: AgentRow
     project: ProjectId
+    was: Known | None = None
 
     @property
     def agent_type(self) -> str:

@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncGenerator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -155,6 +156,20 @@ async def test_a_filter_shows_its_agents_and_no_others(world: FleetWorld) -> Non
             await follower.read_up_to(world.fleet.broadcaster.seq)
         assert follower.rows == expected
         assert follower.snapshots == 1
+
+
+async def test_who_followed_an_agent_by_its_old_words_hears_that_it_has_others(world: FleetWorld) -> None:
+    hello = Introduction(agent_type="inference", tags=("gpu",), agent_id=AgentId("a"))
+    enrolled = await world.fleet.register(hello)
+    followers = {tag: Follower(world.fleet.subscribe(Interest(tag=tag))) for tag in ("gpu", "cpu", "tpu")}
+    for follower in followers.values():
+        await follower.read()
+    await world.fleet.register(replace(hello, tags=("cpu",)), enrolled.api_key)
+    await world.fleet.broadcaster.tick()
+    for tag in ("gpu", "cpu"):
+        await followers[tag].read_up_to(world.fleet.broadcaster.seq)
+        assert followers[tag].rows["a"]["tags"] == ["cpu"], tag
+    assert followers["tpu"].events == []
 
 
 async def test_a_filter_can_be_changed_while_reading(world: FleetWorld) -> None:
