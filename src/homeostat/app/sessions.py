@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 
 from homeostat.app.local_turns import LocalSession, LocalTurns
 from homeostat.core.errors import HomeostatError, Overloaded, StaleEpoch, TurnUnknown, WorkerUnknown
-from homeostat.core.ids import TurnId, WorkerId
+from homeostat.core.ids import AgentId, TurnId, WorkerId
 from homeostat.core.limits import WORKER_SESSIONS_MAX
 from homeostat.core.records.turn import AgentKey, Grant
 from homeostat.core.records.work import Fence, fence_of
@@ -22,8 +22,9 @@ class RemoteSession:
     Turns handed out are remembered until they end, so that an answer which never arrived can be given again.
     """
 
-    def __init__(self, kernel: Kernel) -> None:
+    def __init__(self, kernel: Kernel, owner: AgentId | None) -> None:
         self._kernel = kernel
+        self.owner = owner
         self.local: LocalSession
         self.given: dict[TurnId, Grant] = {}
         self._revoked: dict[TurnId, Fence] = {}
@@ -140,6 +141,9 @@ class WorkerSessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
+    def knows(self, worker_id: str) -> bool:
+        return worker_id in self._sessions
+
     def get(self, worker_id: str) -> RemoteSession:
         try:
             return self._sessions[WorkerId(worker_id)]
@@ -147,16 +151,24 @@ class WorkerSessions:
             raise WorkerUnknown(worker_id=worker_id) from None
 
     async def open(
-        self, hosted: Collection[AgentKey], worker_id: WorkerId | None, holding: Collection[Fence]
+        self,
+        hosted: Collection[AgentKey],
+        worker_id: WorkerId | None,
+        holding: Collection[Fence],
+        *,
+        owner: AgentId | None = None,
     ) -> tuple[RemoteSession, list[Fence]]:
-        """Begin a session, or take one up again; returns what the worker held and holds no longer."""
+        """Begin a session, or take one up again; returns what the worker held and holds no longer.
+
+        `owner` is the agent whose key opened it, and nobody for an operator's workers.
+        """
         session = self._sessions.get(worker_id) if worker_id is not None else None
         if session is not None:
             await session.local.host(hosted)
             return session, []
         if len(self._sessions) >= WORKER_SESSIONS_MAX:
             raise Overloaded(problem=f"{len(self._sessions)} workers are connected")
-        session = RemoteSession(self._kernel)
+        session = RemoteSession(self._kernel, owner)
         session.local = await self._turns.open(hosted, session.revoke, worker_id=worker_id)
         self._sessions[session.worker_id] = session
         return session, await self._take_up(session, holding) if worker_id is not None else []

@@ -14,6 +14,7 @@ from homeostat.core.errors import (
     BoxNotYours,
     BoxUnknown,
     DepthExceeded,
+    Forbidden,
     IdempotencyKeyReused,
     InvalidRequest,
     Overloaded,
@@ -27,7 +28,7 @@ from homeostat.core.records.turn import AgentKey, Grant, ToolCall
 from homeostat.core.records.work import Ask, Fence
 from homeostat.core.wire import workers as w
 from homeostat.core.wire.fields import NO_VALUE
-from homeostat.server import names, render
+from homeostat.server import identity, names, render
 from homeostat.server.answers import Answer
 from homeostat.server.call import Call
 from homeostat.server.endpoints import NOTHING, Routes
@@ -36,22 +37,30 @@ from homeostat.server.turns import drafts
 
 routes = Routes("workers")
 
-FENCED = (WorkerUnknown, TurnUnknown, AgentUnknown, StaleEpoch)
+FENCED = (WorkerUnknown, TurnUnknown, AgentUnknown, StaleEpoch, Forbidden)
 
 
-def _session(call: Call) -> RemoteSession:
-    return call.system.workers.get(call.parameters["worker_id"])
+async def _session(call: Call, worker_id: str | None = None) -> RemoteSession:
+    """A worker's session; with an agent's key, only one that this agent opened."""
+    session = call.system.workers.get(worker_id or call.parameters["worker_id"])
+    agent_id = await identity.speaker(call, None)
+    if agent_id is not None and agent_id != session.owner:
+        raise Forbidden(verb="work as", object=session.worker_id)
+    return session
 
 
-def _keys(call: Call, agents: tuple[w.AgentRef, ...]) -> list[AgentKey]:
-    project = call.project
-    return [names.key_in(ProjectId(ref.project or project), ref.agent_id) for ref in agents]
+async def _keys(call: Call, agents: tuple[w.AgentRef, ...]) -> list[AgentKey]:
+    """Whose turns are asked for; an agent's key opens that agent's inbox and no other."""
+    keys = [names.key_in(ProjectId(ref.project or call.project), ref.agent_id) for ref in agents]
+    for _, agent_id in keys:
+        await identity.require_operator_or(call, agent_id, verb="take turns of")
+    return keys
 
 
 @asynccontextmanager
 async def _holding(call: Call, body: w.FencedBody) -> AsyncGenerator[tuple[RemoteSession, Grant], None]:
     """The session and the turn that a request is about."""
-    session = _session(call)
+    session = await _session(call)
     turn_id = names.turn_id(call.parameters["turn_id"])
     with session.presence(), session.writing(turn_id):
         yield session, await session.grant((call.project, AgentId(body.agent_id)), turn_id, body.epoch)
@@ -61,7 +70,7 @@ async def _holding(call: Call, body: w.FencedBody) -> AsyncGenerator[tuple[Remot
 
 
 @routes.taking(
-    "POST", "/v1/workers", w.SessionBody, gives=w.SessionShape, status=201, errors=(AgentUnknown, Overloaded)
+    "POST", "/v1/workers", w.SessionBody, gives=w.SessionShape, status=201, errors=(AgentUnknown, Forbidden, Overloaded)
 )
 async def open_session(call: Call, body: w.SessionBody) -> w.SessionShape:
     """Begin to take turns, or come back after the server was restarted.
@@ -75,7 +84,10 @@ async def open_session(call: Call, body: w.SessionBody) -> w.SessionShape:
         for turn in body.holding
         if worker_id is not None
     ]
-    session, revoked = await call.system.workers.open(_keys(call, body.agents), worker_id, holding)
+    hosted, owner = await _keys(call, body.agents), await identity.speaker(call, None)
+    if worker_id is not None and call.system.workers.knows(worker_id):
+        await _session(call, worker_id)
+    session, revoked = await call.system.workers.open(hosted, worker_id, holding, owner=owner)
     return w.SessionShape(
         worker_id=session.worker_id,
         lease_seconds=session.local.lease_seconds,
@@ -83,19 +95,21 @@ async def open_session(call: Call, body: w.SessionBody) -> w.SessionShape:
     )
 
 
-@routes.taking("POST", "/v1/workers/{worker_id}/agents", w.HostBody, status=204, errors=(WorkerUnknown, AgentUnknown))
+@routes.taking(
+    "POST", "/v1/workers/{worker_id}/agents", w.HostBody, status=204, errors=(WorkerUnknown, AgentUnknown, Forbidden)
+)
 async def host_agents(call: Call, body: w.HostBody) -> Answer:
     """Take turns of more agents."""
-    session = _session(call)
+    session = await _session(call)
     with session.presence():
-        await session.local.host(_keys(call, body.agents))
+        await session.local.host(await _keys(call, body.agents))
     return NOTHING
 
 
-@routes.taking("POST", "/v1/workers/{worker_id}/claim", w.ClaimBody, gives=w.Grants, errors=(WorkerUnknown,))
+@routes.taking("POST", "/v1/workers/{worker_id}/claim", w.ClaimBody, gives=w.Grants, errors=(WorkerUnknown, Forbidden))
 async def claim_turns(call: Call, body: w.ClaimBody) -> w.Grants:
     """Up to `limit` turns; the request is held open until there is one or the time is over."""
-    session = _session(call)
+    session = await _session(call)
     with session.presence():
         grants = await session.claim(body.limit, 0.0, body.holding)
         if not grants and body.wait > 0:
@@ -104,10 +118,10 @@ async def claim_turns(call: Call, body: w.ClaimBody) -> w.Grants:
     return w.Grants(grants=tuple(map(render.grant, grants)))
 
 
-@routes.taking("POST", "/v1/workers/{worker_id}/renew", w.RenewBody, gives=w.Revoked, errors=(WorkerUnknown,))
+@routes.taking("POST", "/v1/workers/{worker_id}/renew", w.RenewBody, gives=w.Revoked, errors=(WorkerUnknown, Forbidden))
 async def renew_lease(call: Call, body: w.RenewBody) -> w.Revoked:
     """Beat; the answer lists turns that are no longer the worker's, and comes at once when there is one."""
-    session = _session(call)
+    session = await _session(call)
     with session.presence():
         if body.wait > 0:
             renewing = session.renew(body.wait, body.holding)
@@ -117,10 +131,10 @@ async def renew_lease(call: Call, body: w.RenewBody) -> w.Revoked:
     return w.Revoked(revoked=render.held(revoked))
 
 
-@routes.plain("DELETE", "/v1/workers/{worker_id}", status=204, errors=(WorkerUnknown,))
+@routes.plain("DELETE", "/v1/workers/{worker_id}", status=204, errors=(WorkerUnknown, Forbidden))
 async def close_session(call: Call) -> Answer:
     """Leave; turns still held go to others."""
-    await call.system.workers.close(call.parameters["worker_id"])
+    await call.system.workers.close((await _session(call)).worker_id)
     return NOTHING
 
 
@@ -132,11 +146,11 @@ async def close_session(call: Call) -> Answer:
     "/v1/workers/{worker_id}/turns/{turn_id}/hydration",
     w.HydrationQuery,
     gives=w.HydrationShape,
-    errors=(WorkerUnknown, TurnUnknown),
+    errors=(WorkerUnknown, TurnUnknown, Forbidden),
 )
 async def hydrate(call: Call, query: w.HydrationQuery) -> w.HydrationShape:
     """What a worker needs to begin or continue: stored steps, context, and what the turn wrote before."""
-    session = _session(call)
+    session = await _session(call)
     kernel = call.system.kernel
     with session.presence():
         turn_id = names.turn_id(call.parameters["turn_id"])

@@ -190,6 +190,34 @@ async def test_a_key_that_is_nobodys_opens_nothing(http: httpx2.AsyncClient) -> 
     assert (await http.get("/metrics", headers=bearer("scraper"))).status_code == 200
 
 
+async def test_a_key_takes_turns_of_its_own_agent_only(http: httpx2.AsyncClient) -> None:
+    key = await register(http)
+    other = await register(http, agent_id="other")
+
+    def hosting(*agents: str) -> Json:
+        return {"agents": [{"agent_id": agent} for agent in agents]}
+
+    refused(await http.post("/v1/workers", json=hosting("other"), headers=bearer(key)), 403, "forbidden")
+    refused(await http.post("/v1/workers", json=hosting("abc-123", "other"), headers=bearer(key)), 403, "forbidden")
+    opened = await http.post("/v1/workers", json=hosting("abc-123"), headers=bearer(key))
+    assert opened.status_code == 201, opened.text
+    worker = f"/v1/workers/{opened.json()['worker_id']}"
+    await http.post("/v1/agents/abc-123/inbox", json={"type": "turn", "payload": 1})
+    for method, path, body in (
+        ("POST", f"{worker}/claim", {"limit": 1, "wait": 0.0, "holding": []}),
+        ("POST", f"{worker}/renew", {"wait": 0.0, "holding": []}),
+        ("POST", f"{worker}/agents", hosting("other")),
+        ("POST", "/v1/workers", hosting("other") | {"worker_id": opened.json()["worker_id"]}),
+        ("DELETE", worker, None),
+    ):
+        refused(await http.request(method, path, json=body, headers=bearer(other)), 403, "forbidden")
+    refused(await http.post(f"{worker}/agents", json=hosting("other"), headers=bearer(key)), 403, "forbidden")
+    claim = {"limit": 1, "wait": 0.0, "holding": []}
+    granted = (await http.post(f"{worker}/claim", json=claim, headers=bearer(key))).json()["grants"]
+    assert len(granted) == 1
+    assert (await http.delete(worker, headers=bearer(key))).status_code == 204
+
+
 # --- heartbeats ------------------------------------------------------------------------------------------------
 
 
