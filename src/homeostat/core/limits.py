@@ -27,6 +27,7 @@ FLUSH_COMMANDS_MAX: Final = 256  # commands that share one commit
 FLUSH_SPLIT_MIN: Final = 20  # commands that are worth two commits at once rather than one
 FLUSH_WAITING_MAX: Final = 20_000  # commands in memory before new messages are turned away
 FLUSH_CONFLICTS_MAX: Final = 16  # lost races in a row before a command is answered with "try again"
+RIDERS_TOGETHER: Final = 64  # so many of them go at once
 RIDE_SECONDS: Final = 0.05  # how long a command that is in no hurry waits for others to share a commit with
 CLAIM_BATCH_MAX: Final = 64  # turns granted by one claim
 QUEUE_FRONT: Final = 16  # queued turns kept at hand per agent

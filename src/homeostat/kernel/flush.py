@@ -17,6 +17,7 @@ from homeostat.core.limits import (
     MAILBOX_CACHED_PAYLOAD_BYTES_MAX,
     MAILBOXES_CACHED_MAX,
     RIDE_SECONDS,
+    RIDERS_TOGETHER,
 )
 from homeostat.core.machines.turn import HeadStatus
 from homeostat.core.ports.store import TurnStore
@@ -60,6 +61,7 @@ class Flusher:
         self._waiting: deque[Waiting] = deque()
         self._riders: deque[Waiting] = deque()
         self._departure: asyncio.TimerHandle | None = None
+        self._departing = False
         self._idle: deque[asyncio.Future[None]] = deque()
         self._wanted = False
         self._moving: set[AgentKey] = set()
@@ -83,12 +85,20 @@ class Flusher:
         return future
 
     def ride(self, command: c.Command) -> asyncio.Future[Any]:
-        """Put a command that is in no hurry into whatever flush comes next, rather than pay a commit for it alone."""
+        """Put a command that is in no hurry into a flush with many of its kind, rather than pay a commit for it."""
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._riders.append(Waiting(command, future))
         if self._departure is None:
-            self._departure = asyncio.get_running_loop().call_later(RIDE_SECONDS, self._wake)
+            self._departure = asyncio.get_running_loop().call_later(RIDE_SECONDS, self._depart)
         return future
+
+    def _depart(self) -> None:
+        """Riders have waited: they go with the next flush, and alone if none comes."""
+        if self._departing:
+            self._wake()
+        else:
+            self._departing = True
+            self._departure = asyncio.get_running_loop().call_later(RIDE_SECONDS, self._depart)
 
     def forget(self, keys: Iterable[AgentKey]) -> None:
         """Somebody else may have moved these agents: read them again before deciding."""
@@ -152,11 +162,14 @@ class Flusher:
 
     def _board(self) -> list[Waiting]:
         """The commands of the next flush. What concerns an agent that is moving already waits until that is done."""
-        batch = [*self._riders]
-        self._riders.clear()
-        if self._departure is not None:
-            self._departure.cancel()
-            self._departure = None
+        batch: list[Waiting] = []
+        if self._departing or len(self._riders) >= RIDERS_TOGETHER:
+            batch += self._riders
+            self._riders.clear()
+            self._departing = False
+            if self._departure is not None:
+                self._departure.cancel()
+                self._departure = None
         share = min(len(self._waiting), FLUSH_COMMANDS_MAX)
         if self._idle and share >= FLUSH_SPLIT_MIN:
             share = -(-share // (len(self._idle) + 1))

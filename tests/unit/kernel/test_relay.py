@@ -51,6 +51,12 @@ async def sweep_twice(kernel: Kernel, clock: ManualClock) -> None:
     await kernel.relay.sweep()
 
 
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let what was said leave the store with the very next commit."""
+    monkeypatch.setattr("homeostat.kernel.flush.RIDERS_TOGETHER", 1)
+
+
 @pytest.mark.parametrize("off_seconds", [0, -86_400, 86_400])
 async def test_what_a_dead_process_left_unsaid_is_said_whatever_its_clock_showed(off_seconds: int) -> None:
     clock, tape = ManualClock(), Tape()

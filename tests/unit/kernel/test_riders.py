@@ -33,11 +33,26 @@ def published(number: int) -> Published:
 
 async def test_a_rider_shares_the_commit_of_whoever_comes_next(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("homeostat.kernel.flush.RIDE_SECONDS", 3600.0)
-    riders = [kernel.flusher.ride(published(number)) for number in range(3)]
+    monkeypatch.setattr("homeostat.kernel.flush.RIDERS_TOGETHER", 3)
+    riders = [kernel.flusher.ride(published(number)) for number in range(2)]
+    await kernel.flusher.submit(Register(key=(ProjectId("p"), AgentId("ann"))))
+    assert not any(rider.done() for rider in riders), "two are too few to make a commit longer for"
+    riders.append(kernel.flusher.ride(published(2)))
+    await asyncio.sleep(0)
+    assert kernel.flusher.commits == 1
+    await kernel.flusher.submit(Register(key=(ProjectId("p"), AgentId("bob"))))
+    assert await asyncio.gather(*riders) == [True] * 3
+    assert kernel.flusher.commits == 2
+
+
+async def test_riders_that_waited_go_with_whoever_comes_next(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("homeostat.kernel.flush.RIDE_SECONDS", 3600.0)
+    rider = kernel.flusher.ride(published(1))
+    kernel.flusher._depart()
     await asyncio.sleep(0)
     assert kernel.flusher.commits == 0
     await kernel.flusher.submit(Register(key=(ProjectId("p"), AgentId("ann"))))
-    assert await asyncio.gather(*riders) == [True] * 3
+    assert await rider
     assert kernel.flusher.commits == 1
 
 
