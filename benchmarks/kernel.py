@@ -20,6 +20,7 @@ from benchmarks._measure import Report, cpu_seconds, heading, pairs, percentile,
 from benchmarks._processes import processes
 from benchmarks._turns import Bench, agents, bench, message
 from homeostat.app.stores import open_engine, turn_store
+from homeostat.core.ids import Scope
 from homeostat.core.ports.store import TurnStore
 from homeostat.core.records.turn import Grant
 from homeostat.testing.servers import NatsServer, PostgresServer
@@ -197,6 +198,8 @@ async def _suspended(report: Report, engine: str, subject: Bench) -> None:
         before = len(asyncio.all_tasks())
         for first in range(0, count, 500):
             await asyncio.gather(*(subject.kernel.enqueue(message(key)) for key in keys[first : first + 500]))  # pyright: ignore[reportArgumentType]
+        while await subject.kernel.store.outbox(Scope("g"), 1):  # until everything is said that is to be said
+            await asyncio.sleep(0.2)
         await asyncio.sleep(1)
         commits, cpu = subject.kernel.flusher.commits, cpu_seconds()
         await asyncio.sleep(5)
