@@ -198,7 +198,7 @@ async def _suspended(report: Report, engine: str, subject: Bench) -> None:
         before = len(asyncio.all_tasks())
         for first in range(0, count, 500):
             await asyncio.gather(*(subject.kernel.enqueue(message(key)) for key in keys[first : first + 500]))  # pyright: ignore[reportArgumentType]
-        while await subject.kernel.store.outbox(Scope("g"), 1):  # until everything is said that is to be said
+        while await subject.kernel.store.outbox(Scope("g"), 1):  # noqa: ASYNC110 - until all is said
             await asyncio.sleep(0.2)
         await asyncio.sleep(1)
         commits, cpu = subject.kernel.flusher.commits, cpu_seconds()
