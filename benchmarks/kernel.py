@@ -20,6 +20,7 @@ from benchmarks._measure import Report, cpu_seconds, heading, pairs, percentile,
 from benchmarks._processes import processes
 from benchmarks._turns import Bench, agents, bench, message
 from homeostat.app.stores import open_engine, turn_store
+from homeostat.core import collector
 from homeostat.core.ids import Scope
 from homeostat.core.ports.store import TurnStore
 from homeostat.core.records.turn import Grant
@@ -36,6 +37,7 @@ LOOPS = {1: 200, 10: 1500, 50: 5000}
 def run() -> None:
     """Print and keep everything about turns."""
     report = Report("kernel")
+    collector.settle()  # as a server does
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner, tempfile.TemporaryDirectory() as folder:
         if "sqlite" in ENGINES:
             with NatsServer() as bus:

@@ -55,6 +55,7 @@ def worker(  # noqa: PLR0917 - each is an option of the command
 
     from homeostat.agent.hosting import default_agent_id, factory_of
     from homeostat.agent.loading import TargetInvalid, load
+    from homeostat.core import collector
 
     if url is not None and store_url is not None:
         raise fail("--url and --store-url exclude each other", hint="A worker has one source of turns.", code=USAGE)
@@ -65,6 +66,7 @@ def worker(  # noqa: PLR0917 - each is an option of the command
     with explained():
         try:
             factory = factory_of(target, load(target))
+            collector.settle()
             with asyncio.Runner(loop_factory=loop_factory()) as runner:
                 runner.run(
                     _run(

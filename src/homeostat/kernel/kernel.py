@@ -1,5 +1,6 @@
 """The kernel as one object: what the server, the worker and the other rooms call."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import replace
 from typing import Any, cast
@@ -291,8 +292,8 @@ class Kernel:
 
     # --- inside --------------------------------------------------------------------------------------------
 
-    async def _do(self, command: Command) -> Any:
-        return await self.flusher.submit(command)
+    def _do(self, command: Command) -> asyncio.Future[Any]:
+        return self.flusher.submit(command)
 
     async def _turn(self, project: ProjectId, turn_id: TurnId) -> TurnView:
         view = await self.store.turn(project, turn_id)

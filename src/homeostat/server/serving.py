@@ -2,7 +2,6 @@
 
 import asyncio
 import errno
-import gc
 import socket
 from collections.abc import AsyncGenerator, Generator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
@@ -11,6 +10,7 @@ from typing import Any, Final, Protocol
 import uvicorn
 
 from homeostat.app.assemble import System
+from homeostat.core import collector
 from homeostat.core.errors import SettingInvalid
 from homeostat.server.application import create_app
 from homeostat.server.frames import SharingProtocol
@@ -93,9 +93,7 @@ class HttpServer(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
-        # What is there by now stays to the end; the collector need not look at it again and again.
-        gc.collect()
-        gc.freeze()
+        collector.settle()
         self.ready.set()
 
     @contextmanager
