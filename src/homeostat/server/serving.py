@@ -13,6 +13,7 @@ from homeostat.app.assemble import System
 from homeostat.core import collector
 from homeostat.core.errors import SettingInvalid
 from homeostat.server.application import create_app
+from homeostat.server.corking import CorkedProtocol
 from homeostat.server.frames import SharingProtocol
 from homeostat.server.patience import Patience
 
@@ -60,7 +61,7 @@ def configured(app: Any) -> uvicorn.Config:
     """How every application of ours is served."""
     return uvicorn.Config(
         app,
-        http="httptools",
+        http=CorkedProtocol,
         lifespan="off",
         access_log=False,
         log_config=None,
