@@ -190,6 +190,27 @@ def test_an_edit_leaves_the_rest_as_it_was_written() -> None:
     assert json.loads(ask.body)["max_completion_tokens"] == 5
 
 
+@pytest.mark.parametrize(
+    "given",
+    [
+        b'{"max_tokens":9000,"max_completion_tokens":10}',
+        b'{"max_completion_tokens":9000,"max_tokens":10}',
+        b'{"model":"m","max_completion_tokens":null}',
+        b'{"model":"m","max_completion_token\\u0073":9000}',
+        b'{"model":"m","m\\u0061x_tokens":9000}',
+        b'{"model":"m"}',
+        b" {} ",
+    ],
+)
+def test_no_other_spelling_of_a_bound_outlives_a_cap(given: bytes) -> None:
+    ask = OpenAIChat().ask(given)
+    assert ask.output_cap in (9000, None)
+    ask.cap_output(5)
+    sent = json.loads(ask.body)
+    assert [value for name, value in sent.items() if name.startswith("max_")] == [5]
+    assert OpenAIChat().ask(ask.body).output_cap == 5
+
+
 def test_equal_arguments_have_equal_digests() -> None:
     assert tool_use("a", '{"x":1,"y":2}') == tool_use("a", b'{ "y": 2, "x": 1 }')
     assert tool_use("a", '{"x":1}') != tool_use("a", '{"x":2}')

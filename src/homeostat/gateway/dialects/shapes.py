@@ -1,12 +1,11 @@
 """What the gateway reads of requests and answers, whichever API they belong to."""
 
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import msgspec
 import xxhash
-from msgspec import Raw
+from msgspec import Raw, Struct
 
 from homeostat.core.errors import MalformedPayload
 from homeostat.core.limits import NAME_CHARS_MAX, TOOL_CALLS_SEEN_MAX
@@ -19,12 +18,11 @@ _encoder = msgspec.json.Encoder()
 
 # Parts whose tokens their bytes do not bound. As quotes inside a JSON string are escaped, these are real JSON tokens.
 _OPAQUE = (b'"image_url"', b'"image"', b'"input_image"', b'"input_file"', b'"file"', b'"document"', b'"input_audio"')
-_OPAQUE_HINTS = (b"image", b'file"', b'"document"', b'_audio"')
+CAP_FIELDS = frozenset({"max_tokens", "max_completion_tokens", "max_output_tokens"})
 _ELSEWHERE = (b'"previous_response_id"', b'"conversation"', b'"prompt"')
 
 
-@dataclass(slots=True)
-class Ask:
+class Ask(Struct, gc=False):
     """A request as far as it was read. `body` is what will be sent; whoever changes it changes the fields as well."""
 
     api: Api
@@ -43,9 +41,9 @@ class Ask:
     def opaque_parts(self) -> int:
         """How many parts may weigh more tokens than they have bytes."""
         body = self.body
-        if not any(hint in body for hint in _OPAQUE_HINTS):
-            return 0
-        return sum(body.count(mark) for mark in _OPAQUE)
+        if b"image" in body or b'file"' in body or b'"document"' in body or b'_audio"' in body:
+            return sum(body.count(mark) for mark in _OPAQUE)
+        return 0
 
     @property
     def refers_elsewhere(self) -> bool:
@@ -63,12 +61,16 @@ class Ask:
         self.body = _encoder.encode(members)
 
     def cap_output(self, tokens: int) -> None:
+        """Bound the answer, under every name by which a bound can be given."""
         self.output_cap = tokens
-        self.edit({self.cap_field: tokens})
+        name, body = self.cap_field, self.body
+        if b"max_" in body or b"\\u" in body or b":" not in body:  # there may be one already, perhaps in disguise
+            self.edit({**dict.fromkeys(CAP_FIELDS - {name}), name: tokens})
+        else:
+            self.body = b'{"%b":%d,' % (name.encode(), tokens) + body.lstrip()[1:]
 
 
-@dataclass(slots=True)
-class Reading:
+class Reading(Struct, gc=False):
     """What an answer told. Without `usage` it told nothing."""
 
     usage: Usage | None = None
