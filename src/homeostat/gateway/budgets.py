@@ -6,8 +6,9 @@ calls do not wait for the store. What it has drawn is held in the ledger: nobody
 
 import asyncio
 from collections.abc import Container, Iterable
-from dataclasses import dataclass
 from typing import Protocol
+
+from msgspec import Struct
 
 from homeostat.core.clock import Clock
 from homeostat.core.errors import BudgetExceeded, ModelUnpriced
@@ -131,8 +132,7 @@ class Reservation:
         self.parts.clear()
 
 
-@dataclass(frozen=True, slots=True)
-class Settlement:
+class Settlement(Struct, frozen=True):
     """A call's entry for the next posting."""
 
     call_id: CallId
@@ -161,6 +161,32 @@ class Budgets:
         return self._absent.issuperset(keys)
 
     # --- reserving -----------------------------------------------------------------------------------------
+
+    def reserve_at_hand(
+        self, call_id: CallId, keys: tuple[BudgetKey, ...], bound: Bound, model: str
+    ) -> Reservation | None:
+        """As `reserve`, as far as that goes without waiting; None also where the ledger has to be asked."""
+        reservation = Reservation(call_id, bound.amount)
+        now = self._clock.monotonic()
+        try:
+            for key in keys:
+                if key in self._absent:
+                    continue
+                account = self._accounts.get(key)
+                if account is not None and not account.stale:
+                    self._check(account.budget, bound, model)
+                    if (held := account.take(reservation.amount, now)) is not None:
+                        reservation.parts.append((account, held))
+                        continue
+                reservation.give_back()
+                return None
+        except BaseException:
+            reservation.give_back()
+            raise
+        if not reservation.parts:
+            return None
+        self._open[call_id] = reservation
+        return reservation
 
     async def reserve(
         self, call_id: CallId, keys: tuple[BudgetKey, ...], bound: Bound, model: str

@@ -14,6 +14,7 @@ from homeostat.core.limits import NAME_CHARS_MAX, TOOLS_LOGGED_MAX
 from homeostat.core.ports.upstream import UpstreamRequest, UpstreamResponse
 from homeostat.core.records.budget import ZERO, BudgetKey, BudgetKind, Flight
 from homeostat.core.records.call import Call, Outcome, call_of
+from homeostat.core.records.price import Price, Rate
 from homeostat.core.records.turn import AgentKey
 from homeostat.gateway.accounting import NOTHING, UNREAD, Statement, reserved, state_answer, state_relayed
 from homeostat.gateway.asgi import Receive, Scope, Send
@@ -34,6 +35,7 @@ BODILESS: Final = frozenset({"GET", "HEAD", "DELETE", "OPTIONS"})
 HUNG_UP: Final = 499
 PATH_CHARS_KEPT: Final = 200
 PROBE: Final = Bound(1, 0, 1, explicit=True, price=None)  # what an unread request needs: that anything is left at all
+GLANCE: Final = Bound(1, 0, 1, explicit=True, price=Price("", Rate(0, 0, 0, 0)))  # one without a body costs nothing
 
 
 class Exchange:
@@ -127,7 +129,7 @@ class Exchange:
         """Read the request, let every policy look at it and set aside what it may use."""
         try:
             if self._route.dialect is None:
-                await self._reserve(PROBE)
+                await self._reserve(GLANCE if self._scope["method"] in BODILESS else PROBE)
                 return None
             return await self._read(await self._body.whole(self._headers.content_length))
         except HomeostatError as error:
@@ -149,8 +151,15 @@ class Exchange:
             raise ModelUnpriced(model=ask.model, where="here")
         if chain.rates and (refusal := self._count(ask, priced)) is not None:
             return refusal
-        if not office.clerk.budgets.unbudgeted(self._budget_keys()):
-            await self._reserve(self._bound or bound(ask, priced.price))
+        budgets, keys = office.clerk.budgets, self._budget_keys()
+        if budgets.unbudgeted(keys):
+            return None
+        needed = self._bound or bound(ask, priced.price)
+        if needed.explicit:
+            self._bound = needed
+            self._reservation = budgets.reserve_at_hand(self.call_id, keys, needed, ask.model)
+        if self._reservation is None:
+            await self._reserve(needed)
         return None
 
     def _count(self, ask: Ask, priced: Tariff) -> Refusal | None:

@@ -1,7 +1,8 @@
 """What a call may use at most before it is sent, and what it has used when it is over."""
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from homeostat.core.limits import (
     ANSWERS_MAX,
@@ -25,8 +26,7 @@ class UnknownModel(StrEnum):
     TOKENS = "tokens"
 
 
-@dataclass(frozen=True, slots=True)
-class Tariff:
+class Tariff(Struct, frozen=True, gc=False):
     """A price, and how it was found; without one only tokens are counted."""
 
     price: Price | None
@@ -51,8 +51,7 @@ def tariff(prices: PriceList, provider: str, model: str, unknown: UnknownModel) 
     return Tariff(None, Priced.UNKNOWN)
 
 
-@dataclass(frozen=True, slots=True)
-class Bound:
+class Bound(Struct, frozen=True, gc=False):
     """The most a call can use. A token has at least one byte, so a text has at most as many tokens as bytes."""
 
     tokens_in: int

@@ -173,6 +173,13 @@ async def test_requests_that_are_not_read_need_something_left() -> None:
         assert (await desk.call("/openai/v1/files", b"x")).status == 402
 
 
+async def test_a_budget_in_dollars_lets_an_agent_look_and_not_do_what_cannot_be_priced() -> None:
+    async with booth() as desk:
+        await desk.grant(micros_max=1_000_000)
+        assert (await desk.call("/openai/v1/models", method="GET")).status == 200
+        assert (await desk.call("/openai/v1/files", b"x")).json["error"]["code"] == "model_unpriced"
+
+
 # --- prices nobody knows ---------------------------------------------------------------------------------------
 
 

@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple, NewType
 
+from msgspec import Struct
+
 from homeostat.core.clock import Millis
 from homeostat.core.ids import ProjectId, Scope
 from homeostat.core.records.call import Call, CallId
@@ -154,8 +156,7 @@ class Drawn:
     budget: Budget | None
 
 
-@dataclass(frozen=True, slots=True)
-class Spend:
+class Spend(Struct, frozen=True):
     """What a gateway has spent of a budget, and how much of what it held it lets go with that."""
 
     key: BudgetKey
