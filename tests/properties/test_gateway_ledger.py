@@ -13,8 +13,10 @@ from homeostat.core.ids import DEFAULT_PROJECT
 from homeostat.core.records.budget import ZERO, BudgetKind
 from homeostat.core.records.call import CallFilter, Outcome
 from homeostat.core.records.policy import Action
+from homeostat.gateway.office import Manners
 from homeostat.testing.gateways import ANN, INSTANT, Booth, booth
 
+BELIEVING = Manners(believes_runs=True)
 FAULTS = ("", "error=500", "refuse=1", "cut=0", "cut=2", "garbage=1", "tokens=40")
 
 
@@ -71,8 +73,8 @@ async def spend(asked: list[Asked], tokens: int, micros: int) -> None:
     store = SqliteGateway(engine)
     try:
         async with (
-            booth(store=store, upstream=FaultyUpstream(pace=INSTANT)) as one,
-            booth(store=store, upstream=FaultyUpstream(pace=INSTANT), bus=one.bus) as two,
+            booth(store=store, upstream=FaultyUpstream(pace=INSTANT), manners=BELIEVING) as one,
+            booth(store=store, upstream=FaultyUpstream(pace=INSTANT), bus=one.bus, manners=BELIEVING) as two,
         ):
             await one.grant(tokens_max=tokens)
             await one.grant("run", kind=BudgetKind.RUN, micros_max=micros)

@@ -8,6 +8,7 @@ from homeostat.adapters.doorbells.local import LocalBus
 from homeostat.adapters.prices.listed import ListedPrices
 from homeostat.adapters.statuses.local import LocalStatuses
 from homeostat.app import stores
+from homeostat.app.assignments import KernelAssignments
 from homeostat.app.keyring import Registered, RegisterKeyring
 from homeostat.app.local_turns import LocalTurns
 from homeostat.app.sessions import WorkerSessions
@@ -91,7 +92,7 @@ async def assemble(settings: Settings, *, clock: Clock | None = None) -> AsyncGe
         for title, run in fleet.loops:
             supervisor.add(title, run)
         gateway = await open_gateway(
-            settings, stack, supervisor, opened, bus=bus, clock=clock, registered=fleet.registry.get
+            settings, stack, supervisor, opened, bus=bus, clock=clock, registered=fleet.registry.get, kernel=kernel
         )
         turns = LocalTurns(kernel)
         workers = WorkerSessions(kernel, turns)
@@ -150,6 +151,7 @@ async def open_gateway(
     bus: Bus,
     clock: Clock,
     registered: Registered | None = None,
+    kernel: Kernel | None = None,
 ) -> Gateway:
     """A gateway whose policies are in force before its first request."""
     gateway = Gateway(
@@ -161,9 +163,10 @@ async def open_gateway(
             settings.upstreams, answer_seconds=settings.upstream_seconds, record_dir=settings.record_dir
         ),
         clock=clock,
-        manners=Manners(unknown_model=settings.unknown_model),
+        manners=Manners(unknown_model=settings.unknown_model, believes_runs=settings.believe_runs),
         project=ProjectId(settings.project),
         development=settings.development,
+        assignments=KernelAssignments(opened.turns, kernel=kernel if settings.bus_url is None else None),
         retention_seconds=settings.call_retention_seconds,
         lease_seconds=settings.lease_seconds,
     )

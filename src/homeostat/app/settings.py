@@ -145,6 +145,7 @@ SETTINGS: Final = (
     Setting("unknown_model", _unknown_model, "A model without a price: refuse, cap or tokens", "tokens"),
     Setting("call_retention_seconds", _seconds(60, 10 * 365 * 86_400), "How long model calls stay readable", "604800"),
     Setting("ephemeral", _flag, "Keep everything in memory and forget it at the end", "no"),
+    Setting("believe_runs", _flag, "Let an agent that has no turn name its run (X-Homeostat-Run-Id)", "no"),
     Setting("development", _flag, "Take an agent's word for who it is (X-Agent-Id), as on a laptop", "no"),
     Setting("log_level", _level, "How much is logged: debug, info, warning or error", "warning"),
 )
@@ -172,6 +173,7 @@ class Settings:
     unknown_model: UnknownModel = UnknownModel.TOKENS
     call_retention_seconds: float = CALL_RETENTION_SECONDS
     ephemeral: bool = False
+    believe_runs: bool = False
     development: bool = False
     log_level: str = "warning"
     origins: Mapping[str, Origin] = field(default_factory=lambda: MappingProxyType[str, Origin]({}))

@@ -87,7 +87,7 @@ class Exchange:
         self._chain = chain
         self._began = began
         self._started_ms = started_ms
-        self._run_id = headers.run_id or office.run_of(agent)
+        self._run_id = headers.run_id
         self.agent = agent
         self.call_id = call_of(office.ids.scope())
 

@@ -8,14 +8,15 @@ from homeostat.core.errors import InvalidRequest
 from homeostat.core.ids import DEFAULT_PROJECT, Ids, ProjectId, chance, process_seed
 from homeostat.core.limits import CALL_RETENTION_SECONDS, GATEWAY_LEASE_SECONDS
 from homeostat.core.ports.bus import Bus
-from homeostat.core.ports.gateway import GatewayStore, Keyring, PriceList
+from homeostat.core.ports.gateway import Assignments, GatewayStore, Keyring, PriceList
 from homeostat.core.records.budget import Budget, BudgetKey
 from homeostat.core.records.call import Call, CallFilter
 from homeostat.core.records.policy import Policy, PolicyId
 from homeostat.core.records.turn import AgentKey
 from homeostat.gateway.clerk import Clerk
 from homeostat.gateway.doorman import Doorman
-from homeostat.gateway.office import Manners, Office, RunOf, Warden, no_run
+from homeostat.gateway.errands import Errands, Nobody
+from homeostat.gateway.office import Manners, Office, Warden
 from homeostat.gateway.policies import PolicyBook
 from homeostat.gateway.proxy import Proxy
 from homeostat.gateway.rehearsal import Rehearsal, rehearse
@@ -40,7 +41,7 @@ class Gateway:
         manners: Manners | None = None,
         project: ProjectId = DEFAULT_PROJECT,
         development: bool = False,
-        run_of: RunOf = no_run,
+        assignments: Assignments | None = None,
         retention_seconds: float = CALL_RETENTION_SECONDS,
         lease_seconds: float = GATEWAY_LEASE_SECONDS,
     ) -> None:
@@ -67,7 +68,7 @@ class Gateway:
             clerk=self.clerk,
             prices=prices,
             manners=manners,
-            run_of=run_of,
+            errands=Errands(assignments=assignments or Nobody(), clock=self.clock, believes_runs=manners.believes_runs),
         )
         self.application = Proxy(self.office)
         self.warden = Warden(clock=self.clock, seconds=manners.patience_seconds, clerk=self.clerk)

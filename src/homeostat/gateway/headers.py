@@ -31,6 +31,7 @@ PRIVATE: Final = frozenset(
         b"api-key",
         b"x-agent-id",
         b"x-homeostat-run-id",
+        b"x-homeostat-turn-id",
         b"x-homeostat-key",
         b"cookie",
     }
@@ -47,6 +48,7 @@ class RequestHeaders:
 
     key = b""
     agent_id = ""
+    turn_id = ""
     content_length = 0
     run_id: RunId | None = None
     trace_id: TraceId | None = None
@@ -92,6 +94,8 @@ class RequestHeaders:
             self.agent_id = value.decode("latin-1")[:NAME_CHARS_MAX]
         elif name == b"x-homeostat-run-id":
             self.run_id = RunId(value.decode("latin-1")[:NAME_CHARS_MAX])
+        elif name == b"x-homeostat-turn-id":
+            self.turn_id = value.decode("latin-1")[:NAME_CHARS_MAX]
 
 
 class AnswerHeaders:

@@ -2,30 +2,19 @@
 
 import asyncio
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from homeostat.core.clock import Clock
-from homeostat.core.ids import Ids, RunId
+from homeostat.core.ids import Ids
 from homeostat.core.limits import CALL_BODY_BYTES_MAX, CLIENT_STALL_SECONDS, PATIENCE_SECONDS, PING_SECONDS
 from homeostat.core.ports.gateway import PriceList
 from homeostat.core.records.call import Outcome
 from homeostat.core.records.turn import AgentKey
 from homeostat.gateway.clerk import Clerk
 from homeostat.gateway.doorman import Doorman
+from homeostat.gateway.errands import Errands
 from homeostat.gateway.metering import UnknownModel
 from homeostat.gateway.policies import PolicyBook
 from homeostat.gateway.routes import Routes
-
-
-class RunOf(Protocol):
-    """Tells which run an agent works for, should its request not say so."""
-
-    def __call__(self, agent: AgentKey) -> RunId | None: ...
-
-
-def no_run(agent: AgentKey) -> RunId | None:
-    """Nobody knows of any run."""
-    del agent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +22,7 @@ class Manners:
     """What can be set about how calls are handled."""
 
     unknown_model: UnknownModel = UnknownModel.TOKENS
+    believes_runs: bool = False
     body_bytes_max: int = CALL_BODY_BYTES_MAX
     ping_seconds: float = PING_SECONDS
     patience_seconds: float = PATIENCE_SECONDS
@@ -113,8 +103,8 @@ class Office:
     book: PolicyBook
     clerk: Clerk
     prices: PriceList
+    errands: Errands
     manners: Manners = field(default_factory=Manners)
-    run_of: RunOf = no_run
     in_flight: InFlight = field(default_factory=InFlight)
     counters: dict[tuple[Outcome, str], int] = field(default_factory=dict[tuple[Outcome, str], int])
 

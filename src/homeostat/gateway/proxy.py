@@ -32,6 +32,8 @@ class Proxy:
             agent = await self._identify(headers)
             if office.book.is_stale(began):
                 await office.book.settle()
+            if agent is not None and not office.errands.recall(agent, headers):
+                await office.errands.ask(agent, headers)
         except StoreUnavailable as error:
             await self._turn_away(send, route, refusal_of(error))
             return

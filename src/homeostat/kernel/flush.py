@@ -100,6 +100,10 @@ class Flusher:
             self._departing = True
             self._departure = asyncio.get_running_loop().call_later(RIDE_SECONDS, self._depart)
 
+    def at_hand(self, key: AgentKey) -> Mailbox | None:
+        """What is remembered of an agent."""
+        return self._mailboxes.get(key)
+
     def forget(self, keys: Iterable[AgentKey]) -> None:
         """Somebody else may have moved these agents: read them again before deciding."""
         for key in keys:

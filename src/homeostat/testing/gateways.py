@@ -17,7 +17,7 @@ from homeostat.adapters.upstreams.simulated import Pace, SimulatedUpstream
 from homeostat.core.clock import Clock, Millis
 from homeostat.core.ids import DEFAULT_PROJECT, AgentId
 from homeostat.core.ports.bus import Bus
-from homeostat.core.ports.gateway import GatewayStore
+from homeostat.core.ports.gateway import Assignments, GatewayStore
 from homeostat.core.ports.upstream import Upstream
 from homeostat.core.records.budget import Budget, BudgetKind
 from homeostat.core.records.call import Call, CallFilter
@@ -202,6 +202,7 @@ async def booth(
     keys: Keys | None = None,
     manners: Manners | None = None,
     development: bool = False,
+    assignments: Assignments | None = None,
     lease_seconds: float = 10.0,
 ) -> AsyncGenerator[Booth, None]:
     """A gateway that runs within the block, on a store of its own unless one is given."""
@@ -225,6 +226,7 @@ async def booth(
         clock=clock,
         manners=manners,
         development=development,
+        assignments=assignments,
         lease_seconds=lease_seconds,
     )
     await gateway.open()

@@ -78,7 +78,7 @@ async def test_money_is_counted_in_whole_micro_dollars_rounded_up() -> None:
 
 
 async def test_a_run_and_its_agent_are_charged_both_or_neither() -> None:
-    async with booth() as desk:
+    async with booth(manners=Manners(believes_runs=True)) as desk:
         await desk.grant("run_1", kind=BudgetKind.RUN, tokens_max=100_000)
         await desk.grant(tokens_max=50)
         refused = await desk.chat(headers=RUN, max_tokens=100)

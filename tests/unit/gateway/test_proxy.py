@@ -446,7 +446,7 @@ async def test_paths_and_protocols_that_are_not_the_gateways() -> None:
 
 async def test_traces_retries_and_runs_are_read_from_headers() -> None:
     trace = "4bf92f3577b34da6a3ce929d0e0e4736"
-    async with booth() as desk:
+    async with booth(manners=Manners(believes_runs=True)) as desk:
         await desk.chat(
             headers={
                 "traceparent": f"00-{trace}-00f067aa0ba902b7-01",

@@ -8,7 +8,7 @@ from homeostat.core.records.budget import Amount, Budget, BudgetKey, Flight, Gat
 from homeostat.core.records.call import Call, CallFilter, CallId
 from homeostat.core.records.policy import Policy, PolicyId
 from homeostat.core.records.price import Price
-from homeostat.core.records.turn import AgentKey
+from homeostat.core.records.turn import AgentKey, Turn
 
 
 class Keyring(Protocol):
@@ -20,6 +20,18 @@ class Keyring(Protocol):
 
     def left(self, agent: AgentKey) -> bool:
         """Whether an agent may have gone, so that its key has to be looked up again."""
+        ...
+
+
+class Assignments(Protocol):
+    """Knows what agents work on."""
+
+    def at_hand(self, agent: AgentKey) -> tuple[bool, Turn | None]:
+        """Whether that is known here without asking, as it is at this moment, and the turn that is active."""
+        ...
+
+    async def look_up(self, agent: AgentKey) -> Turn | None:
+        """The turn that is active, as the store has it."""
         ...
 
 

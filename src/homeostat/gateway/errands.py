@@ -1,0 +1,72 @@
+"""Which run a call counts for: that of the turn its agent works on, whatever the call itself says."""
+
+import asyncio
+
+from homeostat.core.clock import Clock
+from homeostat.core.limits import ASSIGNMENT_STALE_SECONDS, ASSIGNMENTS_CACHED_MAX
+from homeostat.core.ports.gateway import Assignments
+from homeostat.core.records.turn import AgentKey, Turn
+from homeostat.gateway.headers import RequestHeaders
+
+
+class Nobody:
+    """Knows of no turns: a gateway whose agents have none."""
+
+    def at_hand(self, agent: AgentKey) -> tuple[bool, Turn | None]:
+        del agent
+        return True, None
+
+    async def look_up(self, agent: AgentKey) -> Turn | None:
+        del agent
+        return None
+
+
+class Errands:
+    """Remembers for a moment what agents work on. A call that names another turn than that is reason to ask again."""
+
+    def __init__(self, *, assignments: Assignments, clock: Clock, believes_runs: bool) -> None:
+        self._assignments = assignments
+        self._clock = clock
+        self._believes_runs = believes_runs
+        self._known: dict[AgentKey, tuple[Turn | None, float]] = {}
+        self._asking: dict[AgentKey, asyncio.Task[Turn | None]] = {}
+
+    def recall(self, agent: AgentKey, headers: RequestHeaders) -> bool:
+        """Settle what a call counts for, if that is known without asking; says whether it was."""
+        known, turn = self._assignments.at_hand(agent)
+        if not known:
+            remembered = self._known.get(agent)
+            if remembered is None or remembered[1] < self._clock.monotonic():
+                return False
+            turn = remembered[0]
+            if headers.turn_id and (turn is None or turn.turn_id != headers.turn_id):
+                return False
+        self._settle(headers, turn)
+        return True
+
+    async def ask(self, agent: AgentKey, headers: RequestHeaders) -> None:
+        """Ask the store. Only a question that was put after a call came can answer for it."""
+        under_way = self._asking.get(agent)
+        if under_way is not None:
+            await asyncio.wait({under_way})
+        asking = self._asking.get(agent)
+        if asking is None:
+            asking = asyncio.get_running_loop().create_task(self._look_up(agent))
+            self._asking[agent] = asking
+            asking.add_done_callback(lambda _: self._asking.pop(agent, None))
+        self._settle(headers, await asyncio.shield(asking))
+
+    async def _look_up(self, agent: AgentKey) -> Turn | None:
+        asked_at = self._clock.monotonic()
+        turn = await self._assignments.look_up(agent)
+        if len(self._known) >= ASSIGNMENTS_CACHED_MAX:
+            self._known.clear()
+        self._known[agent] = (turn, asked_at + ASSIGNMENT_STALE_SECONDS)
+        return turn
+
+    def _settle(self, headers: RequestHeaders, turn: Turn | None) -> None:
+        if turn is not None:
+            headers.run_id = turn.run_id
+            headers.trace_id = turn.trace_id
+        elif not self._believes_runs:
+            headers.run_id = None
