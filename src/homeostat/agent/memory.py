@@ -13,7 +13,7 @@ from homeostat.core.clock import Clock, Millis
 from homeostat.core.codec import Json, from_json, to_json
 from homeostat.core.errors import MalformedPayload
 from homeostat.core.limits import MEMORY_KEYS_MAX, NAME_CHARS_MAX
-from homeostat.core.ports.memory import ASIDE, MemoryKeeper
+from homeostat.core.ports.memory import ASIDE, CLEARED, MemoryKeeper
 from homeostat.core.records.turn import AgentKey
 
 NOTE: Final = ASIDE
@@ -69,6 +69,7 @@ class AgentMemory:
         self._turn: str | None = None
         self._before: dict[str, Json | None] = {}
         self._aside: frozenset[str] = frozenset()
+        self.cleared = False
 
     @property
     def dirty(self) -> bool:
@@ -78,6 +79,10 @@ class AgentMemory:
     async def refresh(self) -> None:
         """Read everything anew; changes that were not flushed yet stay on top."""
         kept = await self._keeper.recall(self._agent)
+        if CLEARED in kept:
+            await self._keeper.keep(self._agent, dict.fromkeys(kept), self._clock.now_ms())
+            self.cleared = True
+            kept = {}
         self._aside = frozenset(key for key in kept if key.startswith(ASIDE))
         self._values = {key: text for key, text in kept.items() if key not in self._aside}
         self._before = {}

@@ -36,7 +36,12 @@ class Surroundings:
         agent = self._orchestrator.agent(context.target)
         if isinstance(agent, ManagedAgent):
             agent.bind(context=context)
+            agent.memory.cleared = False
             await agent.memory.begin(context.routing.get("turn_id"))
+            if agent.memory.cleared:
+                agent = await self._orchestrator.renew(context.target)
+                agent.bind(context=context)
+                await agent.memory.begin(context.routing.get("turn_id"))
 
     async def teardown(self, context: ExecutionContext) -> None:
         agent = self._orchestrator.known(context.target)
@@ -139,6 +144,14 @@ class Orchestrator:
                     orchestrator=self,
                 )
             self._agents[agent_id] = agent
+        return agent
+
+    async def renew(self, agent_id: str) -> ManagedAgent:
+        """End an agent that is to have forgotten everything, and make another of its name."""
+        if (ended := self._agents.pop(agent_id, None)) is not None:
+            await ended.shutdown()
+        agent = self.agent(agent_id)
+        assert isinstance(agent, ManagedAgent), "what makes an agent makes one of the same kind"
         return agent
 
     def _spare_one(self, agent_id: str) -> None:

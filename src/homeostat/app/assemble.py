@@ -9,6 +9,7 @@ from homeostat.adapters.prices.listed import ListedPrices
 from homeostat.adapters.statuses.local import LocalStatuses
 from homeostat.app import stores
 from homeostat.app.assignments import KernelAssignments
+from homeostat.app.forgetting import context_clearer
 from homeostat.app.keyring import Registered, RegisterKeyring
 from homeostat.app.local_turns import LocalTurns
 from homeostat.app.sessions import WorkerSessions
@@ -166,6 +167,7 @@ async def open_gateway(
         manners=Manners(unknown_model=settings.unknown_model, believes_runs=settings.believe_runs),
         project=ProjectId(settings.project),
         development=settings.development,
+        clear_context=context_clearer(opened.memory, clock),
         assignments=KernelAssignments(opened.turns, kernel=kernel if settings.bus_url is None else None),
         retention_seconds=settings.call_retention_seconds,
         lease_seconds=settings.lease_seconds,

@@ -1,6 +1,6 @@
 """The gateway as one object: what the server, the other rooms and the command line call."""
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 from homeostat.core.clock import Clock, SystemClock
@@ -11,7 +11,7 @@ from homeostat.core.ports.bus import Bus
 from homeostat.core.ports.gateway import Assignments, GatewayStore, Keyring, PriceList
 from homeostat.core.records.budget import Budget, BudgetKey
 from homeostat.core.records.call import Call, CallFilter
-from homeostat.core.records.policy import Policy, PolicyId
+from homeostat.core.records.policy import Action, Policy, PolicyId
 from homeostat.core.records.turn import AgentKey
 from homeostat.gateway.clerk import Clerk
 from homeostat.gateway.doorman import Doorman
@@ -21,6 +21,9 @@ from homeostat.gateway.policies import PolicyBook
 from homeostat.gateway.proxy import Proxy
 from homeostat.gateway.rehearsal import Rehearsal, rehearse
 from homeostat.gateway.routes import Outlet, Routes
+
+ClearContext = Callable[[AgentKey, str], Awaitable[None]]
+"""Has one of our own agents forget everything before its next turn; the words say why."""
 
 Loop = tuple[str, Callable[[], Coroutine[Any, Any, None]]]
 
@@ -42,10 +45,12 @@ class Gateway:
         project: ProjectId = DEFAULT_PROJECT,
         development: bool = False,
         assignments: Assignments | None = None,
+        clear_context: ClearContext | None = None,
         retention_seconds: float = CALL_RETENTION_SECONDS,
         lease_seconds: float = GATEWAY_LEASE_SECONDS,
     ) -> None:
         self.store = store
+        self._clear_context = clear_context
         self.clock = clock or SystemClock()
         ids = ids or Ids(clock=self.clock, entropy=chance(process_seed()))  # calls need unique ids, not secret ones
         manners = manners or Manners()
@@ -100,6 +105,8 @@ class Gateway:
 
     async def put_policy(self, policy: Policy) -> Policy:
         await self.book.put(policy)
+        if policy.action is Action.CLEAR_CONTEXT and policy.agent_id is not None and self._clear_context is not None:
+            await self._clear_context((policy.project, policy.agent_id), policy.reason)
         return policy
 
     async def drop_policy(self, project: ProjectId, policy_id: PolicyId) -> bool:

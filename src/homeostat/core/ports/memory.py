@@ -11,6 +11,10 @@ ASIDE: Final = "~"
 """Keys that begin like this hold what a memory was before its last turn, should that turn have to begin again."""
 
 
+CLEARED: Final = ASIDE + ASIDE + "clear"
+"""Says that an agent is to have forgotten everything before its next turn, and why. No memory key looks like it."""
+
+
 class MemoryKeeper(Protocol):
     """Keeps what agents remember. Both methods may raise `StoreUnavailable`."""
 
