@@ -136,6 +136,34 @@ def test_a_gateway_alone_obeys_the_server_beside_it(store: list[str], models: Mo
         assert http.get("/v1/agents").status_code == 404
 
 
+def test_gateways_together_keep_to_a_rate_limit(store: list[str], models: ModelServer) -> None:
+    """Both are asked for far more than the limit at the same time, over and over."""
+    upstreams = ["--upstreams", f"openai={models.url}"]
+    with (
+        HomeostatServer(*store, *upstreams) as server,
+        HomeostatServer(*store, *upstreams, command="gateway") as gateway,
+        SyncClient(server.url) as client,
+    ):
+        for agent_id, limit in (("ann", 21), ("bob", 1)):
+            agent = client.register("writer", agent_id=agent_id)
+            policy = {"action": "rate_limit", "agent_id": agent_id, "requests_per_minute": limit}
+            httpx2.put(f"{server.url}/v1/policies/rate-{agent_id}", json=policy).raise_for_status()
+            time.sleep(0.1)
+
+            async def scene(key: str = agent.api_key) -> list[int]:
+                async with httpx2.AsyncClient(timeout=60) as http:
+                    asked = [
+                        http.post(place.url + PATH, json=CHAT, headers=bearer(key))
+                        for _ in range(40)
+                        for place in (server, gateway)
+                    ]
+                    return [answer.status_code for answer in await asyncio.gather(*asked)]
+
+            heard = asyncio.run(scene())
+            assert set(heard) == {200, 429}
+            assert heard.count(200) == max(limit, 2)  # an agent that only ever meets one gateway is not shut out
+
+
 def test_planted_secrets_are_found_nowhere(models: ModelServer) -> None:
     options = ("--upstreams", f"openai={models.url},gone=http://127.0.0.1:{free_port()}", "--log-level", "debug")
     with KeyedServer(*options, command="up") as server, SyncClient(server.url) as client:

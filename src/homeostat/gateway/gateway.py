@@ -54,7 +54,9 @@ class Gateway:
         self.clock = clock or SystemClock()
         ids = ids or Ids(clock=self.clock, entropy=chance(process_seed()))  # calls need unique ids, not secret ones
         manners = manners or Manners()
-        self.book = PolicyBook(store=store, bus=bus, clock=self.clock, changed=self._changed)
+        self.book = PolicyBook(
+            store=store, bus=bus, clock=self.clock, changed=self._changed, mine=lambda: self.clerk.gateway_id
+        )
         self.clerk = Clerk(
             store=store,
             bus=bus,

@@ -18,7 +18,7 @@ from homeostat.core.records.policy import QUARANTINED, TERMS, Action, Policy, Po
 from homeostat.gateway.dialects.shapes import Ask
 from homeostat.gateway.metering import Bound
 from homeostat.gateway.patterns import NameFilter
-from homeostat.gateway.rates import RateWindow
+from homeostat.gateway.rates import RateWindow, Shares
 from homeostat.gateway.refusals import Refusal
 
 DRAINING = "Agent is draining: open requests may end, new ones are refused"
@@ -63,22 +63,34 @@ class RateLimit:
 
     policy: Policy
     windows: Windows
+    shares: Shares
+
+    def _tokens_max(self, now: float) -> int:
+        """This gateway's part, which a first call may pass as long as it keeps to the whole: it may be a large one."""
+        limit = self.policy.tokens_per_minute
+        if limit is None:
+            return UNLIMITED
+        return limit if self.windows.tokens.room(limit, now) == limit else self.shares.of(limit)
 
     def room(self, now: float) -> int | None:
         """Tokens that are left in this minute."""
-        limit = self.policy.tokens_per_minute
-        return None if limit is None else self.windows.tokens.room(limit, now)
+        if self.policy.tokens_per_minute is None:
+            return None
+        return self.windows.tokens.room(self._tokens_max(now), now)
 
     def take(self, tokens: int, now: float) -> Taken | Refusal:
         windows, policy = self.windows, self.policy
-        if policy.tokens_per_minute is not None and windows.tokens.room(policy.tokens_per_minute, now) < tokens:
-            seconds = windows.tokens.seconds_until(tokens, policy.tokens_per_minute, now)
+        tokens_max = self._tokens_max(now)
+        if windows.tokens.room(tokens_max, now) < tokens:
+            seconds = windows.tokens.seconds_until(tokens, tokens_max, now)
             return self._refuse(f"{policy.tokens_per_minute} tokens per minute", seconds)
-        second = windows.requests.take(1, policy.requests_per_minute or UNLIMITED, now)
+        limit = policy.requests_per_minute
+        requests_max = UNLIMITED if limit is None else self.shares.of(limit)
+        second = windows.requests.take(1, requests_max, now)
         if second is None:
-            seconds = windows.requests.seconds_until(1, policy.requests_per_minute or 0, now)
-            return self._refuse(f"{policy.requests_per_minute} requests per minute", seconds)
-        counted = windows.tokens.take(tokens, policy.tokens_per_minute or UNLIMITED, now)
+            seconds = windows.requests.seconds_until(1, requests_max, now)
+            return self._refuse(f"{limit} requests per minute", seconds)
+        counted = windows.tokens.take(tokens, tokens_max, now)
         assert counted == second, "there was room a moment ago, and nobody else ran in between"
         return Taken(windows, second, tokens)
 
@@ -195,7 +207,7 @@ EMPTY = Chain()
 WindowsOf = Callable[[PolicyId], Windows]
 
 
-def compose(policies: Iterable[Policy], now: Millis, windows_of: WindowsOf) -> Chain:
+def compose(policies: Iterable[Policy], now: Millis, windows_of: WindowsOf, shares: Shares) -> Chain:
     """One chain out of the policies that hold for an agent. Several of a kind all hold."""
     order = list(Action)
     live = sorted((p for p in policies if not p.expired(now)), key=lambda p: (order.index(p.action), p.policy_id))
@@ -222,7 +234,7 @@ def compose(policies: Iterable[Policy], now: Millis, windows_of: WindowsOf) -> C
             case Action.TOKEN_CAP:
                 asks.append(TokenCap(policy, policy.max_tokens or 0))
             case Action.RATE_LIMIT:
-                rates.append(RateLimit(policy, windows_of(policy.policy_id)))
+                rates.append(RateLimit(policy, windows_of(policy.policy_id), shares))
             case Action.CLEAR_CONTEXT:
                 headers = [(b"x-clear-context", b"true")]
             case Action.ALERT:

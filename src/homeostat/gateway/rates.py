@@ -1,6 +1,30 @@
 """Requests and tokens per minute: whoever asks is counted in the same breath, so no two pass on the same room."""
 
+from collections.abc import Collection
+
 from homeostat.core.limits import RATE_WINDOW_SECONDS
+
+
+class Shares:
+    """How much of a limit is this gateway's, where several serve the same agents: together they keep to it."""
+
+    __slots__ = ("_index", "_live")
+
+    def __init__(self) -> None:
+        self._live = 1
+        self._index = 0
+
+    def split(self, live: Collection[str], mine: str) -> None:
+        """Those that are alive share alike; what cannot be divided goes to the first ones."""
+        everybody = sorted({*live, mine})
+        self._live = len(everybody)
+        self._index = everybody.index(mine)
+
+    def of(self, limit: int) -> int:
+        """A share, and never nothing: an agent may only ever meet this gateway."""
+        if self._live == 1:
+            return limit
+        return max(1, limit // self._live + (self._index < limit % self._live))
 
 
 class RateWindow:

@@ -9,7 +9,10 @@ from homeostat.core.records.call import Call, CallFilter, CallId, Outcome
 from homeostat.core.records.policy import Action, Policy
 from homeostat.gateway.patterns import NameFilter
 from homeostat.gateway.policy import RateLimit, Windows, check
+from homeostat.gateway.rates import Shares
 from homeostat.gateway.refusals import Refusal
+
+WHOLE = Shares()
 
 EXAMPLES_MAX = 20
 
@@ -75,7 +78,7 @@ class _Judge:
                     result.trimmed += 1
             case Action.RATE_LIMIT:
                 windows = self._windows.setdefault(call.agent_id, Windows())
-                outcome = RateLimit(policy, windows).take(call.usage.tokens, call.started_at_ms / 1000)
+                outcome = RateLimit(policy, windows, WHOLE).take(call.usage.tokens, call.started_at_ms / 1000)
                 if isinstance(outcome, Refusal):
                     result.refuse(call)
             case Action.CLEAR_CONTEXT | Action.ALERT:

@@ -3,8 +3,13 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from homeostat.core.clock import Millis
+from homeostat.core.ids import DEFAULT_PROJECT
 from homeostat.core.limits import RATE_WINDOW_SECONDS
-from homeostat.gateway.rates import RateWindow
+from homeostat.core.records.policy import Action, Policy, PolicyId
+from homeostat.gateway.policy import RateLimit, Windows
+from homeostat.gateway.rates import RateWindow, Shares
+from homeostat.gateway.refusals import Refusal
 
 
 @given(
@@ -50,3 +55,35 @@ def test_it_says_when_there_will_be_room() -> None:
     assert window.seconds_until(1, 3, 50.0) == 20
     assert window.seconds_until(3, 3, 50.0) == 50
     assert window.seconds_until(4, 3, 50.0) == RATE_WINDOW_SECONDS
+
+
+@given(st.integers(1, 10_000), st.integers(1, 12))
+def test_shares_add_up_to_the_limit(limit: int, gateways: int) -> None:
+    names = [f"gw_{number}" for number in range(gateways)]
+    parts: list[int] = []
+    for name in names:
+        shares = Shares()
+        shares.split([other for other in names if other != name], name)
+        parts.append(shares.of(limit))
+    assert sum(parts) == max(limit, gateways)
+    assert max(parts) - min(parts) <= 1
+
+
+def test_a_large_call_finds_room_in_a_small_share() -> None:
+    windows, shares = Windows(), Shares()
+    shares.split(["a", "b", "c", "d"], "a")
+    made = Policy(
+        policy_id=PolicyId("p"),
+        project=DEFAULT_PROJECT,
+        agent_id=None,
+        action=Action.RATE_LIMIT,
+        created_at_ms=Millis(0),
+        tokens_per_minute=1000,
+    )
+    limit = RateLimit(made, windows, shares)
+    assert isinstance(limit.take(1001, 0.0), Refusal)
+    assert not isinstance(limit.take(900, 0.0), Refusal)
+    assert isinstance(limit.take(1, 1.0), Refusal)
+    assert not isinstance(limit.take(200, 61.0), Refusal)
+    assert not isinstance(limit.take(50, 61.0), Refusal)
+    assert isinstance(limit.take(1, 62.0), Refusal)
