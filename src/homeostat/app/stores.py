@@ -9,6 +9,7 @@ from homeostat.adapters.stores.sqlite import (
     SqliteEngine,
     SqliteFleet,
     SqliteGateway,
+    SqliteImmune,
     SqliteMemory,
     SqliteTools,
     SqliteTurns,
@@ -17,6 +18,7 @@ from homeostat.adapters.stores.statements import migrations
 from homeostat.core.errors import SettingInvalid
 from homeostat.core.ports.fleet import RegistryStore
 from homeostat.core.ports.gateway import GatewayStore
+from homeostat.core.ports.immune import ImmuneStore
 from homeostat.core.ports.memory import MemoryKeeper
 from homeostat.core.ports.store import TurnStore
 from homeostat.core.ports.tools import ToolKeeper
@@ -75,6 +77,14 @@ def gateway_store(engine: "SqliteEngine | PostgresEngine") -> GatewayStore:
     from homeostat.adapters.stores.postgres import PostgresGateway  # noqa: PLC0415 — a driver is loaded where it is used
 
     return PostgresGateway(engine)
+
+
+def immune_store(engine: "SqliteEngine | PostgresEngine") -> ImmuneStore:
+    if isinstance(engine, SqliteEngine):
+        return SqliteImmune(engine)
+    from homeostat.adapters.stores.postgres import PostgresImmune  # noqa: PLC0415 — a driver is loaded where it is used
+
+    return PostgresImmune(engine)
 
 
 def memory_keeper(engine: "SqliteEngine | PostgresEngine") -> MemoryKeeper:

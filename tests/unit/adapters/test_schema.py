@@ -12,13 +12,17 @@ import pytest
 from homeostat.adapters.stores.postgres import PostgresEngine
 from homeostat.adapters.stores.sqlite import SqliteEngine
 from homeostat.adapters.stores.statements import migrations
+from homeostat.core.machines.phase import PHASE
 from homeostat.core.machines.turn import HEAD
 from homeostat.core.records.head import Gate
+from homeostat.core.records.immune import ApprovalStatus
 from homeostat.core.records.turn import OPENS_A_TURN, AfterExecution, WaitStatus
 
 WORDS: dict[tuple[str, str], Iterable[StrEnum]] = {
     ("heads", "status"): HEAD.states,
     ("heads", "gate"): Gate,
+    ("patients", "phase"): PHASE.states,
+    ("approvals", "status"): ApprovalStatus,
     ("turns", "type"): OPENS_A_TURN,
     ("waits", "status"): WaitStatus,
     ("waits", "after_execution"): AfterExecution,

@@ -31,6 +31,7 @@ ONLY_SQLITE = {
         "revision_take": "as above",
     },
     "gateway": {},
+    "immune": {},
     "memory": {"memory_put": "values are written one by one, in one transaction", "memory_drop": "as above"},
 }
 ONLY_POSTGRES = {
@@ -46,6 +47,7 @@ ONLY_POSTGRES = {
         "budget_see": "reading an account to show it holds nobody up, where SQLite has one writer anyway",
         "gateway_lapsed": "whoever holds a dead gateway's row buries it",
     },
+    "immune": {},
     "memory": {"memory_keep": "one round trip"},
 }
 

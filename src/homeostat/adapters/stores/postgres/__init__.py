@@ -3,8 +3,17 @@
 from homeostat.adapters.stores.postgres.engine import PostgresEngine
 from homeostat.adapters.stores.postgres.fleet import PostgresFleet
 from homeostat.adapters.stores.postgres.gateway import PostgresGateway
+from homeostat.adapters.stores.postgres.immune import PostgresImmune
 from homeostat.adapters.stores.postgres.memory import PostgresMemory
 from homeostat.adapters.stores.postgres.tools import PostgresTools
 from homeostat.adapters.stores.postgres.turns import PostgresTurns
 
-__all__ = ["PostgresEngine", "PostgresFleet", "PostgresGateway", "PostgresMemory", "PostgresTools", "PostgresTurns"]
+__all__ = [
+    "PostgresEngine",
+    "PostgresFleet",
+    "PostgresGateway",
+    "PostgresImmune",
+    "PostgresMemory",
+    "PostgresTools",
+    "PostgresTurns",
+]

@@ -3,8 +3,9 @@
 from homeostat.adapters.stores.sqlite.engine import SqliteEngine
 from homeostat.adapters.stores.sqlite.fleet import SqliteFleet
 from homeostat.adapters.stores.sqlite.gateway import SqliteGateway
+from homeostat.adapters.stores.sqlite.immune import SqliteImmune
 from homeostat.adapters.stores.sqlite.memory import SqliteMemory
 from homeostat.adapters.stores.sqlite.tools import SqliteTools
 from homeostat.adapters.stores.sqlite.turns import SqliteTurns
 
-__all__ = ["SqliteEngine", "SqliteFleet", "SqliteGateway", "SqliteMemory", "SqliteTools", "SqliteTurns"]
+__all__ = ["SqliteEngine", "SqliteFleet", "SqliteGateway", "SqliteImmune", "SqliteMemory", "SqliteTools", "SqliteTurns"]

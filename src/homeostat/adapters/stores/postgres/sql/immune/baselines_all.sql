@@ -1,0 +1,2 @@
+-- Every baseline.
+SELECT project, agent_id, stream, state, habits, saved_at_ms FROM baselines

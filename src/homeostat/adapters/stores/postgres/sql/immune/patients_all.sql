@@ -1,0 +1,2 @@
+-- Every agent that was ever watched.
+SELECT patient FROM patients

@@ -1,0 +1,3 @@
+-- Writes what an operator said, or that it was withdrawn.
+INSERT INTO feedback (feedback_id, project, agent_id, feedback) VALUES (?1, ?2, ?3, ?4)
+ON CONFLICT (feedback_id) DO UPDATE SET feedback = excluded.feedback

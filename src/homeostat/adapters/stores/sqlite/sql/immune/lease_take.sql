@@ -1,0 +1,5 @@
+-- Becomes the one that decides, unless another one is and lives; returns whoever it is now.
+INSERT INTO immune_lease (one, holder, expires_at_ms) VALUES (1, ?1, ?3)
+ON CONFLICT (one) DO UPDATE SET holder = excluded.holder, expires_at_ms = excluded.expires_at_ms
+WHERE immune_lease.holder = ?1 OR immune_lease.expires_at_ms <= ?2
+RETURNING holder

@@ -1,0 +1,140 @@
+"""What the immune system asks of the world: a store, a way to isolate an agent, and remedies."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from homeostat.core.clock import Millis
+from homeostat.core.ids import AgentId, ProjectId, TurnId
+from homeostat.core.records.head import Gate
+from homeostat.core.records.immune import (
+    Applied,
+    Approval,
+    ApprovalId,
+    ApprovalStatus,
+    Chart,
+    Feedback,
+    FeedbackId,
+    Incident,
+    IncidentId,
+    Lesson,
+    Memory,
+    Patient,
+    RemedyAction,
+    Stance,
+    Transition,
+)
+from homeostat.core.records.policy import Policy, PolicyId
+from homeostat.core.records.turn import AgentKey
+from homeostat.core.records.view import HeadView
+
+
+class ImmuneStore(Protocol):
+    """Keeps phases, incidents, approvals, lessons and baselines, durably. May raise `StoreUnavailable`."""
+
+    async def hold(self, holder: str, now: Millis, until: Millis) -> bool:
+        """Become, or stay, the one process that decides; False while another one is."""
+        ...
+
+    async def let_go(self, holder: str) -> None: ...
+
+    async def patients(self) -> list[Patient]: ...
+
+    async def patient(self, key: AgentKey) -> Patient | None: ...
+
+    async def save(self, chart: Chart) -> bool:
+        """Write a decision, or nothing at all where the world has moved on."""
+        ...
+
+    async def incident(self, project: ProjectId, incident_id: IncidentId) -> Incident | None: ...
+
+    async def incidents(
+        self, project: ProjectId, *, agent_id: AgentId | None, before: IncidentId | None, limit: int
+    ) -> list[Incident]:
+        """Newest first."""
+        ...
+
+    async def transitions(self, key: AgentKey, *, before: str | None, limit: int) -> list[Transition]:
+        """Newest first."""
+        ...
+
+    async def approval(self, project: ProjectId, approval_id: ApprovalId) -> Approval | None: ...
+
+    async def approvals(
+        self, project: ProjectId | None, *, status: ApprovalStatus | None, before: ApprovalId | None, limit: int
+    ) -> list[Approval]:
+        """Newest first."""
+        ...
+
+    async def lessons(self) -> list[Lesson]: ...
+
+    async def put_feedback(self, feedback: Feedback) -> None: ...
+
+    async def feedback(self) -> list[Feedback]: ...
+
+    async def feedback_by_id(self, project: ProjectId, feedback_id: FeedbackId) -> Feedback | None: ...
+
+    async def memories(self) -> list[Memory]: ...
+
+    async def save_memories(self, memories: Sequence[Memory]) -> None: ...
+
+
+class Enforcer(Protocol):
+    """Holds agents as they are to be held."""
+
+    async def hold(self, key: AgentKey, stance: Stance, reason: str) -> None:
+        """Bring an agent into a stance; again, if it was in it before."""
+        ...
+
+    async def held(self, key: AgentKey) -> Stance | None:
+        """The stance an agent is found in, read where it takes effect; None if this enforcer does not reach it."""
+        ...
+
+    async def in_flight(self, key: AgentKey) -> int:
+        """How much of an agent's work is under way."""
+        ...
+
+    async def waiting(self, key: AgentKey) -> int:
+        """How many messages wait for an agent."""
+        ...
+
+    async def preempt(self, key: AgentKey) -> None:
+        """End what is under way without losing it."""
+        ...
+
+
+class Remedies(Protocol):
+    """Treats agents."""
+
+    async def apply(self, key: AgentKey, action: RemedyAction, reason: str) -> tuple[Applied, str]:
+        """Try a remedy; what became of it, and what was done in words."""
+        ...
+
+    async def undo(self, key: AgentKey) -> None:
+        """Take back what a remedy that did not help has put in force."""
+        ...
+
+
+class Gates(Protocol):
+    """The kernel's doors."""
+
+    async def set_gate(self, key: AgentKey, gate: Gate, reason: str | None = None) -> Gate: ...
+
+    async def preempt(self, key: AgentKey) -> TurnId | None: ...
+
+
+class Heads(Protocol):
+    """Where an agent's turns can be looked at."""
+
+    async def head(self, project: ProjectId, agent_id: AgentId) -> HeadView | None: ...
+
+
+class Policies(Protocol):
+    """The gateway's rules."""
+
+    async def put_policy(self, policy: Policy) -> Policy: ...
+
+    async def drop_policy(self, project: ProjectId, policy_id: PolicyId) -> bool: ...
+
+    def policy(self, project: ProjectId, policy_id: PolicyId) -> Policy | None: ...
+
+    async def in_flight(self, agent: AgentKey) -> int: ...
