@@ -1,6 +1,7 @@
 """Gateways as processes: killed with streams open, beside each other on one store, and with secrets to keep."""
 
 import asyncio
+import contextlib
 import os
 import signal
 import subprocess
@@ -10,7 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import asyncpg
 import httpx2
+import nats
 import pytest
 
 from homeostat import SyncClient
@@ -87,10 +90,12 @@ def test_a_kill_with_fifty_streams_open_leaves_the_ledger_whole() -> None:
         assert httpx2.post(server.url + PATH, json=body, headers=bearer(agent.api_key), timeout=30).status_code == 200
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", "postgres", "nats"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> list[str]:
-    if request.param == "postgres":
-        return ["--store-url", request.getfixturevalue("postgres_url")]
+    """What the processes have in common: the store alone, or the bus as well."""
+    if request.param != "sqlite":
+        bus = ["--bus-url", request.getfixturevalue("nats_url")] if request.param == "nats" else []
+        return ["--store-url", request.getfixturevalue("postgres_url"), *bus]
     return ["--store-url", f"sqlite://{tmp_path / 'shared.db'}"]
 
 
@@ -202,6 +207,56 @@ def test_planted_secrets_are_found_nowhere(models: ModelServer) -> None:
             assert secret not in everything
         assert UPSTREAM_KEY in heard, "it was used, and so could have been told"
         assert agent.api_key not in heard
+
+
+async def test_planted_secrets_are_in_no_event_and_in_no_dump(
+    models: ModelServer, postgres_url: str, nats_url: str
+) -> None:
+    told: list[bytes] = []
+
+    async def listen(message: Any) -> None:
+        told.append(message.subject.encode() + b" " + message.data)
+
+    bus = await nats.connect(nats_url)
+    await bus.subscribe(">", cb=listen)
+
+    def scene() -> str:
+        options = ("--store-url", postgres_url, "--bus-url", nats_url, "--upstreams", f"openai={models.url}")
+        with KeyedServer(*options, command="up") as server, SyncClient(server.url) as client:
+            agent = client.register("keeper", agent_id="keeper")
+            with httpx2.Client(base_url=server.url, timeout=30) as http:
+                http.put("/v1/budgets/agent/keeper", json={"tokens": 50_000}).raise_for_status()
+                for action in ("alert", "clear_context", "block"):
+                    for simulate in ("", "error=500", "cut=1", "garbage=0"):
+                        with contextlib.suppress(httpx2.TransportError):
+                            headers = {**bearer(agent.api_key), "x-simulate": simulate}
+                            http.post(PATH, json={**CHAT, "stream": simulate == "cut=1"}, headers=headers)
+                    policy = {"action": action, "agent_id": "keeper", "reason": "to be told"}
+                    http.put(f"/v1/policies/{action}", json=policy).raise_for_status()
+                http.get("/v1/calls").raise_for_status()  # everything is written when this is answered
+            return agent.api_key
+
+    api_key = await asyncio.to_thread(scene)
+    await bus.drain()
+    events, dump = b"\n".join(told), await dumped(postgres_url)
+    for kept in (events, dump):
+        assert b"keeper" in kept
+        for secret in (UPSTREAM_KEY, api_key):
+            assert secret.encode() not in kept
+    assert b"clear_context" in events
+    assert b'"upstream":"openai"' in dump.replace(b" ", b"")
+    assert UPSTREAM_KEY in httpx2.get(f"{models.url}/heard").text, "it was used, and so could have been told"
+
+
+async def dumped(url: str) -> bytes:
+    """Every row of every table, as text."""
+    connection = await asyncpg.connect(url)
+    try:
+        tables = await connection.fetch("SELECT tablename FROM pg_tables WHERE schemaname = current_schema()")
+        rows = [await connection.fetch(f'SELECT t::text FROM "{name}" AS t') for (name,) in tables]
+        return "\n".join(row[0] for table in rows for row in table).replace('""', '"').encode()
+    finally:
+        await connection.close()
 
 
 # --- homeostat exec ----------------------------------------------------------------------------------------------
