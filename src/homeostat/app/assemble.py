@@ -10,7 +10,8 @@ from homeostat.adapters.statuses.local import LocalStatuses
 from homeostat.app import stores
 from homeostat.app.assignments import KernelAssignments
 from homeostat.app.forgetting import context_clearer
-from homeostat.app.keyring import Registered, RegisterKeyring
+from homeostat.app.immunity import Rooms, StandIns, open_immune
+from homeostat.app.keyring import RegisterKeyring
 from homeostat.app.local_turns import LocalTurns
 from homeostat.app.sessions import WorkerSessions
 from homeostat.app.settings import Settings
@@ -22,6 +23,7 @@ from homeostat.core.ids import AgentId, Ids, ProjectId
 from homeostat.core.ports.bus import Bus
 from homeostat.core.ports.fleet import RegistryStore, StatusKeeper
 from homeostat.core.ports.gateway import GatewayStore
+from homeostat.core.ports.immune import ImmuneStore
 from homeostat.core.ports.memory import MemoryKeeper
 from homeostat.core.ports.store import TurnStore
 from homeostat.core.ports.tools import ToolKeeper
@@ -29,6 +31,7 @@ from homeostat.fleet.fleet import Fleet
 from homeostat.fleet.registry import Enrolled, Introduction
 from homeostat.gateway.gateway import Gateway
 from homeostat.gateway.office import Manners
+from homeostat.immune.immune import Immune
 from homeostat.kernel.commands import Idempotency
 from homeostat.kernel.kernel import Kernel
 
@@ -48,6 +51,7 @@ class System:
     memory: MemoryKeeper
     tools: ToolDesks
     gateway: Gateway
+    immune: Immune
     supervisor: Supervisor
     store_place: str
 
@@ -60,29 +64,19 @@ class System:
 
 
 @asynccontextmanager
-async def assemble(settings: Settings, *, clock: Clock | None = None) -> AsyncGenerator[System, None]:
+async def assemble(
+    settings: Settings, *, clock: Clock | None = None, stand_ins: StandIns | None = None
+) -> AsyncGenerator[System, None]:
     """A Homeostat that runs until the block ends. What began last ends first."""
+    stand_ins = stand_ins or StandIns()
     clock = clock or SystemClock()
     ids = Ids(clock=clock)
     async with AsyncExitStack() as stack:
         opened = await _open_stores(settings, stack)
         bus = await _open_bus(settings, stack)
-        kernel = Kernel(
-            store=opened.turns,
-            bus=bus,
-            clock=clock,
-            ids=ids,
-            lease_seconds=settings.lease_seconds,
-            retention_seconds=settings.retention_seconds,
-        )
-        fleet = Fleet(
-            store=opened.registry,
-            keeper=_status_keeper(settings, opened.registry),
-            bus=bus,
-            clock=clock,
-            ids=ids,
-            alone=settings.bus_url is None,
-        )
+        kernel = _kernel(settings, opened, bus=bus, clock=clock, ids=ids)
+        fleet = _fleet(settings, opened, bus=bus, clock=clock, ids=ids)
+        fleet.phase_of = lambda agent_id: immune.phase_of((ProjectId(settings.project), agent_id))
         stack.push_async_callback(fleet.close)
         supervisor = Supervisor(clock=clock)
         stack.push_async_callback(supervisor.stop)
@@ -93,7 +87,11 @@ async def assemble(settings: Settings, *, clock: Clock | None = None) -> AsyncGe
         for title, run in fleet.loops:
             supervisor.add(title, run)
         gateway = await open_gateway(
-            settings, stack, supervisor, opened, bus=bus, clock=clock, registered=fleet.registry.get, kernel=kernel
+            settings, stack, supervisor, opened, bus=bus, clock=clock, near=Near(fleet, kernel), stand_ins=stand_ins
+        )
+        rooms = Rooms(kernel=kernel, fleet=fleet, gateway=gateway, memory=opened.memory)
+        immune = await open_immune(
+            opened.immune, stack, supervisor, rooms, bus=bus, clock=clock, ids=ids, stand_ins=stand_ins
         )
         turns = LocalTurns(kernel)
         workers = WorkerSessions(kernel, turns)
@@ -113,9 +111,32 @@ async def assemble(settings: Settings, *, clock: Clock | None = None) -> AsyncGe
             memory=opened.memory,
             tools=tools,
             gateway=gateway,
+            immune=immune,
             supervisor=supervisor,
             store_place=opened.place,
         )
+
+
+def _kernel(settings: Settings, opened: "Stores", *, bus: Bus, clock: Clock, ids: Ids) -> Kernel:
+    return Kernel(
+        store=opened.turns,
+        bus=bus,
+        clock=clock,
+        ids=ids,
+        lease_seconds=settings.lease_seconds,
+        retention_seconds=settings.retention_seconds,
+    )
+
+
+def _fleet(settings: Settings, opened: "Stores", *, bus: Bus, clock: Clock, ids: Ids) -> Fleet:
+    return Fleet(
+        store=opened.registry,
+        keeper=_status_keeper(settings, opened.registry),
+        bus=bus,
+        clock=clock,
+        ids=ids,
+        alone=settings.bus_url is None,
+    )
 
 
 @dataclass(slots=True, kw_only=True)
@@ -143,6 +164,14 @@ async def assemble_gateway(settings: Settings, *, clock: Clock | None = None) ->
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Near:
+    """The rooms in a gateway's own process, which know some things sooner than the store tells them."""
+
+    fleet: Fleet
+    kernel: Kernel
+
+
 async def open_gateway(
     settings: Settings,
     stack: AsyncExitStack,
@@ -151,24 +180,29 @@ async def open_gateway(
     *,
     bus: Bus,
     clock: Clock,
-    registered: Registered | None = None,
-    kernel: Kernel | None = None,
+    near: "Near | None" = None,
+    stand_ins: StandIns | None = None,
 ) -> Gateway:
     """A gateway whose policies are in force before its first request."""
     gateway = Gateway(
         store=opened.gateway,
         bus=bus,
-        keyring=RegisterKeyring(opened.registry, registered=registered),
+        keyring=RegisterKeyring(opened.registry, registered=None if near is None else near.fleet.registry.get),
         prices=ListedPrices(overrides=read_prices(settings.prices), clock=clock),
         outlets=open_outlets(
-            settings.upstreams, answer_seconds=settings.upstream_seconds, record_dir=settings.record_dir
+            settings.upstreams,
+            answer_seconds=settings.upstream_seconds,
+            record_dir=settings.record_dir,
+            simulated=None if stand_ins is None else stand_ins.simulated,
         ),
         clock=clock,
         manners=Manners(unknown_model=settings.unknown_model, believes_runs=settings.believe_runs),
         project=ProjectId(settings.project),
         development=settings.development,
         clear_context=context_clearer(opened.memory, clock),
-        assignments=KernelAssignments(opened.turns, kernel=kernel if settings.bus_url is None else None),
+        assignments=KernelAssignments(
+            opened.turns, kernel=near.kernel if near is not None and settings.bus_url is None else None
+        ),
         retention_seconds=settings.call_retention_seconds,
         lease_seconds=settings.lease_seconds,
     )
@@ -189,6 +223,7 @@ class Stores:
     memory: MemoryKeeper
     tools: ToolKeeper
     gateway: GatewayStore
+    immune: ImmuneStore
     place: str
 
 
@@ -203,6 +238,7 @@ async def _open_stores(settings: Settings, stack: AsyncExitStack) -> Stores:
         stores.memory_keeper(engine),
         stores.tool_keeper(engine),
         stores.gateway_store(engine),
+        stores.immune_store(engine),
         stores.place(url),
     )
 

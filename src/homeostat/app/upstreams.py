@@ -103,19 +103,30 @@ def _key(upstream: UpstreamSetting, environment: Mapping[str, str]) -> str:
 
 
 def open_outlets(
-    settings: Sequence[UpstreamSetting], *, answer_seconds: float, record_dir: Path | None = None
+    settings: Sequence[UpstreamSetting],
+    *,
+    answer_seconds: float,
+    record_dir: Path | None = None,
+    simulated: Upstream | None = None,
 ) -> list[Outlet]:
-    """The upstreams as the gateway uses them; with a directory, what they answer is written down there."""
+    """The upstreams as the gateway uses them; with a directory, what they answer is written down there.
+
+    `simulated` answers in the place of those that are.
+    """
     return [
         Outlet(
             name=one.name,
             family=one.family,
-            upstream=_recorded(_open(one, answer_seconds), one.name, record_dir),
+            upstream=_recorded(_chosen(one, answer_seconds, simulated), one.name, record_dir),
             provider=one.name,
             asks_usage=one.family is Family.OPENAI,
         )
         for one in settings
     ]
+
+
+def _chosen(setting: UpstreamSetting, answer_seconds: float, simulated: Upstream | None) -> Upstream:
+    return simulated if simulated is not None and setting.simulated else _open(setting, answer_seconds)
 
 
 def _open(setting: UpstreamSetting, answer_seconds: float) -> Upstream:

@@ -75,7 +75,7 @@ class Fleet:
         self._clock = clock or SystemClock()
         self._ids = ids or Ids(clock=self._clock)
         self._keeper = keeper
-        self._phase_of = phase_of
+        self.phase_of: PhaseOf = phase_of
         self._saved_at = self._clock.monotonic()
         origin = self._ids.scope()
         self.rates = PushRates(store=store)
@@ -281,9 +281,7 @@ class Fleet:
     async def _rows(self, members: list[Member]) -> list[AgentRow]:
         standings = await self._keeper.standings([member.entry.agent_id for member in members])
         return [
-            row_of(
-                m.entry, standings.get(m.entry.agent_id), self.registry.interval(m), self._phase_of(m.entry.agent_id)
-            )
+            row_of(m.entry, standings.get(m.entry.agent_id), self.registry.interval(m), self.phase_of(m.entry.agent_id))
             for m in members
         ]
 

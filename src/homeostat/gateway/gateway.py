@@ -114,6 +114,10 @@ class Gateway:
     async def drop_policy(self, project: ProjectId, policy_id: PolicyId) -> bool:
         return await self.book.drop(project, policy_id)
 
+    def policy(self, project: ProjectId, policy_id: PolicyId) -> Policy | None:
+        """A policy by its id, as this process has it in force."""
+        return self.book.get(project, policy_id)
+
     async def rehearse(self, policy: Policy, *, since_ms: int, limit: int) -> Rehearsal:
         """What a policy would have done to the logged past."""
         return await rehearse(self.store, policy, since_ms=since_ms, limit=limit)

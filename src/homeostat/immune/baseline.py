@@ -122,6 +122,10 @@ class Baselines:
     def accelerate(self, rows: Sequence[int] | Rows) -> None:
         """Adapt fast for the next 50 ticks of these rows, and drop suspicions that are under way."""
         self._columns["accelerated"][rows] = ACCELERATED_TICKS
+        self.settle(rows)
+
+    def settle(self, rows: Sequence[int] | Rows) -> None:
+        """Drop suspicions that are under way: what follows is judged by itself, against what was normal before."""
         for name in ("quiet", "pending", "shift", "run"):
             self._columns[name][rows] = 0
         self._columns["level"][rows] = self._columns["mean"][rows]

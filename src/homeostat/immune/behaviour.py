@@ -56,6 +56,36 @@ class Habits:
     runs: int = 0
     tools: set[str] = field(default_factory=set[str])
     pairs: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
+    steady: int = 0  # runs in a row under the same prompt
+    repeats: bool = False  # making the same call over and over is what it does when it is well
+
+    def export(self) -> str:
+        """These habits for storage."""
+        kept = {
+            "prompt": self.prompt,
+            "runs": self.runs,
+            "tools": sorted(self.tools),
+            "pairs": sorted(self.pairs),
+            "steady": self.steady,
+            "repeats": self.repeats,
+        }
+        return json.dumps(kept)
+
+    @classmethod
+    def restore(cls, text: str) -> "Habits":
+        """Read back what `export` gave; anything else is as good as no habits."""
+        try:
+            kept: dict[str, Any] = json.loads(text)
+            return cls(
+                prompt=kept["prompt"],
+                runs=int(kept["runs"]),
+                tools=set(kept["tools"]),
+                pairs={(one, other) for one, other in kept["pairs"]},
+                steady=int(kept["steady"]),
+                repeats=bool(kept["repeats"]),
+            )
+        except (ValueError, KeyError, TypeError):
+            return cls()
 
     def trail(self, *, request: str = "", prompt: str | None = None) -> "Trail":
         """Begin watching one run: what it was asked to do, and the hash of the prompt it runs under."""
@@ -64,7 +94,10 @@ class Habits:
     def learn(self, trail: "Trail") -> None:
         """Take a healthy run into the habits. Runs that raised an alarm are the caller's to keep out."""
         self.runs += 1
-        self.prompt = trail.prompt or self.prompt
+        if trail.prompt is not None:
+            self.steady = self.steady + 1 if trail.prompt == self.prompt else 0
+            self.prompt = trail.prompt
+        self.repeats = self.repeats or trail.looping
         for tool in trail.tools:
             if len(self.tools) < TOOLS_KNOWN_MAX:
                 self.tools.add(tool)

@@ -17,7 +17,7 @@ from homeostat.core.errors import (
     MethodNotAllowed,
     RouteUnknown,
 )
-from homeostat.server import fleet, gateway, openapi, status_socket, tools, turns, workers
+from homeostat.server import fleet, gateway, immune, immune_memory, openapi, status_socket, tools, turns, workers
 from homeostat.server.answers import Answer
 from homeostat.server.call import Call
 from homeostat.server.edge import Edge, traceparent
@@ -45,6 +45,8 @@ def create_app(system: System) -> Edge:
         *tools.routes,
         *fleet.routes,
         *gateway.routes,
+        *immune.routes,
+        *immune_memory.routes,
         *health_routes(metrics),
     ]
     app = FastAPI(title=openapi.TITLE, openapi_url=None, docs_url=None, redoc_url=None)

@@ -159,6 +159,8 @@ class Patient:
     forgiven_at_ms: Millis = NEVER  # failures before this do not count any more
     cause: str = ""
     actor: str = IMMUNE_ACTOR
+    bound: tuple[Diagnosis, RemedyAction] | None = None  # what an operator approved, to be tried next
+    approval_id: ApprovalId | None = None
 
     @property
     def key(self) -> AgentKey:

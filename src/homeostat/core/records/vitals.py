@@ -26,6 +26,7 @@ class Vitals:
     retries: int = 0
     error: bool = False
     model: str | None = None
+    provider: str | None = None
     prompt_hash: str | None = None
     tools: tuple[ToolUse, ...] = ()
     run_id: RunId | None = None
@@ -50,6 +51,7 @@ def vitals_of(call: Call) -> Vitals:
         retries=call.retries,
         error=call.error,
         model=call.model or None,
+        provider=call.upstream or None,
         prompt_hash=call.prompt_hash or None,
         tools=call.tool_calls,
         run_id=call.run_id,

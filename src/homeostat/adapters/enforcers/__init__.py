@@ -1,0 +1,1 @@
+"""Keepers of one port: each holds agents in its own way."""

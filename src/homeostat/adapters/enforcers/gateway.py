@@ -1,0 +1,53 @@
+"""Holds agents at the gateway: a policy refuses their model calls, wherever the agent itself runs."""
+
+from homeostat.core.clock import Clock
+from homeostat.core.ports.immune import Policies
+from homeostat.core.records.immune import Stance
+from homeostat.core.records.policy import Action, Policy, PolicyId, PolicyOrigin
+from homeostat.core.records.turn import AgentKey
+
+ACTIONS = {Stance.DRAINING: Action.DRAIN, Stance.CLOSED: Action.BLOCK}
+STANCES = {action: stance for stance, action in ACTIONS.items()}
+
+
+def hold_id(key: AgentKey) -> PolicyId:
+    """The one policy by which an agent is held."""
+    return PolicyId(f"immune.hold.{key[1]}"[:200])
+
+
+class GatewayEnforcer:
+    """One policy per agent that is held; its action is the stance."""
+
+    def __init__(self, *, policies: Policies, clock: Clock) -> None:
+        self._policies = policies
+        self._clock = clock
+
+    async def hold(self, key: AgentKey, stance: Stance, reason: str) -> None:
+        if stance is Stance.OPEN:
+            await self._policies.drop_policy(key[0], hold_id(key))
+            return
+        await self._policies.put_policy(
+            Policy(
+                policy_id=hold_id(key),
+                project=key[0],
+                agent_id=key[1],
+                action=ACTIONS[stance],
+                origin=PolicyOrigin.IMMUNE,
+                reason=reason,
+                created_at_ms=self._clock.now_ms(),
+            )
+        )
+
+    async def held(self, key: AgentKey) -> Stance | None:
+        policy = self._policies.policy(key[0], hold_id(key))
+        return Stance.OPEN if policy is None else STANCES.get(policy.action, Stance.OPEN)
+
+    async def in_flight(self, key: AgentKey) -> int:
+        return await self._policies.in_flight(key)
+
+    async def waiting(self, key: AgentKey) -> int:
+        del key
+        return 0
+
+    async def preempt(self, key: AgentKey) -> None:
+        """A call under way is the upstream's; its answer comes and is counted."""

@@ -1,0 +1,1 @@
+"""Keepers of one port: each treats agents in its own way."""

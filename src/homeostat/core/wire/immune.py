@@ -1,0 +1,259 @@
+"""Vitals, incidents, approvals and feedback as they are sent."""
+
+from datetime import datetime
+from typing import Annotated
+
+import msgspec
+
+from homeostat.core.limits import NAME_CHARS_MAX, PAGE_DEFAULT
+from homeostat.core.machines.phase import Phase, PhaseEvent
+from homeostat.core.records.immune import (
+    ActualCause,
+    Applied,
+    ApprovalStatus,
+    Diagnosis,
+    RemedyAction,
+    Spread,
+)
+from homeostat.core.wire.bodies import Cursor, Limit
+from homeostat.core.wire.fields import Body, Instant, Name, Shape
+
+REASON_CHARS_MAX = 1_000
+SAMPLES_MAX = 1_000
+TOOLS_MAX = 256
+
+Reason = Annotated[str, msgspec.Meta(max_length=REASON_CHARS_MAX)]
+Word = Annotated[str, msgspec.Meta(max_length=NAME_CHARS_MAX)]
+
+
+class ToolCallBody(Body, frozen=True, kw_only=True):
+    """A tool the agent called; equal arguments have equal digests."""
+
+    name: Name
+    arguments_hash: Word = ""
+
+
+class SampleBody(Body, frozen=True, kw_only=True):
+    """What one model call, or one piece of work, says of an agent. What is not known is left out."""
+
+    sample_id: Annotated[Name | None, msgspec.Meta(description="One that comes again is counted once.")] = None
+    at: Annotated[datetime, msgspec.Meta(tz=True)] | None = None
+    latency_ms: float | None = None
+    tokens_in: int | None = None
+    tokens_out: int | None = None
+    cost_usd: float | None = None
+    retries: int = 0
+    error: bool = False
+    model: Word | None = None
+    provider: Word | None = None
+    prompt_hash: Word | None = None
+    tools: Annotated[tuple[ToolCallBody, ...], msgspec.Meta(max_length=TOOLS_MAX)] = ()
+
+
+class VitalsBody(Body, frozen=True, kw_only=True):
+    """Samples of one agent, oldest first."""
+
+    agent_id: Name
+    samples: Annotated[list[SampleBody], msgspec.Meta(max_length=SAMPLES_MAX)]
+
+
+class VitalsTaken(Shape, frozen=True, kw_only=True):
+    """How many samples were taken, and why the others were not."""
+
+    accepted: int
+    refused: dict[str, int]
+
+
+class ReasonBody(Body, frozen=True, kw_only=True):
+    """Why, and on whose word."""
+
+    reason: Reason = ""
+    actor: Name = "operator"
+
+
+class EvidenceShape(Shape, frozen=True, kw_only=True):
+    """One thing that was seen."""
+
+    kind: str
+    sigma: float
+    at: Instant
+    why: str
+    vital: str
+    value: float | None
+    expected: float | None
+    source: str
+
+
+class HypothesisShape(Shape, frozen=True, kw_only=True):
+    """A diagnosis, how likely it is, and what speaks for it."""
+
+    diagnosis: Diagnosis
+    confidence: float
+    because: tuple[str, ...]
+
+
+class TreatmentShape(Shape, frozen=True, kw_only=True):
+    """A remedy that was tried; whether it helped is null until probation has told."""
+
+    action: RemedyAction
+    diagnosis: Diagnosis
+    applied: Applied
+    note: str
+    at: Instant
+    cured: bool | None
+    approval_id: str | None
+
+
+class IncidentShape(Shape, frozen=True, kw_only=True):
+    """One illness from its first sign to its end; without an agent it is the fleet's."""
+
+    incident_id: str
+    agent_id: str | None
+    opened_at: Instant
+    closed_at: Instant | None
+    spread: Spread
+    cohort: str
+    agents: tuple[str, ...]
+    sigma: float
+    evidence: list[EvidenceShape]
+    hypotheses: list[HypothesisShape]
+    treatments: list[TreatmentShape]
+    outcome: str
+    held: int
+    resumed: int
+    lost: int
+
+
+class IncidentsQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """Which incidents, newest first."""
+
+    agent_id: Name | None = None
+    cursor: Cursor | None = None
+    limit: Limit = PAGE_DEFAULT
+
+
+class IncidentsPage(Shape, frozen=True, kw_only=True):
+    """A part of the incidents."""
+
+    incidents: list[IncidentShape]
+    next_cursor: str | None
+
+
+class ApprovalShape(Shape, frozen=True, kw_only=True):
+    """A question about one action on one body of evidence, and its answer."""
+
+    approval_id: str
+    agent_id: str
+    incident_id: str
+    action: RemedyAction
+    diagnosis: Diagnosis
+    sigma: float
+    evidence_digest: str
+    why: str
+    status: ApprovalStatus
+    asked_at: Instant
+    expires_at: Instant
+    answered_at: Instant | None
+    answered_by: str
+    reason: str
+
+
+class ApprovalsQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """Which questions, newest first."""
+
+    status: ApprovalStatus | None = None
+    cursor: Cursor | None = None
+    limit: Limit = PAGE_DEFAULT
+
+
+class ApprovalsPage(Shape, frozen=True, kw_only=True):
+    """A part of the questions."""
+
+    approvals: list[ApprovalShape]
+    next_cursor: str | None
+
+
+class StepShape(Shape, frozen=True, kw_only=True):
+    """One step of an agent's health."""
+
+    at: Instant
+    source: Phase
+    event: PhaseEvent
+    target: Phase
+    cause: str
+    actor: str
+    incident_id: str | None
+    evidence: tuple[str, ...]
+
+
+class NormalShape(Shape, frozen=True, kw_only=True):
+    """What is normal for one vital of an agent."""
+
+    vital: str
+    samples: int
+    mean: float
+    deviation: float
+    highest: float
+
+
+class HealthShape(Shape, frozen=True, kw_only=True):
+    """How healthy an agent is held to be, why, since when, and how it came to that."""
+
+    agent_id: str
+    phase: Phase
+    since: Instant
+    cause: str
+    actor: str
+    sigma: float
+    quarantines: int
+    incident: IncidentShape | None
+    baseline: list[NormalShape]
+    history: list[StepShape]
+
+
+class FeedbackBody(Body, frozen=True, kw_only=True):
+    """What the last incident of an agent really was."""
+
+    agent_id: Name
+    actual_cause: ActualCause
+    notes: Reason = ""
+    author: Name = "operator"
+
+
+class FeedbackShape(Shape, frozen=True, kw_only=True):
+    """Feedback as it is kept, and the diagnosis it is about."""
+
+    feedback_id: str
+    agent_id: str
+    actual_cause: ActualCause
+    notes: str
+    author: str
+    at: Instant
+    incident_id: str | None
+    diagnosis: Diagnosis | None
+    kinds: tuple[str, ...]
+    withdrawn: bool
+
+
+class LessonShape(Shape, frozen=True, kw_only=True):
+    """How often a remedy helped the fleet against a diagnosis."""
+
+    diagnosis: Diagnosis
+    action: RemedyAction
+    cured: int
+    failed: int
+
+
+class MemoryShape(Shape, frozen=True, kw_only=True):
+    """What was learned: the ladders as they stand now, what helped, and what operators said."""
+
+    ladders: dict[Diagnosis, tuple[RemedyAction, ...]]
+    lessons: list[LessonShape]
+    feedback: list[FeedbackShape]
+
+
+class Answered(Shape, frozen=True, kw_only=True):
+    """The questions that were answered, and those that could not be any more."""
+
+    approved: list[ApprovalShape]
+    settled: list[str]

@@ -1,0 +1,128 @@
+"""Tells one sick agent from a sick provider: who else shows the same, among those that are comparable."""
+
+from collections import OrderedDict
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Final
+
+from homeostat.core.records.immune import Spread
+from homeostat.core.records.turn import AgentKey
+
+EVERYBODY: Final = "fleet"
+COHORTS_MAX: Final = 16_384  # tags are the agents' own words
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """How far something has spread, and in which cohort it shows most."""
+
+    spread: Spread
+    cohort: str = ""
+    kind: str = ""
+    affected: int = 0
+    comparable: int = 0
+
+    @property
+    def share(self) -> float:
+        return self.affected / self.comparable if self.comparable else 0.0
+
+
+class _Recent:
+    """Agents in the order in which they were last seen; the old ones leave as new ones come."""
+
+    __slots__ = ("_seen", "_window")
+
+    def __init__(self, window_seconds: float) -> None:
+        self._window = window_seconds
+        self._seen: OrderedDict[AgentKey, float] = OrderedDict()
+
+    def see(self, agent: AgentKey, now: float) -> None:
+        self._seen[agent] = now
+        self._seen.move_to_end(agent)
+
+    def drop(self, agent: AgentKey) -> None:
+        self._seen.pop(agent, None)
+
+    def count(self, now: float) -> int:
+        while self._seen and next(iter(self._seen.values())) <= now - self._window:
+            self._seen.popitem(last=False)
+        return len(self._seen)
+
+    def agents(self) -> tuple[AgentKey, ...]:
+        return tuple(self._seen)
+
+
+class Correlator:
+    """Counts by cohort and kind of anomaly. A verdict looks at the agent's own cohorts and at nothing else.
+
+    >>> from homeostat.core.ids import AgentId, ProjectId
+    >>> agents = [(ProjectId("p"), AgentId(f"a{i}")) for i in range(10)]
+    >>> correlator = Correlator(window_seconds=60)
+    >>> for agent in agents:
+    ...     correlator.active(agent, ["fleet"], 0.0)
+    >>> for agent in agents[:4]:
+    ...     correlator.affected(agent, ["fleet"], ["latency_spike"], 0.0)
+    >>> correlator.verdict(["fleet"], ["latency_spike"], 1.0).spread.value
+    'fleet_wide'
+    """
+
+    def __init__(self, *, window_seconds: float, share: float = 0.30, least: int = 3) -> None:
+        self._window = window_seconds
+        self._share = share
+        self._least = least
+        self._active: OrderedDict[str, _Recent] = OrderedDict()
+        self._affected: OrderedDict[tuple[str, str], _Recent] = OrderedDict()
+
+    def active(self, agent: AgentKey, cohorts: Collection[str], now: float) -> None:
+        """An agent was heard: from now on it is one that could show something."""
+        for cohort in cohorts:
+            if (recent := self._active.get(cohort)) is None:
+                recent = self._active[cohort] = _Recent(self._window)
+                if len(self._active) > COHORTS_MAX:
+                    self._active.popitem(last=False)
+            recent.see(agent, now)
+
+    def affected(self, agent: AgentKey, cohorts: Collection[str], kinds: Collection[str], now: float) -> None:
+        """An agent shows something."""
+        for cohort in cohorts:
+            for kind in kinds:
+                if (recent := self._affected.get((cohort, kind))) is None:
+                    recent = self._affected[cohort, kind] = _Recent(self._window)
+                    if len(self._affected) > COHORTS_MAX:
+                        self._affected.popitem(last=False)
+                recent.see(agent, now)
+
+    def verdict(self, cohorts: Collection[str], kinds: Collection[str], now: float) -> Verdict:
+        """How far what an agent shows has spread; of several cohorts, the one it fills most."""
+        best = Verdict(Spread.AGENT_SPECIFIC)
+        for cohort in cohorts:
+            if (active := self._active.get(cohort)) is None:
+                continue
+            comparable = active.count(now)
+            for kind in kinds:
+                if (recent := self._affected.get((cohort, kind))) is None:
+                    continue
+                affected = min(recent.count(now), comparable)
+                found = Verdict(self._spread(affected, comparable), cohort, kind, affected, comparable)
+                if _weight(found) > _weight(best):
+                    best = found
+        return best
+
+    def _spread(self, affected: int, comparable: int) -> Spread:
+        enough = affected >= self._least or affected == comparable >= 2
+        if enough and affected >= self._share * comparable:
+            return Spread.FLEET_WIDE
+        return Spread.PARTIAL if affected >= 2 else Spread.AGENT_SPECIFIC
+
+    def agents(self, verdict: Verdict) -> tuple[AgentKey, ...]:
+        """Who shows what a verdict is about."""
+        recent = self._affected.get((verdict.cohort, verdict.kind))
+        return recent.agents() if recent is not None else ()
+
+
+_ORDER: Final = {Spread.AGENT_SPECIFIC: 0, Spread.PARTIAL: 1, Spread.FLEET_WIDE: 2}
+
+
+def _weight(verdict: Verdict) -> tuple[int, int, float]:
+    """The widest spread first, then whoever hits most agents; between equals the tighter cohort names the cause."""
+    return _ORDER[verdict.spread], verdict.affected, verdict.share

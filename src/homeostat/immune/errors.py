@@ -1,0 +1,35 @@
+"""What can be wrong with a question about an incident or an approval.
+
+ProtocolViolation: IncidentUnknown · ApprovalUnknown · FeedbackUnknown
+Conflict: ApprovalSettled
+"""
+
+from homeostat.core.errors import Conflict, ProtocolViolation
+
+
+class IncidentUnknown(ProtocolViolation):
+    """There is no incident {incident_id!r}."""
+
+    code = "incident_unknown"
+    http_status = 404
+
+
+class ApprovalUnknown(ProtocolViolation):
+    """There is no approval {approval_id!r}."""
+
+    code = "approval_unknown"
+    http_status = 404
+
+
+class FeedbackUnknown(ProtocolViolation):
+    """There is no feedback {feedback_id!r}."""
+
+    code = "feedback_unknown"
+    http_status = 404
+
+
+class ApprovalSettled(Conflict):
+    """Approval {approval_id!r} cannot be answered any more: it is {status}."""
+
+    code = "approval_settled"
+    hint = "The first answer stands, and it is bound to what was seen when the question was asked."

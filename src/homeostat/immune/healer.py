@@ -1,0 +1,290 @@
+"""Treats isolated agents: drains, asks where it has to, tries remedies in order, and lets probation judge them."""
+
+from dataclasses import replace
+from typing import Final
+
+from homeostat.core.clock import Clock, Millis
+from homeostat.core.codec import to_json
+from homeostat.core.ids import Ids, digest_of
+from homeostat.core.machines.phase import Phase, PhaseEvent
+from homeostat.core.ports.immune import Enforcer, Remedies
+from homeostat.core.records.immune import (
+    IMMUNE_ACTOR,
+    NEVER,
+    Applied,
+    Approval,
+    ApprovalId,
+    Chart,
+    Diagnosis,
+    Incident,
+    Lesson,
+    RemedyAction,
+    Stance,
+    Treatment,
+)
+from homeostat.immune.baseline import Baselines
+from homeostat.immune.doctrine import Doctrine
+from homeostat.immune.ladder import Experience
+from homeostat.immune.ward import Move, Ward
+from homeostat.immune.watch import Watch
+
+HOUR_MS: Final = 3_600_000
+REMEDIES_PER_TICK_MAX: Final = 32  # what cannot be applied costs nothing; the ladders are shorter than this
+
+
+class Healer:
+    """Moves agents on from DRAINING to HEALTHY or EXHAUSTED, one bounded step per tick."""
+
+    def __init__(
+        self,
+        *,
+        ward: Ward,
+        enforcer: Enforcer,
+        remedies: Remedies,
+        baselines: Baselines,
+        doctrine: Doctrine,
+        clock: Clock,
+        ids: Ids,
+    ) -> None:
+        self._ward = ward
+        self._enforcer = enforcer
+        self._remedies = remedies
+        self._baselines = baselines
+        self._doctrine = doctrine
+        self._clock = clock
+        self._ids = ids
+        self.experience = Experience()
+        self._asked: set[str] = set()
+
+    async def step(self, watch: Watch) -> None:
+        """Do what is due for an agent in its phase."""
+        match watch.phase:
+            case Phase.DRAINING:
+                await self._drain(watch)
+            case Phase.QUARANTINED:
+                await self._decide(watch)
+            case Phase.HEALING:
+                await self._treat(watch)
+            case Phase.PROBATION:
+                await self._judge(watch)
+            case _:
+                pass
+
+    # --- isolation -----------------------------------------------------------------------------------------
+
+    async def _drain(self, watch: Watch) -> None:
+        """Counted, not timed: it is over when nothing is in flight, or when the time is."""
+        busy = await self._enforcer.in_flight(watch.key)
+        late = self._clock.now_ms() >= watch.patient.drain_until_ms
+        if busy and not late:
+            return
+        cause = (
+            f"the drain time was over with {busy} in flight, which was preempted" if busy else "nothing is in flight"
+        )
+        if await self._ward.move(Move(watch=watch, event=PhaseEvent.DRAINED, cause=cause)):
+            await self._enforcer.hold(watch.key, Stance.CLOSED, self.reason(watch))
+            if busy:
+                await self._enforcer.preempt(watch.key)
+            watch.held_before = await self._enforcer.waiting(watch.key)
+
+    def reason(self, watch: Watch) -> str:
+        incident = watch.patient.incident_id or "no incident"
+        return f"{watch.patient.cause} ({incident})"[:500]
+
+    async def _decide(self, watch: Watch) -> None:
+        """Treat at once what is mild, ask about what is grave, leave alone what an operator isolated."""
+        now = self._clock.now_ms()
+        if now < watch.patient.not_before_ms or self._isolated_by_hand(watch):
+            return
+        incident = watch.incident
+        if incident is None or watch.patient.sigma < self._doctrine.approval_sigma:
+            cause = f"{watch.patient.sigma:.1f} sigma is mild enough to treat without asking"
+            await self._ward.move(Move(watch=watch, event=PhaseEvent.HEAL, cause=cause))
+            return
+        if incident.incident_id not in self._asked:
+            await self._ask(watch, incident)
+
+    def _isolated_by_hand(self, watch: Watch) -> bool:
+        incident = watch.incident
+        return incident is not None and incident.cohort == BY_HAND
+
+    async def _ask(self, watch: Watch, incident: Incident) -> None:
+        pending = await self._ward.store.approvals(watch.key[0], status=None, before=None, limit=500)
+        self._asked.add(incident.incident_id)
+        if any(one.incident_id == incident.incident_id for one in pending):
+            return
+        step = self._next(watch, incident)
+        if step is None:
+            return
+        now = self._clock.now_ms()
+        diagnosis, action = step
+        approval = Approval(
+            approval_id=ApprovalId(f"apr_{self._ids.scope()}"),
+            project=watch.key[0],
+            agent_id=watch.key[1],
+            incident_id=incident.incident_id,
+            action=action,
+            diagnosis=diagnosis,
+            sigma=incident.sigma,
+            evidence_digest=evidence_digest(incident),
+            why=f"{incident.sigma:.1f} sigma: {watch.patient.cause}",
+            asked_at_ms=now,
+            expires_at_ms=Millis(now + int(self._doctrine.approval_seconds * 1000)),
+        )
+        await self._ward.store.save(Chart(asked=(approval,)))
+
+    # --- treatment -----------------------------------------------------------------------------------------
+
+    def _next(self, watch: Watch, incident: Incident) -> tuple[Diagnosis, RemedyAction] | None:
+        if watch.patient.bound is not None:
+            return watch.patient.bound
+        since = watch.patient.forgiven_at_ms
+        recent = [one for one in incident.treatments if one.at_ms > since]
+        useless = {one.action for one in recent if one.applied is Applied.NOT_APPLICABLE}
+        tried = [(one.diagnosis, one.action) for one in recent]
+        tried += [(diagnosis, action) for diagnosis in Diagnosis for action in useless]
+        return self.experience.next_action(watch.key, incident.hypotheses, tried, since=since)
+
+    async def _treat(self, watch: Watch) -> None:
+        incident = watch.incident
+        assert incident is not None, "nobody is treated without an incident"
+        for _ in range(REMEDIES_PER_TICK_MAX):
+            now = self._clock.now_ms()
+            applied = [one for one in incident.treatments if one.applied is Applied.APPLIED]
+            if sum(one.at_ms > now - HOUR_MS for one in applied) >= self._doctrine.attempts_per_hour:
+                return
+            step = self._next(watch, incident)
+            if step is None:
+                ended = replace(incident, outcome="exhausted")
+                cause = "every remedy of every hypothesis was tried or did not apply"
+                await self._ward.move(Move(watch=watch, event=PhaseEvent.EXHAUST, cause=cause, incident=ended))
+                return
+            treatment = await self._apply(watch, *step)
+            incident = replace(incident, treatments=(*incident.treatments, treatment))
+            if treatment.applied is Applied.APPLIED:
+                await self._let_out(watch, incident, PhaseEvent.TREATED, f"{treatment.action}: {treatment.note}")
+                return
+            lessons = (
+                () if treatment.applied is Applied.NOT_APPLICABLE else (self._lesson(watch, treatment, cured=False),)
+            )
+            patient = replace(watch.patient, version=watch.patient.version + 1, bound=None, approval_id=None)
+            if not await self._ward.store.save(Chart(patients=(patient,), incidents=(incident,), lessons=lessons)):
+                await self._ward.reload(watch.key)
+                return
+            watch.patient, watch.incident = patient, incident
+            for lesson in lessons:
+                self.experience.learn(lesson)
+
+    async def _apply(self, watch: Watch, diagnosis: Diagnosis, action: RemedyAction) -> Treatment:
+        applied, note = await self._remedies.apply(watch.key, action, f"{diagnosis}: {watch.patient.cause}"[:500])
+        return Treatment(
+            action=action,
+            diagnosis=diagnosis,
+            applied=applied,
+            note=note,
+            at_ms=self._clock.now_ms(),
+            approval_id=watch.patient.approval_id,
+        )
+
+    async def let_out(self, watch: Watch, *, cause: str, actor: str) -> bool:
+        """An operator, or the end of an outage, lets an agent out untreated."""
+        incident = watch.incident
+        return await self._let_out(watch, incident, PhaseEvent.RELEASE, cause, actor=actor)
+
+    async def _let_out(
+        self, watch: Watch, incident: Incident | None, event: PhaseEvent, cause: str, *, actor: str = IMMUNE_ACTOR
+    ) -> bool:
+        waiting = await self._enforcer.waiting(watch.key)
+        if incident is not None:
+            lost = max(0, watch.held_before - waiting)
+            incident = replace(incident, held=waiting, resumed=waiting, lost=incident.lost + lost)
+        watch.calm()
+        self._baselines.settle(list(watch.rows.values()))
+        changes = {"bound": None, "approval_id": None}
+        moved = await self._ward.move(
+            Move(watch=watch, event=event, cause=cause, actor=actor, incident=incident, changes=changes)
+        )
+        if moved:
+            await self._enforcer.hold(watch.key, Stance.OPEN, cause)
+        return moved
+
+    # --- probation -----------------------------------------------------------------------------------------
+
+    async def _judge(self, watch: Watch) -> None:
+        """Fresh vitals alone decide; too few of them decide nothing."""
+        doctrine = self._doctrine
+        if watch.bad >= doctrine.suspect_ticks or (watch.bad and watch.sigma > doctrine.severe_sigma):
+            await self._relapse(watch)
+        elif watch.fresh >= doctrine.probation_ticks and watch.streak == 0:
+            await self._discharge(watch)
+
+    def _lesson(self, watch: Watch, treatment: Treatment, *, cured: bool) -> Lesson:
+        return Lesson(
+            project=watch.key[0],
+            agent_id=watch.key[1],
+            diagnosis=treatment.diagnosis,
+            action=treatment.action,
+            cured=int(cured),
+            failed=int(not cured),
+            failed_at_ms=NEVER if cured else self._clock.now_ms(),
+        )
+
+    def _told(self, watch: Watch, *, cured: bool) -> tuple[Incident | None, tuple[Lesson, ...]]:
+        """What probation says of the last remedy."""
+        incident = watch.incident
+        if incident is None or not incident.treatments or incident.treatments[-1].cured is not None:
+            return incident, ()
+        last = replace(incident.treatments[-1], cured=cured)
+        lesson = self._lesson(watch, last, cured=cured)
+        self.experience.learn(lesson)
+        return replace(incident, treatments=(*incident.treatments[:-1], last)), (lesson,)
+
+    async def _relapse(self, watch: Watch) -> None:
+        incident, lessons = self._told(watch, cured=False)
+        cause = f"{watch.bad} of {watch.fresh} fresh samples are still anomalous"
+        if incident is None:
+            return
+        if not await self._ward.move(
+            Move(
+                watch=watch,
+                event=PhaseEvent.PROBATION_FAILED,
+                cause=cause,
+                incident=incident,
+                chart=Chart(lessons=lessons),
+            )
+        ):
+            return
+        await self._enforcer.hold(watch.key, Stance.CLOSED, self.reason(watch))
+        await self._enforcer.preempt(watch.key)
+        await self._remedies.undo(watch.key)
+        watch.held_before = await self._enforcer.waiting(watch.key)
+
+    async def _discharge(self, watch: Watch) -> None:
+        incident, lessons = self._told(watch, cured=True)
+        cause = f"{watch.fresh} fresh samples are normal"
+        if incident is not None:
+            applied = [one for one in incident.treatments if one.cured]
+            outcome = f"cured by {applied[-1].action}" if applied else "well without treatment"
+            incident = replace(incident, closed_at_ms=self._clock.now_ms(), outcome=outcome)
+        moved = await self._ward.move(
+            Move(
+                watch=watch,
+                event=PhaseEvent.PROBATION_PASSED,
+                cause=cause,
+                incident=incident,
+                changes={"incident_id": None, "sigma": 0.0},
+                chart=Chart(lessons=lessons),
+            )
+        )
+        if moved:
+            watch.calm()
+            self._baselines.accelerate(list(watch.rows.values()))
+            watch.dirty = True
+
+
+BY_HAND: Final = "by hand"
+
+
+def evidence_digest(incident: Incident) -> str:
+    """What an approval is bound to."""
+    return digest_of(to_json([incident.incident_id, incident.evidence]))

@@ -1,0 +1,340 @@
+"""The immune system as one object: what the server, the other rooms and the command line call."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from dataclasses import replace
+from typing import Any, Final
+
+import msgspec
+
+from homeostat.core.clock import Clock, Millis, SystemClock
+from homeostat.core.codec import to_json
+from homeostat.core.errors import AgentUnknown, InvalidRequest, Unavailable
+from homeostat.core.ids import Ids, ProjectId
+from homeostat.core.machines.phase import PHASE, Phase, PhaseEvent
+from homeostat.core.ports.bus import Bus
+from homeostat.core.ports.immune import Enforcer, ImmuneStore, Remedies
+from homeostat.core.records.event import Channel, Event, subject
+from homeostat.core.records.immune import (
+    ActualCause,
+    Approval,
+    ApprovalId,
+    ApprovalStatus,
+    Chart,
+    Feedback,
+    FeedbackId,
+    Patient,
+)
+from homeostat.core.records.turn import AgentKey
+from homeostat.core.records.vitals import Vitals
+from homeostat.immune.baseline import Baselines, Normal
+from homeostat.immune.diagnostician import Diagnostician
+from homeostat.immune.doctrine import Doctrine
+from homeostat.immune.errors import ApprovalSettled, ApprovalUnknown, FeedbackUnknown
+from homeostat.immune.examination import Settings
+from homeostat.immune.healer import BY_HAND, Healer, evidence_digest
+from homeostat.immune.intake import CALL, Intake
+from homeostat.immune.ladder import Experience
+from homeostat.immune.observer import Observer
+from homeostat.immune.orchestrator import Orchestrator, Roster
+from homeostat.immune.sentinel import Sentinel
+from homeostat.immune.ward import Move, Ward
+from homeostat.immune.watch import Watch
+
+log = logging.getLogger(__name__)
+
+Loop = tuple[str, Callable[[], Coroutine[Any, Any, None]]]
+VITALS: Final = "vitals"
+
+_vitals = msgspec.json.Decoder(Vitals)
+
+
+class Immune:
+    """Watches, isolates and heals. `loops` are its background work; whoever assembles it owns their tasks."""
+
+    def __init__(
+        self,
+        *,
+        store: ImmuneStore,
+        bus: Bus,
+        enforcer: Enforcer,
+        remedies: Remedies,
+        roster: Roster,
+        fleet_size: Callable[[], int],
+        clock: Clock | None = None,
+        ids: Ids | None = None,
+        doctrine: Doctrine | None = None,
+        settings: Settings | None = None,
+    ) -> None:
+        self.store = store
+        self.clock = clock or SystemClock()
+        self.ids = ids or Ids(clock=self.clock)
+        self.doctrine = doctrine or Doctrine()
+        self.settings = settings or Settings()
+        self._bus = bus
+        self._roster = roster
+        self._name = self.ids.scope()
+        self.leading = False
+        self.baselines = Baselines()
+        self.intake = Intake(clock=self.clock)
+        self.diagnostician = Diagnostician()
+        self.ward = Ward(store=store, bus=bus, clock=self.clock, ids=self.ids)
+        self.healer = Healer(
+            ward=self.ward,
+            enforcer=enforcer,
+            remedies=remedies,
+            baselines=self.baselines,
+            doctrine=self.doctrine,
+            clock=self.clock,
+            ids=self.ids,
+        )
+        self.orchestrator = Orchestrator(
+            ward=self.ward,
+            intake=self.intake,
+            observer=Observer(baselines=self.baselines, sentinel=Sentinel(self.baselines, self.settings)),
+            baselines=self.baselines,
+            diagnostician=self.diagnostician,
+            healer=self.healer,
+            enforcer=enforcer,
+            doctrine=self.doctrine,
+            roster=roster,
+            fleet_size=fleet_size,
+            clock=self.clock,
+            ids=self.ids,
+            min_samples=self.settings.min_samples,
+        )
+        self._ticking = asyncio.Lock()
+        self.loops: tuple[Loop, ...] = (("immune system", self.run),)
+
+    async def open(self) -> None:
+        """Know everything that was decided, and put it in force, before the first request."""
+        await self.ward.open()
+        await self._learn()
+        await self._bus.subscribe(subject("*", Channel.EVT, "agent", "*", VITALS), self._on_vitals)
+        if await self._lead():
+            await self.orchestrator.assert_stances()
+
+    async def close(self) -> None:
+        """Write down what was learned, and let another process decide."""
+        try:
+            if self.leading:
+                await self.orchestrator.save_baselines()
+                await self.store.let_go(self._name)
+        except Unavailable as error:
+            log.warning("the last baselines were not written down: %s", error)
+
+    async def run(self) -> None:
+        while True:
+            await asyncio.sleep(self.doctrine.tick_seconds)
+            try:
+                await self.tick()
+            except Unavailable as error:
+                log.warning("this tick was not finished: %s", error)
+
+    async def tick(self) -> int:
+        """One pass over whatever has come in, if this is the process that decides."""
+        async with self._ticking:
+            if not await self._lead():
+                self.intake.drain()
+                return 0
+            scored = await self.orchestrator.tick()
+            await self._expire()
+            return scored
+
+    async def _lead(self) -> bool:
+        now = self.clock.now_ms()
+        until = Millis(now + int(self.doctrine.lease_seconds * 1000))
+        leads = await self.store.hold(self._name, now, until)
+        if leads and not self.leading:
+            for patient in await self.store.patients():
+                await self.ward.reload(patient.key)
+            await self.orchestrator.recall()
+            await self._learn()
+        self.leading = leads
+        return leads
+
+    async def _learn(self) -> None:
+        self.healer.experience = Experience(await self.store.lessons())
+        self.diagnostician.learn(await self.store.feedback())
+
+    # --- vitals --------------------------------------------------------------------------------------------
+
+    async def _on_vitals(self, event: Event) -> None:
+        try:
+            sample = _vitals.decode(event.payload)
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            self.intake.refused["malformed"] += 1
+            return
+        if (sample.project, sample.agent_id) != (event.project, event.target):
+            self.intake.refused["foreign"] += 1
+            return
+        self.intake.take(sample)
+
+    async def report(self, sample: Vitals) -> str | None:
+        """Take what an agent says of itself to whoever decides; returns why it was not believed."""
+        key = (sample.project, sample.agent_id)
+        problem = "foreign" if self._roster(key) is None else self.intake.problem(sample)
+        if problem is not None:
+            self.intake.refused[problem] += 1
+            return problem
+        await self.ward.publish(Event(sample.sample_id, key[0], Channel.EVT, "agent", key[1], VITALS, to_json(sample)))
+        return None
+
+    # --- what operators do ---------------------------------------------------------------------------------
+
+    async def quarantine(self, key: AgentKey, *, reason: str, actor: str) -> Patient:
+        """Isolate an agent on an operator's word; it stays so until one says otherwise."""
+        async with self._ticking:
+            watch = await self._watch(key)
+            PHASE.next(watch.phase, PhaseEvent.ORDER_QUARANTINE)
+            incident = replace(self.orchestrator.diagnose(watch), cohort=BY_HAND)
+            await self.orchestrator.order(
+                watch, PhaseEvent.ORDER_QUARANTINE, incident=incident, cause=reason, actor=actor
+            )
+            return watch.patient
+
+    async def release(self, key: AgentKey, *, reason: str, actor: str) -> Patient:
+        """Let an agent out untreated; probation watches it."""
+        async with self._ticking:
+            watch = await self._watch(key)
+            PHASE.next(watch.phase, PhaseEvent.RELEASE)
+            await self.healer.let_out(watch, cause=reason, actor=actor)
+            return watch.patient
+
+    async def heal(self, key: AgentKey, *, reason: str, actor: str) -> Patient:
+        """Treat an agent now, with a fresh start: what failed before may be tried again."""
+        async with self._ticking:
+            watch = await self._watch(key)
+            PHASE.next(watch.phase, PhaseEvent.HEAL)
+            incident = watch.incident or replace(self.orchestrator.diagnose(watch), cohort=BY_HAND)
+            changes = {"forgiven_at_ms": self.clock.now_ms(), "bound": None, "approval_id": None}
+            move = Move(
+                watch=watch, event=PhaseEvent.HEAL, cause=reason, actor=actor, incident=incident, changes=changes
+            )
+            if await self.ward.move(move):
+                await self.healer.step(watch)
+            return watch.patient
+
+    async def approve(self, project: ProjectId, approval_id: ApprovalId, *, reason: str, actor: str) -> Approval:
+        """Say yes to one action on one body of evidence. The first answer stands, and is used once."""
+        async with self._ticking:
+            answer, watch = await self._answer(project, approval_id, ApprovalStatus.APPROVED, reason, actor)
+            changes = {"bound": (answer.diagnosis, answer.action), "approval_id": approval_id}
+            move = Move(
+                watch=watch,
+                event=PhaseEvent.HEAL,
+                cause=f"{actor} approved {answer.action}" + (f": {reason}" if reason else ""),
+                actor=actor,
+                changes=changes,
+                chart=Chart(answered=(answer,)),
+            )
+            if not await self.ward.move(move):
+                raise ApprovalSettled(approval_id=approval_id, status="answered meanwhile")
+            await self.healer.step(watch)
+            return answer
+
+    async def reject(self, project: ProjectId, approval_id: ApprovalId, *, reason: str, actor: str) -> Approval:
+        """Say no: the agent stays isolated until somebody heals or releases it."""
+        async with self._ticking:
+            answer, watch = await self._answer(project, approval_id, ApprovalStatus.REJECTED, reason, actor)
+            move = Move(
+                watch=watch,
+                event=PhaseEvent.REJECT,
+                cause=f"{actor} refused {answer.action}" + (f": {reason}" if reason else ""),
+                actor=actor,
+                chart=Chart(answered=(answer,)),
+            )
+            if not await self.ward.move(move):
+                raise ApprovalSettled(approval_id=approval_id, status="answered meanwhile")
+            return answer
+
+    async def _answer(
+        self, project: ProjectId, approval_id: ApprovalId, status: ApprovalStatus, reason: str, actor: str
+    ) -> tuple[Approval, Watch]:
+        approval = await self.store.approval(project, approval_id)
+        if approval is None:
+            raise ApprovalUnknown(approval_id=approval_id)
+        now = self.clock.now_ms()
+        if approval.status is not ApprovalStatus.PENDING or approval.expires_at_ms <= now:
+            settled = approval.status if approval.status is not ApprovalStatus.PENDING else ApprovalStatus.EXPIRED
+            raise ApprovalSettled(approval_id=approval_id, status=settled)
+        watch = await self._watch((project, approval.agent_id))
+        incident = watch.incident
+        current = incident is not None and evidence_digest(incident) == approval.evidence_digest
+        if watch.phase is not Phase.QUARANTINED or not current:
+            raise ApprovalSettled(approval_id=approval_id, status=f"about what is no longer so ({watch.phase})")
+        answer = replace(approval, status=status, answered_at_ms=now, answered_by=actor, reason=reason)
+        return answer, watch
+
+    async def _expire(self) -> None:
+        now = self.clock.now_ms()
+        for approval in await self.store.approvals(None, status=ApprovalStatus.PENDING, before=None, limit=500):
+            watch = self.ward.watches.get((approval.project, approval.agent_id))
+            moot = watch is None or watch.phase is not Phase.QUARANTINED
+            if approval.expires_at_ms <= now or moot:
+                expired = replace(approval, status=ApprovalStatus.EXPIRED, answered_at_ms=now)
+                await self.store.save(Chart(answered=(expired,)))
+
+    # --- feedback ------------------------------------------------------------------------------------------
+
+    async def feedback(self, key: AgentKey, *, cause: ActualCause, notes: str, author: str) -> Feedback:
+        """Take an operator's word on the last diagnosis of an agent; later ones of the same kind heed it."""
+        found = await self.store.incidents(key[0], agent_id=key[1], before=None, limit=1)
+        if not found:
+            raise InvalidRequest(problem=f"agent {key[1]!r} has had no incident that feedback could be about")
+        incident = found[0]
+        said = Feedback(
+            feedback_id=FeedbackId(f"fbk_{self.ids.scope()}"),
+            project=key[0],
+            agent_id=key[1],
+            cause=cause,
+            notes=notes,
+            at_ms=self.clock.now_ms(),
+            author=author,
+            incident_id=incident.incident_id,
+            diagnosis=incident.hypotheses[0].diagnosis if incident.hypotheses else None,
+            kinds=tuple(sorted({one.kind for one in incident.evidence})),
+        )
+        await self.store.put_feedback(said)
+        self.diagnostician.hear(said)
+        return said
+
+    async def withdraw(self, project: ProjectId, feedback_id: FeedbackId) -> Feedback:
+        """Take feedback back; confidences are as if it had never been given."""
+        said = await self.store.feedback_by_id(project, feedback_id)
+        if said is None:
+            raise FeedbackUnknown(feedback_id=feedback_id)
+        gone = replace(said, withdrawn=True)
+        await self.store.put_feedback(gone)
+        self.diagnostician.hear(gone)
+        return gone
+
+    # --- looking -------------------------------------------------------------------------------------------
+
+    def phase_of(self, key: AgentKey) -> Phase:
+        return self.ward.phase(key)
+
+    def normals(self, key: AgentKey) -> tuple[Normal, ...]:
+        """What is normal for an agent, as far as this process knows."""
+        watch = self.ward.watches.get(key)
+        row = None if watch is None else watch.rows.get(CALL)
+        return () if row is None else self.baselines.normals(row)
+
+    async def patient(self, key: AgentKey) -> Patient:
+        """An agent's health, whoever decides on it."""
+        return (await self._watch(key)).patient
+
+    async def _watch(self, key: AgentKey) -> Watch:
+        if self._roster(key) is None and key not in self.ward.watches:
+            raise AgentUnknown(agent_id=key[1], project=key[0])
+        watch = self.ward.watches.get(key)
+        if watch is None:
+            await self.ward.admit([key])
+        if watch is None or watch.stale or not self.leading:
+            watch = await self.ward.reload(key)
+        assert watch is not None, "it was admitted a moment ago"
+        return watch
+
+
+__all__ = ["Immune"]

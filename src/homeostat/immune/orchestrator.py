@@ -1,0 +1,390 @@
+"""The immune loop: observe, suspect, correlate before anybody is isolated, treat, and keep decisions in force."""
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from homeostat.core.clock import Clock, Millis
+from homeostat.core.codec import to_json
+from homeostat.core.errors import Unavailable
+from homeostat.core.ids import AgentId, Ids, ProjectId
+from homeostat.core.machines.phase import MONITORED, RUNS, Phase, PhaseEvent
+from homeostat.core.ports.immune import Enforcer
+from homeostat.core.records.event import Channel, Event
+from homeostat.core.records.immune import Chart, Incident, IncidentId, Memory, Spread, Stance
+from homeostat.core.records.turn import AgentKey
+from homeostat.core.records.vitals import Vitals
+from homeostat.immune.baseline import Baselines, Rows
+from homeostat.immune.behaviour import Habits
+from homeostat.immune.correlator import EVERYBODY, Correlator, Verdict
+from homeostat.immune.diagnostician import Diagnostician
+from homeostat.immune.doctrine import Doctrine
+from homeostat.immune.healer import BY_HAND, Healer
+from homeostat.immune.intake import CALL, GATEWAY, Intake
+from homeostat.immune.observer import Observer, stream_of
+from homeostat.immune.ward import ISOLATED, Move, Ward
+from homeostat.immune.watch import Watch, in_words
+
+log = logging.getLogger(__name__)
+
+MEMORIES_PER_SAVE_MAX: Final = 500
+AGENTS_NAMED_MAX: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """What the fleet knows of an agent that may be compared with others."""
+
+    agent_type: str
+    tags: tuple[str, ...]
+
+
+Roster = Callable[[AgentKey], Member | None]
+
+
+def stance_of(phase: Phase) -> Stance:
+    """How an agent is to be held in a phase."""
+    if phase in RUNS:
+        return Stance.OPEN
+    return Stance.DRAINING if phase is Phase.DRAINING else Stance.CLOSED
+
+
+class Orchestrator:
+    """One tick over the fleet. Only the process that holds the lease ticks."""
+
+    def __init__(
+        self,
+        *,
+        ward: Ward,
+        intake: Intake,
+        observer: Observer,
+        baselines: Baselines,
+        diagnostician: Diagnostician,
+        healer: Healer,
+        enforcer: Enforcer,
+        doctrine: Doctrine,
+        roster: Roster,
+        fleet_size: Callable[[], int],
+        clock: Clock,
+        ids: Ids,
+        min_samples: int,
+    ) -> None:
+        self._ward = ward
+        self._intake = intake
+        self._observer = observer
+        self._baselines = baselines
+        self._diagnostician = diagnostician
+        self._healer = healer
+        self._enforcer = enforcer
+        self._doctrine = doctrine
+        self._roster = roster
+        self._fleet_size = fleet_size
+        self._clock = clock
+        self._ids = ids
+        self._min_samples = min_samples
+        self._correlator = Correlator(
+            window_seconds=doctrine.correlation_seconds, share=doctrine.fleet_share, least=doctrine.fleet_agents
+        )
+        self._alerts: dict[tuple[str, str], tuple[Incident, float]] = {}
+        self._freed: set[AgentKey] = set()
+        self._saved_at = self._reconciled_at = clock.monotonic()
+        self.ticks = 0
+        self.alerts = 0
+
+    async def tick(self) -> int:
+        """One pass; returns how many samples were looked at."""
+        self.ticks += 1
+        for key in [key for key, watch in self._ward.watches.items() if watch.stale]:
+            await self._ward.reload(key)
+        waiting = self._intake.drain()
+        await self._ward.admit([key for key, samples in waiting.items() if self._watched(key, samples)])
+        for key, samples in waiting.items():
+            if (watch := self._ward.watches.get(key)) is not None:
+                self._meet(watch, samples)
+        scored = self._observer.rounds(waiting, self._ward.watches)
+        seen = [watch for key in waiting if (watch := self._ward.watches.get(key)) is not None]
+        self._correlate(seen)
+        await self._shift_phases(seen)
+        await self._isolate([watch for watch in seen if watch.wanted_at is not None], self._clock.monotonic())
+        await self._isolate(self._waiting_to_be_isolated(seen), self._clock.monotonic())
+        for key in list(self._ward.unsettled):
+            try:
+                await self._healer.step(self._ward.watches[key])
+            except Unavailable as error:
+                log.warning("%s is left as it is for now: %s", key[1], error)
+        await self._close_alerts()
+        await self._reconcile()
+        await self._save()
+        return scored
+
+    def _watched(self, key: AgentKey, samples: Iterable[Vitals]) -> bool:
+        """Only agents the fleet knows are watched, and those whose calls the gateway itself has seen."""
+        if self._roster(key) is not None or any(sample.source == GATEWAY for sample in samples):
+            return True
+        self._intake.refused["foreign"] += 1
+        return False
+
+    def _meet(self, watch: Watch, samples: deque[Vitals]) -> None:
+        """Learn where an agent belongs, and drop what it says of itself while the gateway measures it."""
+        kept: list[Vitals] = []
+        model = provider = None
+        for sample in samples:
+            if sample.source == GATEWAY:
+                watch.gateway_at_ms = max(watch.gateway_at_ms, sample.at_ms)
+            outranked = sample.at_ms - watch.gateway_at_ms < self._doctrine.self_report_seconds * 1000
+            if stream_of(sample) == CALL and sample.source != GATEWAY and watch.gateway_at_ms and outranked:
+                self._intake.refused["outranked"] += 1
+                continue
+            if watch.phase in MONITORED or watch.phase is Phase.INITIALIZING:
+                kept.append(sample)
+            model, provider = sample.model or model, sample.provider or provider
+        samples.clear()
+        samples.extend(kept)
+        member = self._roster(watch.key)
+        cohorts = [EVERYBODY]
+        cohorts += [f"type {member.agent_type}", *(f"tag {tag}" for tag in member.tags)] if member else []
+        cohorts += [f"model {model}"] if model else [one for one in watch.cohorts if one.startswith("model ")]
+        cohorts += (
+            [f"provider {provider}"] if provider else [one for one in watch.cohorts if one.startswith("provider ")]
+        )
+        watch.cohorts = tuple(cohorts)
+
+    # --- suspicion -----------------------------------------------------------------------------------------
+
+    def _correlate(self, seen: list[Watch]) -> None:
+        now = self._clock.monotonic()
+        for watch in seen:
+            if watch.phase in MONITORED:
+                self._correlator.active(watch.key, watch.cohorts, now)
+                if watch.streak:
+                    self._correlator.affected(watch.key, watch.cohorts, watch.kinds, now)
+
+    async def _shift_phases(self, seen: list[Watch]) -> None:
+        """Becoming known, suspected and cleared: what needs no action of anybody."""
+        doctrine, now = self._doctrine, self._clock.monotonic()
+        moves: list[Move] = []
+        cleared: list[Watch] = []
+        for watch in seen:
+            if watch.phase is Phase.INITIALIZING:
+                if self._baselines.ready(_rows(watch), self._min_samples).any():
+                    cause = f"{self._min_samples} samples tell what is normal"
+                    moves.append(Move(watch=watch, event=PhaseEvent.BASELINE_READY, cause=cause))
+                watch.calm()
+            elif watch.phase in (Phase.HEALTHY, Phase.SUSPECTED):
+                severe = watch.sigma > doctrine.severe_sigma
+                if watch.streak >= doctrine.suspect_ticks or severe:
+                    watch.wanted_at = now if watch.wanted_at is None else watch.wanted_at
+                elif watch.streak == 0 and watch.wanted_at is not None and not severe:
+                    watch.wanted_at = None
+                noticed = watch.streak > 0 or watch.flared
+                if watch.phase is Phase.HEALTHY and noticed and not severe:
+                    moves.append(Move(watch=watch, event=PhaseEvent.ANOMALY, cause=in_words(watch.evidence)))
+                if watch.streak == 0 and watch.wanted_at is None and (watch.flared or watch.phase is Phase.SUSPECTED):
+                    cleared.append(watch)
+            watch.flared = False
+        await self._ward.move_all(moves)
+        clear = [watch for watch in cleared if watch.phase is Phase.SUSPECTED]
+        cause = "the anomaly went away within the window"
+        await self._ward.move_all([Move(watch=watch, event=PhaseEvent.CLEAR, cause=cause) for watch in clear])
+        for watch in clear:
+            watch.calm()
+
+    # --- isolation -----------------------------------------------------------------------------------------
+
+    def _waiting_to_be_isolated(self, seen: list[Watch]) -> list[Watch]:
+        known = {watch.key for watch in seen}
+        return [watch for key, watch in self._ward.watches.items() if watch.wanted_at is not None and key not in known]
+
+    async def _isolate(self, wanted: list[Watch], now: float) -> None:
+        """Whom to isolate. What others show as well is the fleet's trouble, and nobody is isolated for it."""
+        for watch in sorted(wanted, key=lambda watch: -watch.sigma):
+            verdict = self._correlator.verdict(watch.cohorts, watch.kinds, now)
+            if verdict.spread is Spread.FLEET_WIDE:
+                watch.wanted_at = None
+                await self._alert(watch, verdict, now)
+                if watch.phase is Phase.HEALTHY:
+                    await self._ward.move(
+                        Move(watch=watch, event=PhaseEvent.ANOMALY, cause=f"{verdict.kind} in {verdict.cohort}")
+                    )
+            elif watch.wanted_at is not None and now - watch.wanted_at >= self._doctrine.settle_seconds:
+                await self._escalate(watch, verdict)
+
+    async def _escalate(self, watch: Watch, verdict: Verdict) -> None:
+        size = max(self._fleet_size(), len(self._ward.watches))
+        if self._ward.isolated >= max(1, int(self._doctrine.isolated_share * size)):
+            if not watch.capped:
+                watch.capped = True
+                problem = f"{self._ward.isolated} of {size} agents are isolated, which is the most"
+                await self._tell(watch.key[0], watch.key[1], "cap", {"problem": problem, "sigma": watch.sigma})
+            return
+        cause = in_words(watch.evidence)
+        incident = replace(self.diagnose(watch, verdict.spread), cohort=verdict.cohort)
+        if await self.order(watch, PhaseEvent.ESCALATE, incident=incident, cause=cause):
+            log.warning("%s is isolated: %s", watch.key[1], cause)
+
+    async def order(
+        self, watch: Watch, event: PhaseEvent, *, incident: Incident, cause: str, actor: str | None = None
+    ) -> bool:
+        """Begin to isolate an agent: the phase is stored first, then its gates are narrowed."""
+        now, patient, doctrine = self._clock.now_ms(), watch.patient, self._doctrine
+        recent = now - patient.quarantined_at_ms < doctrine.quarantine_memory_seconds * 1000
+        times = patient.quarantines if recent else 0
+        least = doctrine.quarantine_seconds * 2 ** min(times - 1, 10) if times else 0.0
+        changes = {
+            "sigma": watch.sigma,
+            "drain_until_ms": Millis(now + int(doctrine.drain_seconds * 1000)),
+            "not_before_ms": Millis(now + int(least * 1000)),
+            "quarantines": times + 1,
+            "quarantined_at_ms": now,
+        }
+        move = Move(watch=watch, event=event, cause=cause, incident=incident, changes=changes)
+        if not await self._ward.move(move if actor is None else replace(move, actor=actor)):
+            return False
+        watch.wanted_at = None
+        await self._enforcer.hold(watch.key, Stance.DRAINING, self._healer.reason(watch))
+        await self._healer.step(watch)
+        return True
+
+    def diagnose(self, watch: Watch, spread: Spread = Spread.AGENT_SPECIFIC) -> Incident:
+        """An incident out of what was seen."""
+        evidence = tuple(watch.evidence)
+        return Incident(
+            incident_id=IncidentId(f"inc_{self._ids.scope()}"),
+            project=watch.key[0],
+            agent_id=watch.key[1],
+            opened_at_ms=self._clock.now_ms(),
+            spread=spread,
+            sigma=watch.sigma,
+            evidence=evidence,
+            hypotheses=self._diagnostician.diagnose(evidence, spread=spread),
+        )
+
+    # --- the fleet's own trouble ---------------------------------------------------------------------------
+
+    async def _alert(self, watch: Watch, verdict: Verdict, now: float) -> None:
+        """Say it once, name the cohort, and let out whoever was isolated for it before it was understood."""
+        place = (verdict.cohort, verdict.kind)
+        explained = [one for (cohort, _), (one, _) in self._alerts.items() if cohort == verdict.cohort]
+        hit = tuple(sorted(agent_id for _, agent_id in self._correlator.agents(verdict)))[:AGENTS_NAMED_MAX]
+        if place in self._alerts:
+            self._alerts[place] = (self._alerts[place][0], now)
+            return
+        incident = Incident(
+            incident_id=IncidentId(f"inc_{self._ids.scope()}"),
+            project=watch.key[0],
+            agent_id=None,
+            opened_at_ms=self._clock.now_ms(),
+            spread=Spread.FLEET_WIDE,
+            cohort=verdict.cohort,
+            agents=hit,
+            sigma=watch.sigma,
+            evidence=tuple(watch.evidence)[-8:],
+            hypotheses=self._diagnostician.diagnose(tuple(watch.evidence), spread=Spread.FLEET_WIDE),
+            outcome="alerted",
+        )
+        self._alerts[place] = (incident, now)
+        if explained:
+            return  # another side of the same trouble
+        self.alerts += 1
+        await self._ward.store.save(Chart(incidents=(incident,)))
+        said = {"incident_id": incident.incident_id, "kind": verdict.kind, "affected": verdict.affected}
+        await self._tell(watch.key[0], verdict.cohort, "fleet_wide", {**said, "comparable": verdict.comparable})
+        await self._let_victims_out(verdict, incident)
+
+    async def _let_victims_out(self, verdict: Verdict, incident: Incident) -> None:
+        for key in list(self._ward.unsettled):
+            watch = self._ward.watches[key]
+            own = watch.incident
+            if own is None or watch.phase is not Phase.QUARANTINED or own.cohort == BY_HAND:
+                continue
+            age_ms = incident.opened_at_ms - own.opened_at_ms
+            kinds = {one.kind for one in own.evidence}
+            if verdict.kind in kinds and age_ms <= self._doctrine.correlation_seconds * 1000:
+                await self._healer.let_out(watch, cause=f"it was {verdict.cohort}'s trouble", actor="immune system")
+                self._freed.add(key)
+
+    async def _close_alerts(self) -> None:
+        now = self._clock.monotonic()
+        for place, (incident, seen_at) in list(self._alerts.items()):
+            if now - seen_at > self._doctrine.correlation_seconds:
+                del self._alerts[place]
+                closed = replace(incident, closed_at_ms=self._clock.now_ms(), outcome="passed")
+                if await self._ward.store.incident(incident.project, incident.incident_id) is not None:
+                    await self._ward.store.save(Chart(incidents=(closed,)))
+
+    async def _tell(self, project: ProjectId, target: str, what: str, said: dict[str, object]) -> None:
+        event_id = f"alr_{self._ids.scope()}"
+        payload = to_json({"alert": what, "about": target, **said})
+        await self._ward.publish(Event(event_id, project, Channel.EVT, "immune", target, "alert", payload))
+
+    # --- keeping it so -------------------------------------------------------------------------------------
+
+    async def _reconcile(self) -> None:
+        now = self._clock.monotonic()
+        if now - self._reconciled_at < self._doctrine.reconcile_seconds:
+            return
+        self._reconciled_at = now
+        await self.assert_stances()
+
+    async def assert_stances(self) -> None:
+        """See that everybody is held as their phase wants it, and put right what is not."""
+        for key in {*self._ward.unsettled, *self._freed}:
+            watch = self._ward.watches[key]
+            stance = stance_of(watch.phase)
+            try:
+                if await self._enforcer.held(key) not in (stance, None):
+                    await self._enforcer.hold(key, stance, self._healer.reason(watch))
+            except Unavailable as error:
+                log.warning("%s could not be looked at: %s", key[1], error)
+        self._freed = {key for key in self._ward.unsettled if self._ward.watches[key].phase not in ISOLATED}
+
+    async def _save(self) -> None:
+        if self._clock.monotonic() - self._saved_at >= self._doctrine.save_seconds:
+            await self.save_baselines()
+
+    async def save_baselines(self) -> int:
+        """Write down what changed since the last time."""
+        self._saved_at = self._clock.monotonic()
+        now = self._clock.now_ms()
+        changed = [watch for watch in self._ward.watches.values() if watch.dirty]
+        memories = [
+            Memory(
+                project=watch.key[0],
+                agent_id=watch.key[1],
+                stream=stream,
+                state=self._baselines.export(row),
+                habits=watch.habits.export() if stream == CALL else "{}",
+                saved_at_ms=now,
+            )
+            for watch in changed
+            for stream, row in watch.rows.items()
+        ]
+        for start in range(0, len(memories), MEMORIES_PER_SAVE_MAX):
+            await self._ward.store.save_memories(memories[start : start + MEMORIES_PER_SAVE_MAX])
+        for watch in changed:
+            watch.dirty = False
+        return len(memories)
+
+    async def recall(self) -> None:
+        """Know again what was normal before this process began."""
+        for memory in await self._ward.store.memories():
+            watch = self._ward.watches.get((memory.project, AgentId(memory.agent_id)))
+            if watch is None or memory.stream in watch.rows:
+                continue
+            row = self._baselines.allot()
+            try:
+                self._baselines.restore(row, memory.state)
+            except ValueError:
+                self._baselines.free(row)
+                continue
+            watch.rows[memory.stream] = row
+            if memory.stream == CALL:
+                watch.habits = Habits.restore(memory.habits)
+
+
+def _rows(watch: Watch) -> Rows:
+    return np.fromiter(watch.rows.values(), np.intp)

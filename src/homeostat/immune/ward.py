@@ -1,0 +1,217 @@
+"""Every agent under watch, and the one way in which its phase changes: by the table, stored first, then told."""
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from homeostat.core.clock import Clock
+from homeostat.core.codec import from_json, to_json
+from homeostat.core.errors import BusUnavailable, MalformedPayload
+from homeostat.core.ids import AgentId, Ids
+from homeostat.core.machines.phase import PHASE, Phase, PhaseEvent
+from homeostat.core.ports.bus import Bus
+from homeostat.core.ports.immune import ImmuneStore
+from homeostat.core.records.event import Channel, Event, subject
+from homeostat.core.records.immune import IMMUNE_ACTOR, Chart, Incident, IncidentId, Patient, Transition
+from homeostat.core.records.turn import AgentKey
+from homeostat.immune.watch import Watch
+
+log = logging.getLogger(__name__)
+
+MOVES_PER_SAVE_MAX: Final = 256
+HEALTH: Final = "health"
+
+UNSETTLED: Final = frozenset({Phase.DRAINING, Phase.QUARANTINED, Phase.HEALING, Phase.PROBATION, Phase.EXHAUSTED})
+"""Phases in which something is still to be done about an agent, or was given up."""
+
+ISOLATED: Final = frozenset({Phase.DRAINING, Phase.QUARANTINED, Phase.HEALING, Phase.EXHAUSTED})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """A step that is to be taken."""
+
+    watch: Watch
+    event: PhaseEvent
+    cause: str
+    actor: str = IMMUNE_ACTOR
+    incident: Incident | None = None
+    changes: dict[str, Any] = field(default_factory=dict[str, Any])
+    chart: Chart = field(default_factory=Chart)
+
+
+class Ward:
+    """Patients by agent. What is here is what the store has, or `stale`."""
+
+    def __init__(self, *, store: ImmuneStore, bus: Bus, clock: Clock, ids: Ids) -> None:
+        self.store = store
+        self._bus = bus
+        self._clock = clock
+        self._ids = ids
+        self.watches: dict[AgentKey, Watch] = {}
+        self.unsettled: set[AgentKey] = set()
+        self.told: Callable[[Watch, Transition], None] = lambda _watch, _step: None
+
+    async def open(self) -> None:
+        """Read everything, then hear of what other processes change."""
+        for patient in await self.store.patients():
+            await self._adopt(patient)
+        await self._bus.subscribe(subject("*", Channel.EVT, "agent", "*", HEALTH), self._on_health)
+
+    def phase(self, key: AgentKey) -> Phase:
+        watch = self.watches.get(key)
+        return watch.phase if watch is not None else Phase.INITIALIZING
+
+    @property
+    def isolated(self) -> int:
+        return sum(self.watches[key].phase in ISOLATED for key in self.unsettled)
+
+    async def admit(self, keys: Sequence[AgentKey]) -> None:
+        """Begin to watch agents that were never seen before."""
+        new = [key for key in dict.fromkeys(keys) if key not in self.watches]
+        now = self._clock.now_ms()
+        for start in range(0, len(new), MOVES_PER_SAVE_MAX):
+            patients = [
+                Patient(project=project, agent_id=agent_id, version=1, phase=PHASE.initial, since_ms=now)
+                for project, agent_id in new[start : start + MOVES_PER_SAVE_MAX]
+            ]
+            if await self.store.save(Chart(patients=tuple(patients))):
+                self.watches.update({patient.key: Watch(patient) for patient in patients})
+                continue
+            for patient in patients:
+                await self.store.save(Chart(patients=(patient,)))
+                await self.reload(patient.key)
+
+    async def reload(self, key: AgentKey) -> Watch | None:
+        """Take an agent as the store has it."""
+        patient = await self.store.patient(key)
+        return None if patient is None else await self._adopt(patient)
+
+    async def _adopt(self, patient: Patient) -> Watch:
+        watch = self.watches.get(patient.key)
+        if watch is None:
+            watch = self.watches[patient.key] = Watch(patient)
+        elif watch.phase is not patient.phase:
+            watch.calm()
+        watch.patient = patient
+        watch.stale = False
+        watch.incident = None
+        if patient.incident_id is not None:
+            watch.incident = await self.store.incident(patient.project, patient.incident_id)
+        self._sort(watch)
+        return watch
+
+    def _sort(self, watch: Watch) -> None:
+        if watch.phase in UNSETTLED:
+            self.unsettled.add(watch.key)
+        else:
+            self.unsettled.discard(watch.key)
+
+    # --- moving --------------------------------------------------------------------------------------------
+
+    async def move(self, move: Move) -> bool:
+        """Take one step; False where somebody else has taken another one meanwhile."""
+        return await self._take([move])
+
+    async def move_all(self, moves: Sequence[Move]) -> None:
+        """Take many steps, few commits. A lost race costs the agents of its commit this tick, and nothing else."""
+        for start in range(0, len(moves), MOVES_PER_SAVE_MAX):
+            batch = moves[start : start + MOVES_PER_SAVE_MAX]
+            if not await self._take(batch) and len(batch) > 1:
+                for move in batch:
+                    await self._take([move])
+
+    async def _take(self, moves: Sequence[Move]) -> bool:
+        now = self._clock.now_ms()
+        patients: list[Patient] = []
+        steps: list[Transition] = []
+        for move in moves:
+            before = move.watch.patient
+            target = PHASE.next(before.phase, move.event)
+            incident_id = before.incident_id if move.incident is None else move.incident.incident_id
+            changes = {"incident_id": incident_id, **move.changes}
+            patients.append(
+                replace(
+                    before,
+                    version=before.version + 1,
+                    phase=target,
+                    since_ms=now,
+                    cause=move.cause,
+                    actor=move.actor,
+                    **changes,
+                )
+            )
+            steps.append(self._step(move, before, target, incident_id))
+        chart = Chart(
+            patients=tuple(patients),
+            transitions=tuple(steps),
+            incidents=tuple(one for move in moves for one in (move.incident, *move.chart.incidents) if one is not None),
+            asked=tuple(one for move in moves for one in move.chart.asked),
+            answered=tuple(one for move in moves for one in move.chart.answered),
+            lessons=tuple(one for move in moves for one in move.chart.lessons),
+        )
+        if not await self.store.save(chart):
+            for move in moves:
+                await self.reload(move.watch.key)
+            return False
+        for move, patient, step in zip(moves, patients, steps, strict=True):
+            move.watch.patient = patient
+            if move.incident is not None:
+                move.watch.incident = move.incident
+            if patient.incident_id is None:
+                move.watch.incident = None
+            self._sort(move.watch)
+            self.told(move.watch, step)
+        await self._tell(patients, steps)
+        return True
+
+    def _step(self, move: Move, before: Patient, target: Phase, incident_id: IncidentId | None) -> Transition:
+        return Transition(
+            transition_id=f"trn_{self._ids.scope()}",
+            project=before.project,
+            agent_id=before.agent_id,
+            at_ms=self._clock.now_ms(),
+            source=before.phase,
+            event=move.event,
+            target=target,
+            cause=move.cause,
+            actor=move.actor,
+            incident_id=incident_id,
+            evidence=tuple(one.why for one in list(move.watch.evidence)[-4:]),
+        )
+
+    # --- telling -------------------------------------------------------------------------------------------
+
+    async def _tell(self, patients: Sequence[Patient], steps: Sequence[Transition]) -> None:
+        events = [
+            Event(
+                step.transition_id,
+                step.project,
+                Channel.EVT,
+                "agent",
+                step.agent_id,
+                HEALTH,
+                to_json({"version": patient.version, "phase": step.target, "step": step}),
+            )
+            for patient, step in zip(patients, steps, strict=True)
+        ]
+        await self.publish(*events)
+
+    async def publish(self, *events: Event) -> None:
+        try:
+            await self._bus.publish(events)
+        except BusUnavailable as error:
+            log.warning("others will find a change of health by asking: %s", error)
+
+    async def _on_health(self, event: Event) -> None:
+        try:
+            version = int(from_json(event.payload)["version"])
+        except (MalformedPayload, KeyError, TypeError, ValueError):
+            return
+        key = (event.project, AgentId(event.target))
+        watch = self.watches.get(key)
+        if watch is None:
+            await self.reload(key)
+        elif watch.patient.version < version:
+            watch.stale = True

@@ -1,0 +1,145 @@
+"""One agent under watch: what is stored of it, and what is only known while this process lives."""
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from homeostat.core.clock import Millis
+from homeostat.core.machines.phase import Phase
+from homeostat.core.records.immune import NEVER, Evidence, Incident, Patient
+from homeostat.core.records.turn import AgentKey
+from homeostat.core.records.vitals import Vitals
+from homeostat.immune.behaviour import ALARM_RISK, Habits, Sign, Trail
+from homeostat.immune.vitals import Anomaly
+
+EVIDENCE_KEPT_MAX: Final = 32
+BEHAVIOUR_SIGMA: Final = 4.5  # what an agent does is evidence, not a measure: it never isolates at first sight
+PROMPT_SIGMA: Final = 3.5
+PROMPT_STEADY_RUNS: Final = 20
+PROMPT_SUSPECT_SAMPLES: Final = 2  # a new prompt alone is a new version, not an illness
+TRAIL_GAP_MS: Final = 60_000
+
+TEACHES: Final = frozenset({Phase.INITIALIZING, Phase.HEALTHY})
+
+
+def _evidence() -> deque[Evidence]:
+    return deque(maxlen=EVIDENCE_KEPT_MAX)
+
+
+@dataclass(slots=True)
+class Watch:
+    """What the orchestrator holds of an agent between two ticks."""
+
+    patient: Patient
+    rows: dict[str, int] = field(default_factory=dict[str, int])
+    habits: Habits = field(default_factory=Habits)
+    incident: Incident | None = None
+    cohorts: tuple[str, ...] = ()
+    evidence: deque[Evidence] = field(default_factory=_evidence)
+    streak: int = 0  # anomalous ticks in a row
+    sigma: float = 0.0  # the worst of them
+    flared: bool = False  # suspected and cleared within one pass
+    wanted_at: float | None = None  # since when it should be isolated
+    capped: bool = False
+    stale: bool = False  # another process has moved it
+    fresh: int = 0  # ticks of probation
+    bad: int = 0
+    held_before: int = 0
+    gateway_at_ms: Millis = NEVER
+    dirty: bool = False
+    _trail: Trail | None = None
+    _trail_key: str = ""
+    _trail_at_ms: int = 0
+    _prompt_doubts: int = 0
+
+    @property
+    def key(self) -> AgentKey:
+        return self.patient.key
+
+    @property
+    def phase(self) -> Phase:
+        return self.patient.phase
+
+    @property
+    def learns(self) -> bool:
+        """Whether its samples may teach its baseline."""
+        return self.phase in TEACHES and self.streak == 0 and self.wanted_at is None
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(one.kind for one in self.evidence))
+
+    def calm(self) -> None:
+        """Forget suspicions that are under way."""
+        self.streak, self.sigma, self.wanted_at, self.capped = 0, 0.0, None, False
+        self.fresh = self.bad = 0
+        self.evidence.clear()
+
+    # --- behaviour -----------------------------------------------------------------------------------------
+
+    def behaves(self, sample: Vitals) -> tuple[list[Evidence], bool]:
+        """What an agent's tools and prompt say; and whether that alone is an anomaly."""
+        if not sample.tools and sample.prompt_hash is None:
+            return [], False
+        trail = self._follow(sample)
+        signs: list[Sign] = []
+        for use in sample.tools:
+            signs += trail.call(use.name, use.arguments)
+        if self.habits.repeats:
+            signs = [sign for sign in signs if sign.kind is not Anomaly.REPEATED_CALL]
+        alarming = trail.risk >= ALARM_RISK or (trail.looping and not self.habits.repeats)
+        if alarming and not signs:
+            signs = [sign for sign in trail.signs if sign.risk >= ALARM_RISK][:1]
+        found = [
+            Evidence(
+                kind=sign.kind.value,
+                sigma=BEHAVIOUR_SIGMA if alarming else 0.0,
+                at_ms=sample.at_ms,
+                why=f"it {sign.why}",
+                source=sample.source,
+            )
+            for sign in signs
+        ]
+        if self._prompt_changed(sample):
+            why = "its system prompt is another one than in all the runs before"
+            found.append(Evidence(kind=Anomaly.PROMPT_CHANGE.value, sigma=PROMPT_SIGMA, at_ms=sample.at_ms, why=why))
+            alarming = True
+        return found, alarming
+
+    def _prompt_changed(self, sample: Vitals) -> bool:
+        habits = self.habits
+        if sample.prompt_hash is None or habits.steady < PROMPT_STEADY_RUNS or sample.prompt_hash == habits.prompt:
+            return False
+        self._prompt_doubts += 1
+        if self._prompt_doubts <= PROMPT_SUSPECT_SAMPLES:
+            return True
+        self._prompt_doubts = 0
+        habits.prompt, habits.steady = sample.prompt_hash, 0
+        return False
+
+    def _follow(self, sample: Vitals) -> Trail:
+        """The run a sample belongs to; the one before is taken into the habits if all was well."""
+        name = sample.trace_id or sample.run_id or ""
+        gap = sample.at_ms - self._trail_at_ms
+        if self._trail is None or name != self._trail_key or gap > TRAIL_GAP_MS or (not name and self._long()):
+            if self._trail is not None and self.learns and (self.phase is Phase.INITIALIZING or not self._alarming()):
+                self.habits.learn(self._trail)
+                self.dirty = True
+            self._trail = self.habits.trail(prompt=sample.prompt_hash)
+            self._trail_key = name
+        self._trail_at_ms = sample.at_ms
+        return self._trail
+
+    def _long(self) -> bool:
+        """Without a trace a run has no end of its own."""
+        return self._trail is not None and len(self._trail.tools) >= 64
+
+    def _alarming(self) -> bool:
+        return self._trail is not None and (self._trail.risk >= ALARM_RISK or self._trail.looping)
+
+
+def in_words(found: Sequence[Evidence]) -> str:
+    """The strongest few of them as a clause."""
+    strongest = sorted(found, key=lambda one: -one.sigma)[:3]
+    return "; ".join(dict.fromkeys(one.why for one in strongest)) or "nothing was measured"

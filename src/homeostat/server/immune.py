@@ -1,0 +1,354 @@
+"""Health over HTTP: vitals in, incidents and approvals out, and what operators may do to an agent."""
+
+from homeostat.core.clock import Millis, rfc3339
+from homeostat.core.errors import (
+    AgentUnknown,
+    Forbidden,
+    IllegalTransition,
+    Unauthenticated,
+)
+from homeostat.core.ids import AgentId
+from homeostat.core.limits import NAME_CHARS_MAX
+from homeostat.core.records.call import ToolUse
+from homeostat.core.records.immune import (
+    Approval,
+    ApprovalId,
+    ApprovalStatus,
+    Incident,
+    IncidentId,
+)
+from homeostat.core.records.turn import AgentKey
+from homeostat.core.records.vitals import Vitals
+from homeostat.core.wire import immune as w
+from homeostat.immune.errors import ApprovalSettled, ApprovalUnknown, IncidentUnknown
+from homeostat.server import identity
+from homeostat.server.call import Call
+from homeostat.server.endpoints import Routes
+from homeostat.server.render import instant
+
+routes = Routes("immune system")
+
+HISTORY_STEPS = 50
+
+
+# --- vitals --------------------------------------------------------------------------------------------------
+
+
+@routes.taking(
+    "POST",
+    "/v1/vitals",
+    w.VitalsBody,
+    gives=w.VitalsTaken,
+    status=202,
+    errors=(AgentUnknown, Forbidden, Unauthenticated),
+    examples={"a call": {"agent_id": "researcher-1", "samples": [{"latency_ms": 900, "tokens_in": 400}]}},
+)
+async def post_vitals(call: Call, body: w.VitalsBody) -> w.VitalsTaken:
+    """Report vitals of an agent whose calls do not pass the gateway.
+
+    What the gateway measures outranks them. Samples that cannot be true are refused and counted, and alarm nobody.
+    """
+    agent_id = AgentId(body.agent_id)
+    await identity.require_operator_or(call, agent_id, verb="report vitals of")
+    immune, now = call.system.immune, call.system.clock.now_ms()
+    await call.system.fleet.agent(agent_id)
+    refused: dict[str, int] = {}
+    accepted = 0
+    for sample in body.samples:
+        problem = await immune.report(_sample((call.project, agent_id), sample, call, now))
+        if problem is None:
+            accepted += 1
+        else:
+            refused[problem] = refused.get(problem, 0) + 1
+    return w.VitalsTaken(accepted=accepted, refused=refused)
+
+
+def _sample(key: AgentKey, body: w.SampleBody, call: Call, now: Millis) -> Vitals:
+    return Vitals(
+        sample_id=body.sample_id or f"smp_{call.system.ids.scope()}",
+        project=key[0],
+        agent_id=key[1],
+        at_ms=now if body.at is None else Millis(int(body.at.timestamp() * 1000)),
+        source="report",
+        latency_ms=body.latency_ms,
+        tokens_in=body.tokens_in,
+        tokens_out=body.tokens_out,
+        cost_usd=body.cost_usd,
+        retries=body.retries,
+        error=body.error,
+        model=body.model,
+        provider=body.provider,
+        prompt_hash=body.prompt_hash,
+        tools=tuple(ToolUse(tool.name, tool.arguments_hash) for tool in body.tools),
+        trace_id=call.trace_id,
+    )
+
+
+# --- what operators do ---------------------------------------------------------------------------------------
+
+
+@routes.plain("GET", "/v1/agents/{agent_id}/health", gives=w.HealthShape, errors=(AgentUnknown,))
+async def read_health(call: Call) -> w.HealthShape:
+    """How healthy an agent is held to be, on what evidence, and how it came to that."""
+    return await _health(call, _key(call))
+
+
+@routes.taking(
+    "POST",
+    "/v1/agents/{agent_id}/quarantine",
+    w.ReasonBody,
+    gives=w.HealthShape,
+    errors=(AgentUnknown, IllegalTransition, Forbidden, Unauthenticated),
+    examples={"isolate": {"reason": "it mails customers", "actor": "ann"}},
+)
+async def quarantine_agent(call: Call, body: w.ReasonBody) -> w.HealthShape:
+    """Isolate an agent. Its messages wait in its inbox; nothing is lost, and nothing is treated until you say so."""
+    await identity.require_operator(call, verb="quarantine", what="agents")
+    key = _key(call)
+    await call.system.immune.quarantine(key, reason=body.reason or "an operator said so", actor=body.actor)
+    return await _health(call, key)
+
+
+@routes.taking(
+    "POST",
+    "/v1/agents/{agent_id}/release",
+    w.ReasonBody,
+    gives=w.HealthShape,
+    errors=(AgentUnknown, IllegalTransition, Forbidden, Unauthenticated),
+)
+async def release_agent(call: Call, body: w.ReasonBody) -> w.HealthShape:
+    """Let an isolated agent out untreated; probation watches it."""
+    await identity.require_operator(call, verb="release", what="agents")
+    key = _key(call)
+    await call.system.immune.release(key, reason=body.reason or "an operator said so", actor=body.actor)
+    return await _health(call, key)
+
+
+@routes.taking(
+    "POST",
+    "/v1/agents/{agent_id}/heal",
+    w.ReasonBody,
+    gives=w.HealthShape,
+    errors=(AgentUnknown, IllegalTransition, Forbidden, Unauthenticated),
+)
+async def heal_agent(call: Call, body: w.ReasonBody) -> w.HealthShape:
+    """Treat an isolated agent now, with a fresh start: what failed before may be tried again."""
+    await identity.require_operator(call, verb="heal", what="agents")
+    key = _key(call)
+    await call.system.immune.heal(key, reason=body.reason or "an operator said so", actor=body.actor)
+    return await _health(call, key)
+
+
+async def _health(call: Call, key: AgentKey) -> w.HealthShape:
+    immune = call.system.immune
+    patient = await immune.patient(key)
+    incident = None
+    if patient.incident_id is not None:
+        incident = await immune.store.incident(key[0], patient.incident_id)
+    steps = await immune.store.transitions(key, before=None, limit=HISTORY_STEPS)
+    return w.HealthShape(
+        agent_id=key[1],
+        phase=patient.phase,
+        since=rfc3339(patient.since_ms),
+        cause=patient.cause,
+        actor=patient.actor,
+        sigma=patient.sigma,
+        quarantines=patient.quarantines,
+        incident=None if incident is None else _incident(incident),
+        baseline=[
+            w.NormalShape(
+                vital=normal.name,
+                samples=normal.samples,
+                mean=normal.mean,
+                deviation=normal.deviation,
+                highest=normal.highest,
+            )
+            for normal in immune.normals(key)
+        ],
+        history=[
+            w.StepShape(
+                at=rfc3339(step.at_ms),
+                source=step.source,
+                event=step.event,
+                target=step.target,
+                cause=step.cause,
+                actor=step.actor,
+                incident_id=step.incident_id,
+                evidence=step.evidence,
+            )
+            for step in steps
+        ],
+    )
+
+
+def _key(call: Call) -> AgentKey:
+    agent_id = AgentId(call.parameters["agent_id"])
+    if len(agent_id) > NAME_CHARS_MAX or not agent_id.isprintable():
+        raise AgentUnknown(agent_id=agent_id[:NAME_CHARS_MAX], project=call.project)
+    return (call.project, agent_id)
+
+
+# --- incidents -----------------------------------------------------------------------------------------------
+
+
+@routes.taking("GET", "/v1/immune/incidents", w.IncidentsQuery, gives=w.IncidentsPage)
+async def list_incidents(call: Call, query: w.IncidentsQuery) -> w.IncidentsPage:
+    """Incidents with their evidence, hypotheses and treatments, newest first."""
+    found = await call.system.immune.store.incidents(
+        call.project,
+        agent_id=None if query.agent_id is None else AgentId(query.agent_id),
+        before=None if query.cursor is None else IncidentId(query.cursor),
+        limit=query.limit,
+    )
+    following = found[-1].incident_id if len(found) == query.limit else None
+    return w.IncidentsPage(incidents=[_incident(one) for one in found], next_cursor=following)
+
+
+@routes.plain("GET", "/v1/immune/incidents/{incident_id}", gives=w.IncidentShape, errors=(IncidentUnknown,))
+async def read_incident(call: Call) -> w.IncidentShape:
+    """One incident."""
+    incident_id = IncidentId(_word(call, "incident_id"))
+    found = await call.system.immune.store.incident(call.project, incident_id)
+    if found is None:
+        raise IncidentUnknown(incident_id=incident_id)
+    return _incident(found)
+
+
+def _word(call: Call, name: str) -> str:
+    """A name out of the path; what cannot be one is as good as unknown."""
+    word = call.parameters[name][:NAME_CHARS_MAX]
+    return word if word.isprintable() else "?"
+
+
+def _incident(incident: Incident) -> w.IncidentShape:
+    return w.IncidentShape(
+        incident_id=incident.incident_id,
+        agent_id=incident.agent_id,
+        opened_at=rfc3339(incident.opened_at_ms),
+        closed_at=instant(incident.closed_at_ms),
+        spread=incident.spread,
+        cohort=incident.cohort,
+        agents=incident.agents,
+        sigma=incident.sigma,
+        evidence=[
+            w.EvidenceShape(
+                kind=one.kind,
+                sigma=one.sigma,
+                at=rfc3339(one.at_ms),
+                why=one.why,
+                vital=one.vital,
+                value=one.value,
+                expected=one.expected,
+                source=one.source,
+            )
+            for one in incident.evidence
+        ],
+        hypotheses=[
+            w.HypothesisShape(diagnosis=one.diagnosis, confidence=one.confidence, because=one.because)
+            for one in incident.hypotheses
+        ],
+        treatments=[
+            w.TreatmentShape(
+                action=one.action,
+                diagnosis=one.diagnosis,
+                applied=one.applied,
+                note=one.note,
+                at=rfc3339(one.at_ms),
+                cured=one.cured,
+                approval_id=one.approval_id,
+            )
+            for one in incident.treatments
+        ],
+        outcome=incident.outcome,
+        held=incident.held,
+        resumed=incident.resumed,
+        lost=incident.lost,
+    )
+
+
+# --- approvals -----------------------------------------------------------------------------------------------
+
+
+@routes.taking("GET", "/v1/immune/approvals", w.ApprovalsQuery, gives=w.ApprovalsPage)
+async def list_approvals(call: Call, query: w.ApprovalsQuery) -> w.ApprovalsPage:
+    """Questions to operators, newest first."""
+    found = await call.system.immune.store.approvals(
+        call.project,
+        status=query.status,
+        before=None if query.cursor is None else ApprovalId(query.cursor),
+        limit=query.limit,
+    )
+    following = found[-1].approval_id if len(found) == query.limit else None
+    return w.ApprovalsPage(approvals=[_approval(one) for one in found], next_cursor=following)
+
+
+@routes.taking(
+    "POST",
+    "/v1/immune/approvals/approve-all",
+    w.ReasonBody,
+    gives=w.Answered,
+    errors=(Forbidden, Unauthenticated),
+)
+async def approve_all(call: Call, body: w.ReasonBody) -> w.Answered:
+    """Say yes to every question that is open now."""
+    await identity.require_operator(call, verb="answer", what="approvals")
+    immune = call.system.immune
+    pending = await immune.store.approvals(call.project, status=ApprovalStatus.PENDING, before=None, limit=500)
+    approved: list[w.ApprovalShape] = []
+    settled: list[str] = []
+    for one in reversed(pending):
+        try:
+            answer = await immune.approve(call.project, one.approval_id, reason=body.reason, actor=body.actor)
+            approved.append(_approval(answer))
+        except (ApprovalSettled, IllegalTransition):
+            settled.append(one.approval_id)
+    return w.Answered(approved=approved, settled=settled)
+
+
+@routes.taking(
+    "POST",
+    "/v1/immune/approvals/{approval_id}/approve",
+    w.ReasonBody,
+    gives=w.ApprovalShape,
+    errors=(ApprovalUnknown, ApprovalSettled, Forbidden, Unauthenticated),
+)
+async def approve(call: Call, body: w.ReasonBody) -> w.ApprovalShape:
+    """Say yes: the action is tried once, on the evidence it was asked about."""
+    await identity.require_operator(call, verb="answer", what="approvals")
+    approval_id = ApprovalId(_word(call, "approval_id"))
+    answer = await call.system.immune.approve(call.project, approval_id, reason=body.reason, actor=body.actor)
+    return _approval(answer)
+
+
+@routes.taking(
+    "POST",
+    "/v1/immune/approvals/{approval_id}/reject",
+    w.ReasonBody,
+    gives=w.ApprovalShape,
+    errors=(ApprovalUnknown, ApprovalSettled, Forbidden, Unauthenticated),
+)
+async def reject(call: Call, body: w.ReasonBody) -> w.ApprovalShape:
+    """Say no: the agent stays isolated until somebody heals or releases it."""
+    await identity.require_operator(call, verb="answer", what="approvals")
+    approval_id = ApprovalId(_word(call, "approval_id"))
+    answer = await call.system.immune.reject(call.project, approval_id, reason=body.reason, actor=body.actor)
+    return _approval(answer)
+
+
+def _approval(approval: Approval) -> w.ApprovalShape:
+    return w.ApprovalShape(
+        approval_id=approval.approval_id,
+        agent_id=approval.agent_id,
+        incident_id=approval.incident_id,
+        action=approval.action,
+        diagnosis=approval.diagnosis,
+        sigma=approval.sigma,
+        evidence_digest=approval.evidence_digest,
+        why=approval.why,
+        status=approval.status,
+        asked_at=rfc3339(approval.asked_at_ms),
+        expires_at=rfc3339(approval.expires_at_ms),
+        answered_at=instant(approval.answered_at_ms),
+        answered_by=approval.answered_by,
+        reason=approval.reason,
+    )
