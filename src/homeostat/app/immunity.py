@@ -13,7 +13,7 @@ from homeostat.app.turn_vitals import TurnVitals
 from homeostat.core.clock import Clock
 from homeostat.core.ids import Ids
 from homeostat.core.ports.bus import Bus
-from homeostat.core.ports.immune import ImmuneStore, Remedies
+from homeostat.core.ports.immune import Enforcer, ImmuneStore, Remedies
 from homeostat.core.ports.memory import MemoryKeeper
 from homeostat.core.ports.upstream import Upstream
 from homeostat.core.records.turn import AgentKey
@@ -29,10 +29,12 @@ from homeostat.kernel.kernel import Kernel
 class StandIns:
     """What takes the place of the world where agents are simulated: numbers to act by, treatments, and a model.
 
-    Remedies are tried before those of the gateway: whoever runs agents of its own knows how to treat them.
+    Enforcers hold agents besides the kernel and the gateway. Remedies are tried before those of the gateway: whoever
+    runs agents of its own knows how to treat them.
     """
 
     doctrine: Doctrine | None = None
+    enforcers: tuple[Enforcer, ...] = ()
     remedies: Remedies | None = None
     simulated: Upstream | None = None
 
@@ -72,7 +74,11 @@ async def open_immune(
         store=store,
         bus=bus,
         enforcer=CompositeEnforcer(
-            [KernelEnforcer(gates=kernel, heads=kernel.store), GatewayEnforcer(policies=gateway, clock=clock)]
+            [
+                KernelEnforcer(gates=kernel, heads=kernel.store),
+                GatewayEnforcer(policies=gateway, clock=clock),
+                *stand_ins.enforcers,
+            ]
         ),
         remedies=own if stand_ins.remedies is None else ChainedRemedies([stand_ins.remedies, own]),
         roster=roster,

@@ -13,7 +13,7 @@ from homeostat.app.settings import Settings
 from homeostat.core.codec import to_json
 from homeostat.core.ids import DEFAULT_PROJECT, AgentId, TurnId, chance
 from homeostat.core.machines.phase import Phase
-from homeostat.core.ports.immune import Remedies
+from homeostat.core.ports.immune import Enforcer, Remedies
 from homeostat.core.ports.upstream import UpstreamRequest
 from homeostat.core.records.immune import Incident, Transition
 from homeostat.core.records.turn import AgentKey, MessageType
@@ -131,7 +131,11 @@ class Clinic:
 
 @asynccontextmanager
 async def clinic(
-    *, doctrine: Doctrine = DOCTRINE, remedies: Remedies | None = None, settings: Settings | None = None
+    *,
+    doctrine: Doctrine = DOCTRINE,
+    enforcers: tuple[Enforcer, ...] = (),
+    remedies: Remedies | None = None,
+    settings: Settings | None = None,
 ) -> AsyncGenerator[Clinic, None]:
     """A fleet that is watched within the block."""
     clock = ManualClock()
@@ -144,7 +148,7 @@ async def clinic(
         return made[0].plan(request)
 
     upstream = FaultyUpstream(pace=PACE, clock=clock, pause=pause, plan=plan)
-    stand_ins = StandIns(doctrine=doctrine, remedies=remedies, simulated=upstream)
+    stand_ins = StandIns(doctrine=doctrine, enforcers=enforcers, remedies=remedies, simulated=upstream)
     async with assemble(settings or Settings(ephemeral=True), clock=clock, stand_ins=stand_ins) as system:
         made.append(Clinic(system, clock))
         yield made[0]

@@ -1,0 +1,68 @@
+"""Health over HTTP: what comes in, what is refused, and what operators may do."""
+
+import httpx2
+
+from homeostat.app.assemble import System
+
+
+async def register(http: httpx2.AsyncClient, agent_id: str = "ann") -> str:
+    answer = await http.post("/v1/agents/register", json={"agent_type": "worker", "agent_id": agent_id})
+    assert answer.status_code in (200, 201), answer.text
+    return answer.json()["api_key"]
+
+
+async def test_vitals_come_in_and_what_cannot_be_true_is_counted(http: httpx2.AsyncClient, system: System) -> None:
+    key = await register(http)
+    body = {"agent_id": "ann", "samples": [{"latency_ms": 5.0}, {"latency_ms": -1}, {"at": "2001-01-01T00:00:00Z"}]}
+    taken = await http.post("/v1/vitals", json=body, headers={"authorization": f"Bearer {key}"})
+    assert taken.status_code == 202
+    assert taken.json() == {"accepted": 1, "refused": {"implausible": 1, "ancient": 1}}
+    assert await system.immune.tick() == 1
+    other = await register(http, "bob")
+    foreign = await http.post("/v1/vitals", json=body, headers={"authorization": f"Bearer {other}"})
+    assert foreign.status_code == 403
+    unknown = await http.post("/v1/vitals", json={**body, "agent_id": "nobody"})
+    assert unknown.status_code == 404
+    broken = await http.post("/v1/vitals", content=b'{"agent_id": "ann", "samples": [{"latency_ms": NaN}]}')
+    assert broken.status_code == 422
+
+
+async def test_an_operator_isolates_and_releases_and_the_story_is_told(http: httpx2.AsyncClient) -> None:
+    key = await register(http)
+    refused = await http.post("/v1/agents/ann/quarantine", json={}, headers={"authorization": f"Bearer {key}"})
+    assert refused.status_code == 403, "agents do not isolate each other"
+    held = await http.post("/v1/agents/ann/quarantine", json={"reason": "it mails customers", "actor": "eve"})
+    assert held.status_code == 200
+    assert held.json()["phase"] in ("draining", "quarantined")
+    assert (await http.get("/v1/agents/ann")).json()["phase"] == held.json()["phase"]
+    again = await http.post("/v1/agents/ann/quarantine", json={})
+    assert again.status_code == 409
+    (incident,) = (await http.get("/v1/immune/incidents")).json()["incidents"]
+    assert (await http.get(f"/v1/immune/incidents/{incident['incident_id']}")).json() == incident
+    assert (await http.get("/v1/immune/incidents/none")).json()["code"] == "incident_unknown"
+    freed = await http.post("/v1/agents/ann/release", json={"reason": "it was a test"})
+    assert freed.json()["phase"] == "probation"
+    story = (await http.get("/v1/agents/ann/health")).json()["history"]
+    assert [(step["event"], step["actor"], step["cause"]) for step in story][-1] == (
+        "order_quarantine",
+        "eve",
+        "it mails customers",
+    )
+    assert (await http.post("/v1/agents/nobody/heal", json={})).status_code == 404
+
+
+async def test_feedback_is_about_an_incident_and_unknown_causes_are_refused(http: httpx2.AsyncClient) -> None:
+    await register(http)
+    said = {"agent_id": "ann", "actual_cause": "provider_outage", "notes": "five minutes"}
+    assert (await http.post("/api/feedback", json=said)).status_code == 422, "there was no incident"
+    await http.post("/v1/agents/ann/quarantine", json={})
+    assert (await http.post("/api/feedback", json={**said, "actual_cause": "bad luck"})).status_code == 422
+    taken = await http.post("/api/feedback", json=said)
+    assert taken.status_code == 201
+    (kept,) = (await http.get("/v1/immune/memory")).json()["feedback"]
+    assert kept == taken.json()
+    gone = await http.delete(f"/api/feedback/{kept['feedback_id']}")
+    assert gone.json()["withdrawn"] is True
+    assert (await http.delete("/api/feedback/none")).json()["code"] == "feedback_unknown"
+    assert (await http.post("/v1/immune/approvals/none/approve", json={})).json()["code"] == "approval_unknown"
+    assert (await http.post("/v1/immune/approvals/approve-all", json={})).json() == {"approved": [], "settled": []}
