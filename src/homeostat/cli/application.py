@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 import homeostat
-from homeostat.cli import agents, db, execution, gateway, top, turns, up, worker
+from homeostat.cli import agents, db, demo, execution, gateway, top, turns, up, worker
 from homeostat.cli.failures import EXIT_CODES
 
 application = typer.Typer(
@@ -38,6 +38,7 @@ def root(
 
 application.command()(up.up)
 application.command()(up.server)
+application.command()(demo.demo)
 application.command()(gateway.gateway)
 application.command()(worker.worker)
 application.command("exec", context_settings={"ignore_unknown_options": True})(execution.execute)

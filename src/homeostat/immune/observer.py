@@ -5,18 +5,22 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Final
 
+import numpy as np
+
+from homeostat.core.machines.phase import Phase
 from homeostat.core.records.immune import Evidence
 from homeostat.core.records.turn import AgentKey
 from homeostat.core.records.vitals import Vitals
 from homeostat.immune.baseline import Baselines
-from homeostat.immune.findings import Finding
+from homeostat.immune.findings import Finding, sigma_of
 from homeostat.immune.intake import CALL, TURN
 from homeostat.immune.sentinel import Sentinel
-from homeostat.immune.vitals import GAUGES, Anomaly
+from homeostat.immune.vitals import GAUGES, Anomaly, Vital
 from homeostat.immune.watch import Watch
 
 NAN: Final = math.nan
 TURN_SOURCE: Final = "turn"
+USUAL_FAILURES_LEAST: Final = 0.02  # nobody is held to fail less often than this
 
 
 def measures(sample: Vitals) -> list[float]:
@@ -72,12 +76,14 @@ class Observer:
 
     def _round(self, batch: list[tuple[Watch, Vitals]]) -> None:
         rows = [self.watch(watch, sample) for watch, sample in batch]
+        for row, (watch, sample) in zip(rows, batch, strict=True):
+            watch.failures[row] = watch.failures.get(row, 0) + 1 if sample.error else 0
         owner = dict(zip(rows, batch, strict=True))
         found = self._sentinel.tick(
             rows,
             [measures(sample) for _, sample in batch],
             at=[sample.at_ms / 1000 for _, sample in batch],
-            learn=[watch.learns for watch, _ in batch],
+            learn=[watch.learns and watch.failures[row] < 2 for row, (watch, _) in zip(rows, batch, strict=True)],
         )
         seen: dict[int, list[Evidence]] = {}
         for finding in found:
@@ -87,23 +93,40 @@ class Observer:
             seen.setdefault(finding.row, []).append(_evidence(finding, sample))
         for row, (watch, sample) in owner.items():
             done, alarming = watch.behaves(sample)
-            self._note(watch, seen.get(row, []), done, alarming=alarming)
+            if (failing := self._failing(watch, row, sample)) is not None:
+                seen.setdefault(row, []).append(failing)
+            self._note(watch, row, seen.get(row, []), done, alarming=alarming)
             watch.dirty = True
 
-    def _note(self, watch: Watch, measured: list[Evidence], done: list[Evidence], *, alarming: bool) -> None:
+    def _failing(self, watch: Watch, row: int, sample: Vitals) -> Evidence | None:
+        """Failures in a row, which a single one before them has taught nobody to expect."""
+        failures = watch.failures[row]
+        if failures < 2 or watch.phase is Phase.INITIALIZING:
+            return None
+        usual = max(float(self._baselines.column("mean")[row, Vital.ERROR_RATE]), USUAL_FAILURES_LEAST)
+        nats = -failures * math.log(min(usual, 1.0))
+        if nats < self._sentinel.settings.alarm_nats:
+            return None
+        return Evidence(
+            kind=Anomaly.ERROR_SPIKE.value,
+            sigma=round(float(sigma_of(np.array([nats], np.float32))[0]), 3),
+            at_ms=sample.at_ms,
+            why=f"{failures} failures in a row where {usual:.0%} fail at most",
+            vital=GAUGES[Vital.ERROR_RATE].name,
+            value=1.0,
+            expected=usual,
+            source=sample.source,
+        )
+
+    def _note(self, watch: Watch, row: int, measured: list[Evidence], done: list[Evidence], *, alarming: bool) -> None:
         """Count a tick of an agent."""
-        watch.fresh += 1
-        if not measured and not alarming:
-            watch.flared = watch.flared or watch.streak > 0
-            watch.streak = 0
-            if watch.wanted_at is None:
-                watch.sigma = 0.0
-            return
-        found = [*measured, *done]
-        watch.evidence.extend(found)
-        watch.streak += 1
-        watch.bad += 1
-        watch.sigma = max(watch.sigma, *(one.sigma for one in found))
+        anomalous = bool(measured) or alarming
+        watch.count(row, anomalous=anomalous)
+        if anomalous:
+            watch.evidence.extend([*measured, *done])
+            watch.sigma = max(watch.sigma, *(one.sigma for one in (*measured, *done)))
+        elif watch.streak == 0 and watch.wanted_at is None:
+            watch.sigma = 0.0
 
 
 def _evidence(finding: Finding, sample: Vitals) -> Evidence:

@@ -173,7 +173,7 @@ class Orchestrator:
                 if self._baselines.ready(_rows(watch), self._min_samples).any():
                     cause = f"{self._min_samples} samples tell what is normal"
                     moves.append(Move(watch=watch, event=PhaseEvent.BASELINE_READY, cause=cause))
-                watch.calm()
+                watch.overlook()
             elif watch.phase in (Phase.HEALTHY, Phase.SUSPECTED):
                 severe = watch.sigma > doctrine.severe_sigma
                 if watch.streak >= doctrine.suspect_ticks or severe:

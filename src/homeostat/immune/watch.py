@@ -43,6 +43,9 @@ class Watch:
     wanted_at: float | None = None  # since when it should be isolated
     capped: bool = False
     stale: bool = False  # another process has moved it
+    failures: dict[int, int] = field(default_factory=dict[int, int])  # failed samples in a row, by row
+    streaks: dict[int, int] = field(default_factory=dict[int, int])  # calls and turns are counted apart
+    ticks: dict[int, int] = field(default_factory=dict[int, int])
     fresh: int = 0  # ticks of probation
     bad: int = 0
     held_before: int = 0
@@ -70,11 +73,27 @@ class Watch:
     def kinds(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(one.kind for one in self.evidence))
 
-    def calm(self) -> None:
-        """Forget suspicions that are under way."""
+    def count(self, row: int, *, anomalous: bool) -> None:
+        """Count a tick of one stream: what is well in one of them clears nothing in another."""
+        self.ticks[row] = self.ticks.get(row, 0) + 1
+        self.fresh = max(self.ticks.values())
+        self.bad += anomalous
+        before, self.streaks[row] = self.streak, self.streaks.get(row, 0) + 1 if anomalous else 0
+        self.streak = max(self.streaks.values())
+        self.flared = self.flared or (before > 0 and self.streak == 0)
+
+    def overlook(self) -> None:
+        """Count nothing that was seen so far."""
         self.streak, self.sigma, self.wanted_at, self.capped = 0, 0.0, None, False
         self.fresh = self.bad = 0
+        for counts in (self.failures, self.streaks, self.ticks):
+            counts.clear()
         self.evidence.clear()
+
+    def calm(self) -> None:
+        """Forget suspicions that are under way, and the run in which they arose."""
+        self.overlook()
+        self._trail = None
 
     # --- behaviour -----------------------------------------------------------------------------------------
 

@@ -3,7 +3,7 @@
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from homeostat.adapters.upstreams.simulated import Pace
 from homeostat.adapters.upstreams.simulated.faults import Faults, FaultyUpstream
@@ -73,13 +73,14 @@ class Clinic:
             enrolled = await self.system.enrol(said, AgentId(name), key=None)
             self.keys[name] = enrolled.api_key
 
-    async def call(self, name: str, *, model: str = "gpt-4o-mini") -> Heard:
+    async def call(self, name: str, *, question: str | None = None, model: str = "gpt-4o-mini", **asked: Any) -> Heard:
         """One model call of an agent, through the gateway."""
         self._calls += 1
         luck = chance(name, self._calls)
-        question = " ".join(luck.choice(WORDS) for _ in range(luck.randint(8, 40)))
+        if question is None:
+            question = " ".join(luck.choice(WORDS) for _ in range(luck.randint(8, 40)))
         booth = Booth(self.system.gateway, Keys({}), self.system.bus, self.system.gateway.store, FaultyUpstream())
-        return await booth.chat(f"I am {name}: {question}", key=self.keys[name], model=model)
+        return await booth.chat(f"I am {name}: {question}", key=self.keys[name], model=model, **asked)
 
     async def sample(self, *names: str, times: int = 1) -> None:
         """Calls of agents in turn, then a tick."""
