@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 import homeostat
-from homeostat.cli import agents, db, demo, execution, gateway, top, turns, up, worker
+from homeostat.cli import agents, db, demo, execution, gateway, immune, top, turns, up, worker
 from homeostat.cli.failures import EXIT_CODES
 
 application = typer.Typer(
@@ -45,6 +45,11 @@ application.command("exec", context_settings={"ignore_unknown_options": True})(e
 application.command()(turns.enqueue)
 application.command()(turns.turn)
 application.command()(top.top)
+for verb in (immune.quarantine, immune.release, immune.heal, immune.approve, immune.reject):
+    application.command()(verb)
+agents.get.command("approvals")(immune.get_approvals)
+agents.get.command("incidents")(immune.get_incidents)
 application.add_typer(agents.get, name="get")
+application.add_typer(immune.why, name="why")
 application.add_typer(agents.describe, name="describe")
 application.add_typer(db.database, name="db")

@@ -283,6 +283,10 @@ class Client:
         """Any route's answer as it is, for those who pass it on."""
         return msgspec.json.decode((await self._get(path)).content)
 
+    async def post_json(self, path: str, body: dict[str, Any]) -> Any:
+        """Ask something of any route; its answer as it is."""
+        return msgspec.json.decode((await self._post(path, body)).content)
+
     async def _get(self, path: str, *, held: float = 0.0, **query: Any) -> Received:
         asked = {name: value for name, value in query.items() if value is not None}
         return await self.transport.send("GET", path, project=self.project, query=asked, held_seconds=held)

@@ -81,7 +81,9 @@ class Healer:
         cause = (
             f"the drain time was over with {busy} in flight, which was preempted" if busy else "nothing is in flight"
         )
-        if await self._ward.move(Move(watch=watch, event=PhaseEvent.DRAINED, cause=cause)):
+        # Why it is isolated stays what it was; that it is drained is a step on the way.
+        kept = {"cause": watch.patient.cause, "actor": watch.patient.actor}
+        if await self._ward.move(Move(watch=watch, event=PhaseEvent.DRAINED, cause=cause, changes=kept)):
             await self._enforcer.hold(watch.key, Stance.CLOSED, self.reason(watch))
             if busy:
                 await self._enforcer.preempt(watch.key)

@@ -130,15 +130,18 @@ class Ward:
             before = move.watch.patient
             target = PHASE.next(before.phase, move.event)
             incident_id = before.incident_id if move.incident is None else move.incident.incident_id
-            changes = {"incident_id": incident_id, **move.changes}
+            changes: dict[str, Any] = {
+                "incident_id": incident_id,
+                "cause": move.cause,
+                "actor": move.actor,
+                **move.changes,
+            }
             patients.append(
                 replace(
                     before,
                     version=before.version + 1,
                     phase=target,
                     since_ms=now,
-                    cause=move.cause,
-                    actor=move.actor,
                     **changes,
                 )
             )

@@ -1,0 +1,149 @@
+"""What operators do about the health of an agent: quarantine, release, heal, approve, reject, and ask why."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from homeostat.cli.connection import Project, Url, talk
+from homeostat.cli.output import Output, OutputOption, show
+
+if TYPE_CHECKING:
+    from homeostat.client.client import Client
+
+why = typer.Typer(help="Tell why something is as it is.", no_args_is_help=True)
+
+Agent = Annotated[str, typer.Argument(help="The agent's id.")]
+ApprovalArgument = Annotated[str, typer.Argument(help="The approval's id; `homeostat get approvals` lists them.")]
+Reason = Annotated[str, typer.Option(help="Why; it is kept with your name.")]
+Actor = Annotated[str, typer.Option(help="Who says so.", envvar="USER")]
+
+
+def quarantine(
+    agent: Agent, *, reason: Reason = "", actor: Actor = "operator", url: Url = None, project: Project = None
+) -> None:
+    """Isolate an agent: its messages wait, its model calls are refused, nothing is lost."""
+    _act(agent, "quarantine", reason, actor, url=url, project=project)
+
+
+def release(
+    agent: Agent, *, reason: Reason = "", actor: Actor = "operator", url: Url = None, project: Project = None
+) -> None:
+    """Let an isolated agent out untreated; probation watches it."""
+    _act(agent, "release", reason, actor, url=url, project=project)
+
+
+def heal(
+    agent: Agent, *, reason: Reason = "", actor: Actor = "operator", url: Url = None, project: Project = None
+) -> None:
+    """Treat an isolated agent now, with a fresh start."""
+    _act(agent, "heal", reason, actor, url=url, project=project)
+
+
+def _act(agent: str, verb: str, reason: str, actor: str, *, url: str | None, project: str | None) -> None:
+    async def work(client: "Client") -> None:
+        told: Any = await client.post_json(f"/v1/agents/{agent}/{verb}", {"reason": reason, "actor": actor})
+        typer.echo(f"{agent} is {told['phase']}: {told['cause']}")
+
+    talk(work, url, project)
+
+
+def approve(
+    approval: ApprovalArgument,
+    *,
+    reason: Reason = "",
+    actor: Actor = "operator",
+    url: Url = None,
+    project: Project = None,
+) -> None:
+    """Say yes to a treatment; `all` says yes to every question that is open."""
+    _answer(approval, "approve", reason, actor, url=url, project=project)
+
+
+def reject(
+    approval: ApprovalArgument,
+    *,
+    reason: Reason = "",
+    actor: Actor = "operator",
+    url: Url = None,
+    project: Project = None,
+) -> None:
+    """Say no to a treatment: the agent stays isolated."""
+    _answer(approval, "reject", reason, actor, url=url, project=project)
+
+
+def _answer(approval: str, verb: str, reason: str, actor: str, *, url: str | None, project: str | None) -> None:
+    async def work(client: "Client") -> None:
+        body = {"reason": reason, "actor": actor}
+        if approval == "all" and verb == "approve":
+            told: Any = await client.post_json("/v1/immune/approvals/approve-all", body)
+            typer.echo(f"{len(told['approved'])} approved, {len(told['settled'])} had been settled")
+            return
+        told = await client.post_json(f"/v1/immune/approvals/{approval}/{verb}", body)
+        typer.echo(f"{told['action']} of {told['agent_id']} is {told['status']}")
+
+    talk(work, url, project)
+
+
+def get_approvals(*, url: Url = None, project: Project = None, output: OutputOption = Output.TABLE) -> None:
+    """List questions to operators, newest first."""
+
+    async def work(client: "Client") -> None:
+        page: Any = await client.read_json("/v1/immune/approvals")
+        if output is Output.JSON:
+            show(page, output)
+            return
+        for one in page["approvals"]:
+            typer.echo(f"{one['approval_id']}  {one['status']:<9} {one['agent_id']}  {one['action']}  {one['why']}")
+
+    talk(work, url, project)
+
+
+def get_incidents(*, url: Url = None, project: Project = None, output: OutputOption = Output.TABLE) -> None:
+    """List incidents, newest first."""
+
+    async def work(client: "Client") -> None:
+        page: Any = await client.read_json("/v1/immune/incidents")
+        if output is Output.JSON:
+            show(page, output)
+            return
+        for one in page["incidents"]:
+            about = one["agent_id"] or f"{one['cohort']} ({len(one['agents'])} agents)"
+            typer.echo(f"{one['incident_id']}  {one['spread']:<15} {about}  {one['sigma']:.1f} sigma  {one['outcome']}")
+
+    talk(work, url, project)
+
+
+@why.command("agent")
+def why_agent(agent: Agent, *, url: Url = None, project: Project = None, output: OutputOption = Output.TABLE) -> None:
+    """Tell how an agent's health came to be what it is, from the evidence."""
+
+    async def work(client: "Client") -> None:
+        health: Any = await client.read_json(f"/v1/agents/{agent}/health")
+        if output is Output.JSON:
+            show(health, output)
+            return
+        typer.echo(story(health))
+
+    talk(work, url, project)
+
+
+def story(health: dict[str, Any]) -> str:
+    """An agent's state in a paragraph."""
+    agent, incident = health["agent_id"], health["incident"]
+    told = [f"{agent} is {health['phase']} since {health['since']}"]
+    told[0] += f", by {health['actor']}: {health['cause']}." if health["cause"] else "."
+    if incident is not None:
+        seen = list(dict.fromkeys(one["why"] for one in incident["evidence"]))[:3]
+        if seen:
+            told.append(f"It was noticed because {'; '.join(seen)} ({incident['sigma']:.1f} sigma at worst).")
+        if incident["hypotheses"]:
+            likely = [f"{one['diagnosis']} ({one['confidence']:.0%})" for one in incident["hypotheses"][:3]]
+            told.append(f"It may be {', or '.join(likely)}.")
+        for one in incident["treatments"]:
+            result = {True: "it helped", False: "it did not help", None: "probation will tell"}[one["cured"]]
+            told.append(f"{one['action']} was {one['applied'].replace('_', ' ')} ({one['note']}); {result}.")
+        told.append(f"{incident['held']} messages were held, {incident['resumed']} resumed, {incident['lost']} lost.")
+    steps = [f"{step['target']} by {step['actor']} ({step['cause']})" for step in reversed(health["history"][:5])]
+    if steps:
+        told.append(f"Before that: {' → '.join(steps)}.")
+    return " ".join(told)
