@@ -60,6 +60,7 @@ class _Connection(Transaction, Protocol):
     async def execute(self, query: str, *args: object) -> str: ...
     def transaction(self) -> AbstractAsyncContextManager[object]: ...
     def is_closed(self) -> bool: ...
+    def is_in_transaction(self) -> bool: ...
     async def close(self) -> None: ...
     def terminate(self) -> None: ...
 
@@ -96,6 +97,9 @@ class _Lines:
                 raise StoreUnavailable(problem="the store is not open")
             connection = self._idle.pop() if self._idle else None
             if connection is None or connection.is_closed():  # lost: another one in its place
+                connection = await _connect(self._url)
+            elif connection.is_in_transaction():  # begun for somebody who gave up meanwhile
+                connection.terminate()
                 connection = await _connect(self._url)
             try:
                 return await work(connection)
@@ -156,8 +160,12 @@ class PostgresEngine:
         """
 
         async def whole(connection: _Connection) -> T:
-            async with connection.transaction():
-                return await work(connection)
+            try:
+                async with connection.transaction():
+                    return await work(connection)
+            except asyncio.CancelledError:
+                connection.terminate()  # whether it has begun, or is over, nobody knows: nobody else may get to use it
+                raise
 
         with _outages():
             return await self._lines.use(whole)
