@@ -245,24 +245,6 @@ async def test_text_postgres_cannot_hold_is_refused_and_found_nowhere(engine: Po
     assert await store.head(a.PROJECT, AgentId("\0")) is None
 
 
-async def test_a_transaction_that_is_given_up_is_nobody_else_s(postgres_url: str) -> None:
-    engine = PostgresEngine(postgres_url, connections_max=1)
-    await engine.open()
-
-    async def work(transaction: Transaction) -> object:
-        return (await transaction.fetch("SELECT 7"))[0][0]
-
-    for steps in range(0, 200, 2):  # through beginning, work and end
-        given_up = asyncio.create_task(engine.transact(work))
-        for _ in range(steps):
-            await asyncio.sleep(0)
-        given_up.cancel()
-        await asyncio.gather(given_up, return_exceptions=True)
-        await engine.fetch("SELECT 1")  # by now the server has answered, whatever it was asked
-        assert await engine.transact(work) == 7
-    await engine.close()
-
-
 async def test_a_connection_that_was_left_in_a_transaction_is_not_used_again(postgres_url: str) -> None:
     engine = PostgresEngine(postgres_url, connections_max=1)
     await engine.open()

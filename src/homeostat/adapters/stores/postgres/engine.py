@@ -160,12 +160,8 @@ class PostgresEngine:
         """
 
         async def whole(connection: _Connection) -> T:
-            try:
-                async with connection.transaction():
-                    return await work(connection)
-            except asyncio.CancelledError:
-                connection.terminate()  # whether it has begun, or is over, nobody knows: nobody else may get to use it
-                raise
+            async with connection.transaction():
+                return await work(connection)
 
         with _outages():
             return await self._lines.use(whole)
