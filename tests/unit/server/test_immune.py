@@ -66,3 +66,13 @@ async def test_feedback_is_about_an_incident_and_unknown_causes_are_refused(http
     assert (await http.delete("/api/feedback/none")).json()["code"] == "feedback_unknown"
     assert (await http.post("/v1/immune/approvals/none/approve", json={})).json()["code"] == "approval_unknown"
     assert (await http.post("/v1/immune/approvals/approve-all", json={})).json() == {"approved": [], "settled": []}
+
+
+async def test_an_isolated_agent_that_registers_again_stays_isolated(http: httpx2.AsyncClient) -> None:
+    key = await register(http)
+    held = (await http.post("/v1/agents/ann/quarantine", json={"reason": "trial"})).json()["phase"]
+    said = {"agent_type": "worker", "agent_id": "ann", "api_key": key}
+    again = await http.post("/v1/agents/register", json=said, headers={"authorization": f"Bearer {key}"})
+    assert again.json()["api_key"] == key
+    row = (await http.get("/v1/agents/ann")).json()
+    assert row["phase"] in (held, "quarantined"), "a restart is no release"
