@@ -304,7 +304,7 @@ def _as_request(written: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(body)
     async def process(self: ManagedAgent, *args: Any, **named: Any) -> Any:
-        life = self._life  # pyright: ignore[reportPrivateUsage]
+        life = self._life  # pyright: ignore[reportPrivateUsage] - its own
         return await life.request(states, functools.partial(life.invoker.call, body, self, *args, **named))
 
     return process

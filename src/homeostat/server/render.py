@@ -55,12 +55,12 @@ def _facts(turn: Turn) -> dict[str, object]:
 
 
 def facts(turn: Turn) -> a.TurnFacts:
-    return a.TurnFacts(**_facts(turn))  # pyright: ignore[reportArgumentType]
+    return a.TurnFacts(**_facts(turn))  # pyright: ignore[reportArgumentType] - one table of facts
 
 
 def turn(view: TurnView) -> a.TurnShape:
     return a.TurnShape(
-        **_facts(view.turn),  # pyright: ignore[reportArgumentType]
+        **_facts(view.turn),  # pyright: ignore[reportArgumentType] - one table of facts
         status=view.status,
         item_status=view.item_status,
         epoch=view.epoch,
@@ -136,7 +136,7 @@ def active(view: TurnView) -> a.InboxItem:
 
 
 def _item(turn: Turn, status: ItemStatus, starts: int, losses: int) -> a.InboxItem:
-    return a.InboxItem(**_facts(turn), status=status, starts=starts, losses=losses)  # pyright: ignore[reportArgumentType]
+    return a.InboxItem(**_facts(turn), status=status, starts=starts, losses=losses)  # pyright: ignore[reportArgumentType] - one table of facts
 
 
 def card(record: Card) -> a.CardShape:

@@ -67,7 +67,7 @@ class PromiseItem(pytest.Item):
     """One promise of one class."""
 
     def __init__(self, *, check: "Check", make: Callable[[], Any], **named: Any) -> None:
-        super().__init__(**named)  # pyright: ignore[reportUnknownMemberType]
+        super().__init__(**named)  # pyright: ignore[reportUnknownMemberType] - untyped in pytest
         self._check = check
         self._make = make
 

@@ -130,7 +130,7 @@ class Subject:
 
     def agent(self) -> Probe:
         agent = self._make()
-        if not isinstance(agent, AgentLifecycleProtocol):  # pyright: ignore[reportUnnecessaryIsInstance]
+        if not isinstance(agent, AgentLifecycleProtocol):  # pyright: ignore[reportUnnecessaryIsInstance] - it may be anything
             wanted = ("startup", "shutdown", "get_state", "get_metrics", "owns_state")
             missing = ", ".join(name for name in wanted if not hasattr(agent, name))
             raise PromiseBroken(f"{type(agent).__name__} is no AgentLifecycleProtocol: it lacks {missing}")

@@ -12,7 +12,7 @@ async def metrics_tell_the_durations(subject: Subject) -> None:
     probe = subject.agent()
     await probe.agent.startup()
     during = probe.agent.get_metrics()
-    promise("get_metrics() gives LifecycleMetrics", held=isinstance(during, LifecycleMetrics))  # pyright: ignore[reportUnnecessaryIsInstance]
+    promise("get_metrics() gives LifecycleMetrics", held=isinstance(during, LifecycleMetrics))  # pyright: ignore[reportUnnecessaryIsInstance] - what is promised
     promise("the startup was measured", held=(during.startup_duration_seconds or -1.0) >= 0.0)
     await probe.agent.shutdown()
     after = probe.agent.get_metrics()

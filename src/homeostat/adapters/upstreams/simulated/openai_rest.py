@@ -27,7 +27,7 @@ def embeddings(desk: Desk, body: dict[str, Any]) -> Answer:
     model = model_of(body)
     given = body.get("input")
     texts: list[Any] = [given] if isinstance(given, str) else cast("list[Any]", given or [])
-    if not isinstance(texts, list) or not 0 < len(texts) <= INPUTS_MAX:  # pyright: ignore[reportUnnecessaryIsInstance]
+    if not isinstance(texts, list) or not 0 < len(texts) <= INPUTS_MAX:  # pyright: ignore[reportUnnecessaryIsInstance] - as sent
         raise BadRequest(f"Invalid 'input': expected a string or 1 to {INPUTS_MAX} of them.", param="input")
     if all(isinstance(token, int) for token in texts):
         texts = [" ".join(str(token) for token in texts)]
