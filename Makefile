@@ -41,8 +41,8 @@ up: $(RUNTIME) $(VENV)/.installed  ## Start Homeostat on embedded engines (ARGS=
 	@$(BIN)/homeostat up $(ARGS)
 
 .PHONY: test
-test: $(DEV_STAMP) $(VENV)/.installed  ## Run all tests, real servers included (ARGS="-k name")
-	@$(BIN)/python -m pytest $(ARGS)
+test: $(DEV_STAMP) $(VENV)/.installed  ## Run all tests on all cores, real servers included (ARGS="-k name")
+	@$(BIN)/python -m pytest -n auto --dist loadfile $(ARGS)
 
 .PHONY: check
 check: $(DEV_STAMP) $(VENV)/.installed  ## Check format, lint, types and import contracts
