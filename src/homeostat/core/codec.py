@@ -21,14 +21,14 @@ _NAMED_FIELD = re.compile(r"Object (missing required|contains unknown) field `(.
 T = TypeVar("T")
 
 
-def to_json(value: object, *, what: str = "payload") -> Json:
+def to_json(value: object, *, what: str = "payload", limit: int = PAYLOAD_BYTES_MAX) -> Json:
     """Encode a value; what cannot be JSON is named in the error."""
     try:
         encoded = _encoder.encode(value)
     except (TypeError, ValueError, msgspec.MsgspecError, RecursionError) as problem:
         raise MalformedPayload(field=what, problem=str(problem)) from problem
-    if len(encoded) > PAYLOAD_BYTES_MAX:
-        raise PayloadTooLarge(what=what, size=len(encoded), limit=PAYLOAD_BYTES_MAX)
+    if len(encoded) > limit:
+        raise PayloadTooLarge(what=what, size=len(encoded), limit=limit)
     return Json(encoded.decode())
 
 

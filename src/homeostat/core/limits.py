@@ -83,6 +83,9 @@ UPSTREAM_FIRST_BYTE_SECONDS: Final = 600.0  # reasoning models think before they
 UPSTREAM_SILENCE_SECONDS: Final = 120.0  # in the middle of an answer
 UPSTREAM_SWEEP_SECONDS: Final = 0.25  # how exactly time-outs are kept
 
+# --- ledgers -----------------------------------------------------------------------------------------------
+ENTRY_BYTES_MAX: Final = 8 << 20  # one entry of a ledger: a call with its arguments and its answer, each a payload
+
 # --- time --------------------------------------------------------------------------------------------------
 LEASE_SECONDS: Final = 10.0  # how long a silent worker keeps its turns
 LEASE_BEATS: Final = 3  # renewals per lease

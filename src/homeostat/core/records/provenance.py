@@ -1,0 +1,98 @@
+"""The ledger of a run: entries that are chained by hash, so that none can be changed, left out or moved unseen.
+
+An entry is hashed as one canonical JSON object (RFC 8785) of all it holds and the hash of the entry before it:
+`{"at_ms":…,"kind":…,"payload":…,"previous":…,"project":…,"run_id":…,"seq":…}`. Anybody with SHA-256 can check it.
+Payloads are freed of secrets before that.
+"""
+
+import hashlib
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+from msgspec import Struct
+
+from homeostat.core.canonical import canonical_of
+from homeostat.core.clock import Millis
+from homeostat.core.codec import Json, to_json
+from homeostat.core.ids import ProjectId, RunId
+from homeostat.core.limits import ENTRY_BYTES_MAX
+from homeostat.core.redaction import redact_json
+
+
+class EntryKind(StrEnum):
+    """What an entry tells of."""
+
+    RUN_CREATED = "run.created"  # the whole configuration: goal, seed, budgets, policy
+    RUN_MOVED = "run.moved"  # a transition, with actor and reason
+    RUN_CHANGED = "run.changed"  # an operator's act that is no transition: a raised budget, an approval
+    PLAN_MADE = "plan.made"
+    TASK_STARTED = "task.started"
+    TASK_ENDED = "task.ended"  # the outcome
+    TURN_BEGUN = "turn.begun"  # who works on what: the agent, its code, and the message as it was sent
+    MODEL_CALL = "model.call"  # what was asked of a model, and the answer
+    TOOL_RESULT = "tool.result"  # a tool or another agent was called, and the answer
+    STEP = "step"  # a durable step of the author's own
+    CARD = "card"  # a card that was written
+    TURN_ENDED = "turn.ended"  # the deliverable
+    GATEWAY_CALL = "gateway.call"  # a model call as the gateway metered it
+
+
+class Tip(NamedTuple):
+    """Where a ledger goes on: the sequence number of its next entry, and the hash of its last."""
+
+    next_seq: int
+    hash: str
+
+
+START: Final = Tip(1, "0" * 64)
+"""The tip of a ledger without entries."""
+
+
+class Entry(Struct, frozen=True, gc=False):
+    """One row of a ledger. `payload` is canonical JSON, `hash` what the next entry is chained to."""
+
+    project: ProjectId
+    run_id: RunId
+    seq: int
+    kind: str
+    at_ms: Millis
+    payload: Json
+    hash: str
+
+    @property
+    def tip(self) -> Tip:
+        return Tip(self.seq + 1, self.hash)
+
+
+def hashed_text(tip: Tip, *, project: str, run_id: str, kind: str, at_ms: int, payload: str) -> bytes:
+    """The bytes an entry's hash is taken over; a bundle holds them as a line."""
+    return (
+        f'{{"at_ms":{at_ms},"kind":{to_json(kind)},"payload":{payload},"previous":"{tip.hash}",'
+        f'"project":{to_json(project)},"run_id":{to_json(run_id)},"seq":{tip.next_seq}}}'
+    ).encode()
+
+
+def next_entry(
+    tip: Tip, *, project: ProjectId, run_id: RunId, kind: EntryKind, at_ms: Millis, payload: object
+) -> Entry:
+    """The entry that follows the tip. The payload is any value that JSON can hold; its secrets are taken out."""
+    text = canonical_of(redact_json(to_json(payload, limit=ENTRY_BYTES_MAX)))
+    line = hashed_text(tip, project=project, run_id=run_id, kind=kind.value, at_ms=at_ms, payload=text)
+    return Entry(project, run_id, tip.next_seq, kind.value, at_ms, text, hashlib.sha256(line).hexdigest())
+
+
+@dataclass(slots=True)
+class Chain:
+    """Entries of one run on their way into a transaction: `tip` is what the run's row has to be swapped to."""
+
+    project: ProjectId
+    run_id: RunId
+    tip: Tip = START
+    entries: list[Entry] = field(default_factory=list[Entry])
+
+    def add(self, kind: EntryKind, payload: object, *, at_ms: Millis) -> Entry:
+        entry = next_entry(self.tip, project=self.project, run_id=self.run_id, kind=kind, at_ms=at_ms, payload=payload)
+        self.entries.append(entry)
+        self.tip = entry.tip
+        return entry

@@ -1,0 +1,76 @@
+"""Takes secrets out of what is kept for ever: what is hashed into a ledger can never be taken out of it again.
+
+A value is a secret by the name it stands under (`api_key`, `Authorization`, …) or by its looks (keys of well-known
+makes, bearer tokens, private keys).
+"""
+
+import re
+from typing import Any, Final, cast
+
+from homeostat.core.codec import Json, from_json, to_json
+
+REDACTED: Final = "[redacted]"
+
+_NAME = (
+    r"(?:[a-z0-9]+[_-])*"
+    r"(?:api[_-]?key|apikey|authorization|proxy-authorization|password|passwd|passphrase|secret|client[_-]?secret"
+    r"|secret[_-]?key|private[_-]?key|access[_-]?key|access[_-]?token|refresh[_-]?token|id[_-]?token|auth[_-]?token"
+    r"|bearer[_-]?token|session[_-]?token|token|cookie|set-cookie|credentials?)"
+)
+_SECRET_NAME = re.compile(_NAME, re.IGNORECASE)
+_SECRET_VALUE = re.compile(
+    r"hs_[0-9a-f]{48}"
+    r"|\bsk-[A-Za-z0-9_-]{16,}"
+    r"|\b(?:ghp|gho|ghu|ghs|ghr)_[A-Za-z0-9]{20,}|\bgithub_pat_[A-Za-z0-9_]{20,}"
+    r"|\bglpat-[A-Za-z0-9_-]{16,}"
+    r"|\bxox[abeoprs]-[A-Za-z0-9-]{10,}"
+    r"|\b(?:AKIA|ASIA)[A-Z0-9]{16}\b"
+    r"|\bAIza[A-Za-z0-9_-]{35}"
+    r"|(?<![A-Za-z0-9_-])eyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]+"
+    r"|(?<=[Bb]earer )[A-Za-z0-9._~+/=-]{8,}"
+    r"|(?<=://)[^\s/:@\"\\]+:[^\s/@\"\\]+(?=@)"
+    r"|-----BEGIN [A-Z ]*PRIVATE KEY-----(?:.*?-----END [A-Z ]*PRIVATE KEY-----|.*)",
+    re.DOTALL,
+)
+_SECRET_MEMBER = re.compile(rf'"{_NAME}"\s*:', re.IGNORECASE)
+_NAME_ENDINGS = (
+    *('key"', 'authorization"', 'word"', 'passwd"', 'phrase"'),
+    *('secret"', 'token"', 'cookie"', 'credential"', 'credentials"'),
+)
+_VALUE_MARKS = ("hs_", "sk-", "gh", "glpat-", "xox", "AKIA", "ASIA", "AIza", "eyJ", "earer ", "://", "PRIVATE KEY-----")
+
+
+def redact(value: Any) -> Any:
+    """The same value with every secret replaced by `[redacted]`."""
+    if isinstance(value, str):
+        return redact_text(value)
+    if isinstance(value, dict):
+        return {
+            name: _hidden(item) if _SECRET_NAME.fullmatch(name) else redact(item)
+            for name, item in cast("dict[str, Any]", value).items()
+        }
+    if isinstance(value, list | tuple):
+        return [redact(item) for item in cast("list[Any]", value)]
+    return value
+
+
+def redact_text(text: str) -> str:
+    return _SECRET_VALUE.sub(REDACTED, text)
+
+
+def redact_json(text: Json) -> Json:
+    """A JSON text without its secrets; one that has none is returned as it is, to the byte."""
+    return to_json(redact(from_json(text)), limit=len(text) * 2) if _suspicious(text) else text
+
+
+def _suspicious(text: str) -> bool:
+    """Whether a text may hold a secret. Finding a plain word is far quicker than matching, and most texts have none."""
+    lower = text.lower()
+    if any(ending in lower for ending in _NAME_ENDINGS) and _SECRET_MEMBER.search(text):
+        return True
+    return any(mark in text for mark in _VALUE_MARKS) and _SECRET_VALUE.search(text) is not None
+
+
+def _hidden(value: Any) -> Any:
+    """A name says that this is secret; that there is none is no secret, and neither is a number or a flag."""
+    return value if value is None or isinstance(value, bool | int | float) or value == "" else REDACTED
