@@ -17,6 +17,7 @@ from homeostat.app.sessions import WorkerSessions
 from homeostat.app.settings import Settings
 from homeostat.app.supervisor import Supervisor
 from homeostat.app.tool_desk import ToolDesks
+from homeostat.app.turn_vitals import TurnVitals
 from homeostat.app.upstreams import open_outlets, read_prices
 from homeostat.core.clock import Clock, SystemClock
 from homeostat.core.ids import AgentId, Ids, ProjectId
@@ -31,6 +32,7 @@ from homeostat.fleet.fleet import Fleet
 from homeostat.fleet.registry import Enrolled, Introduction
 from homeostat.gateway.gateway import Gateway
 from homeostat.gateway.office import Manners
+from homeostat.immune.hearing import Listener
 from homeostat.immune.immune import Immune
 from homeostat.kernel.commands import Idempotency
 from homeostat.kernel.kernel import Kernel
@@ -52,6 +54,7 @@ class System:
     tools: ToolDesks
     gateway: Gateway
     immune: Immune
+    turn_vitals: TurnVitals
     supervisor: Supervisor
     store_place: str
 
@@ -90,7 +93,7 @@ async def assemble(
             settings, stack, supervisor, opened, bus=bus, clock=clock, near=Near(fleet, kernel), stand_ins=stand_ins
         )
         rooms = Rooms(kernel=kernel, fleet=fleet, gateway=gateway, memory=opened.memory)
-        immune = await open_immune(
+        immune, turn_vitals = await open_immune(
             opened.immune, stack, supervisor, rooms, bus=bus, clock=clock, ids=ids, stand_ins=stand_ins
         )
         turns = LocalTurns(kernel)
@@ -112,6 +115,7 @@ async def assemble(
             tools=tools,
             gateway=gateway,
             immune=immune,
+            turn_vitals=turn_vitals,
             supervisor=supervisor,
             store_place=opened.place,
         )
@@ -200,6 +204,7 @@ async def open_gateway(
         project=ProjectId(settings.project),
         development=settings.development,
         clear_context=context_clearer(opened.memory, clock),
+        listener=Listener(),
         assignments=KernelAssignments(
             opened.turns, kernel=near.kernel if near is not None and settings.bus_url is None else None
         ),

@@ -20,6 +20,7 @@ from homeostat.core.records.turn import AgentKey
 from homeostat.fleet.fleet import Fleet
 from homeostat.gateway.gateway import Gateway
 from homeostat.immune.doctrine import Doctrine
+from homeostat.immune.hearing import Listener
 from homeostat.immune.immune import Immune
 from homeostat.immune.orchestrator import Member
 from homeostat.kernel.kernel import Kernel
@@ -59,7 +60,7 @@ async def open_immune(
     clock: Clock,
     ids: Ids,
     stand_ins: StandIns,
-) -> Immune:
+) -> tuple[Immune, TurnVitals]:
     """An immune system whose decisions are in force before the first request."""
     kernel, fleet, gateway = rooms.kernel, rooms.fleet, rooms.gateway
 
@@ -92,5 +93,8 @@ async def open_immune(
     stack.push_async_callback(supervisor.stop)  # its loop ends before it writes what is left
     for title, run in immune.loops:
         supervisor.add(title, run)
-    await TurnVitals(immune=immune, clock=clock).listen(bus)
-    return immune
+    turns = TurnVitals(immune=immune, listener=Listener(), clock=clock)
+    await turns.listen(bus)
+    kernel.on_result = turns.on_result
+    supervisor.add("tool results", turns.run)
+    return immune, turns

@@ -130,7 +130,7 @@ def card_of(scope: Scope, position: int, digest: str) -> CardId:
 
 def digest_of(text: str) -> str:
     """The first 128 bits of SHA-256, in hex."""
-    return hashlib.sha256(text.encode()).hexdigest()[:32]
+    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:32]
 
 
 def key_digest(secret: str) -> str:

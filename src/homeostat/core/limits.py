@@ -85,6 +85,9 @@ UPSTREAM_SWEEP_SECONDS: Final = 0.25  # how exactly time-outs are kept
 
 # --- ledgers -----------------------------------------------------------------------------------------------
 ENTRY_BYTES_MAX: Final = 8 << 20  # one entry of a ledger: a call with its arguments and its answer, each a payload
+HEARING_BYTES_MAX: Final = 64 << 20  # requests whose tool results wait to be looked at; beyond it they go unheard
+HEARING_CHARS_MAX: Final = 1 << 20  # of one conversation, its latest part
+HEARING_TEXTS_MAX: Final = 256
 
 # --- time --------------------------------------------------------------------------------------------------
 LEASE_SECONDS: Final = 10.0  # how long a silent worker keeps its turns

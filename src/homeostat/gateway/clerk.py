@@ -39,9 +39,9 @@ from homeostat.core.records.budget import (
     Spend,
     gateway_of,
 )
-from homeostat.core.records.call import Call, CallId, Outcome, call_of
+from homeostat.core.records.call import Call, CallId, call_of
 from homeostat.core.records.event import Channel, Event
-from homeostat.core.records.vitals import vitals_of
+from homeostat.gateway.announcing import Announcer
 from homeostat.gateway.budgets import Budgets, Settlement
 
 log = logging.getLogger(__name__)
@@ -76,6 +76,7 @@ class Clerk:
         clock: Clock,
         ids: Ids,
         seen_version: Callable[[], int],
+        announcer: Announcer,
         retention_seconds: float = CALL_RETENTION_SECONDS,
         lease_seconds: float = GATEWAY_LEASE_SECONDS,
     ) -> None:
@@ -84,6 +85,7 @@ class Clerk:
         self._clock = clock
         self._ids = ids
         self._seen_version = seen_version
+        self.announcer = announcer
         self._retention_ms = int(retention_seconds * 1000)
         self._lease_seconds = lease_seconds
         self.gateway_id = gateway_of(ids.scope())
@@ -211,6 +213,7 @@ class Clerk:
         self._flush_refusals(everything=True)
         for _ in range(1 + len(self._calls) // POSTING_CALLS_MAX if self._pending else 0):
             await self.draw(Draw(NO_BUDGET, ZERO, ZERO))
+        await self.announcer.catch_up()
 
     @property
     def _pending(self) -> bool:
@@ -223,6 +226,7 @@ class Clerk:
         self._flush_refusals(everything=True)
         while self._pending or self._draws:
             await self.tick()
+        await self.announcer.catch_up()
         await self._store.leave(self.gateway_id)
 
     # --- one posting ---------------------------------------------------------------------------------------
@@ -319,14 +323,7 @@ class Clerk:
         self.postings += 1
         events, self._events = self._events, []
         events += [self._warning(budget, posting.now_ms) for budget in warned]
-        if posting.calls and self._bus.wanted("vitals"):
-            events += [
-                Event(
-                    call.call_id, call.project, Channel.EVT, "agent", call.agent_id, "vitals", to_json(vitals_of(call))
-                )
-                for call in posting.calls
-                if call.outcome is not Outcome.REFUSED
-            ]
+        events += self.announcer.events(posting.calls)
         if events:
             try:
                 await self._bus.publish(tuple(events))

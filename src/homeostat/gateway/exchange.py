@@ -122,6 +122,8 @@ class Exchange:
             office.in_flight.leave(self.agent)
             if self._watching is not None:
                 self._watching.cancel()
+            if self._sent and self._ask is not None:
+                office.clerk.announcer.hearing.keep(self.call_id, self._ask)
             office.clerk.ended(self.call_id, self)
             office.count(self._outcome, self._code)
 

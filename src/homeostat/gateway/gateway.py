@@ -8,14 +8,16 @@ from homeostat.core.errors import InvalidRequest
 from homeostat.core.ids import DEFAULT_PROJECT, Ids, ProjectId, chance, process_seed
 from homeostat.core.limits import CALL_RETENTION_SECONDS, GATEWAY_LEASE_SECONDS
 from homeostat.core.ports.bus import Bus
-from homeostat.core.ports.gateway import Assignments, GatewayStore, Keyring, PriceList
+from homeostat.core.ports.gateway import Assignments, GatewayStore, Keyring, Listener, PriceList
 from homeostat.core.records.budget import Budget, BudgetKey
 from homeostat.core.records.call import Call, CallFilter
 from homeostat.core.records.policy import Action, Policy, PolicyId
 from homeostat.core.records.turn import AgentKey
+from homeostat.gateway.announcing import Announcer
 from homeostat.gateway.clerk import Clerk
 from homeostat.gateway.doorman import Doorman
 from homeostat.gateway.errands import Errands, Nobody
+from homeostat.gateway.hearing import Hearing
 from homeostat.gateway.office import Manners, Office, Warden
 from homeostat.gateway.policies import PolicyBook
 from homeostat.gateway.proxy import Proxy
@@ -46,6 +48,7 @@ class Gateway:
         development: bool = False,
         assignments: Assignments | None = None,
         clear_context: ClearContext | None = None,
+        listener: Listener | None = None,
         retention_seconds: float = CALL_RETENTION_SECONDS,
         lease_seconds: float = GATEWAY_LEASE_SECONDS,
     ) -> None:
@@ -57,9 +60,11 @@ class Gateway:
         self.book = PolicyBook(
             store=store, bus=bus, clock=self.clock, changed=self._changed, mine=lambda: self.clerk.gateway_id
         )
+        self.hearing = Hearing(listener)
         self.clerk = Clerk(
             store=store,
             bus=bus,
+            announcer=Announcer(bus=bus, hearing=self.hearing),
             clock=self.clock,
             ids=ids,
             seen_version=lambda: self.office.in_flight.settled_version(self.book.version),
@@ -83,6 +88,7 @@ class Gateway:
             ("gateway clerk", self.clerk.run),
             ("gateway sweep", self.clerk.run_sweeps),
             ("gateway warden", self.warden.run),
+            ("gateway announcer", self.clerk.announcer.run),
         )
 
     async def open(self) -> None:

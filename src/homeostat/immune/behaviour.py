@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Final
 
+from homeostat.core.records.vitals import Hearsay
 from homeostat.immune.orders import TARGET, Orders, orders_in
 from homeostat.immune.vitals import Anomaly
 
@@ -119,6 +120,7 @@ class Trail:
         self._outputs: deque[tuple[str, Orders, bool]] = deque(maxlen=OUTPUTS_KEPT_MAX)
         self._named = False  # did the request itself name what the last call reads?
         self._orders = 0.0
+        self._cues: tuple[str, ...] = ()
         self._borrowed = False
         self._novelty = 0.0
         if prompt is not None and habits.prompt is not None and prompt != habits.prompt:
@@ -148,16 +150,36 @@ class Trail:
         self.signs += signs
         return signs
 
-    def output(self, text: str) -> list[Sign]:
-        """A tool answers."""
-        found = orders_in(text)
+    def output(self, text: str, found: Orders | None = None) -> list[Sign]:
+        """A tool answers; `found` is what is known of the text already."""
+        found = orders_in(text) if found is None else found
         self._outputs.append((text[:OUTPUT_KEPT_CHARS].lower(), found, self._named))
+        return self._told(found)
+
+    def overhear(self, hearsay: Hearsay) -> list[Sign]:
+        """Somebody else has listened to the tools, and says what was heard."""
+        signs = self._told(Orders(hearsay.orders, hearsay.cues))
+        if hearsay.borrowed and not self._borrowed:
+            self._borrowed = True
+            sign = Sign(Anomaly.BORROWED_ARGUMENT, BORROWED_RISK, "acts on what only a tool output gave it")
+            self.signs.append(sign)
+            signs.append(sign)
+        return signs
+
+    @property
+    def hearsay(self) -> Hearsay | None:
+        """What the tools of this run have said, without their words."""
+        if self._orders < ORDERS_WORTH_A_LOOK:
+            return None
+        return Hearsay(orders=self._orders, cues=self._cues, borrowed=self._borrowed)
+
+    def _told(self, found: Orders) -> list[Sign]:
         if found.score <= self._orders:
             return []
-        self._orders = found.score
+        self._orders, self._cues = found.score, found.cues
         if found.score < WATCH_RISK:
             return []
-        sign = Sign(Anomaly.TOOL_OUTPUT_ORDERS, found.score, f"tool output {found.why}")
+        sign = Sign(Anomaly.TOOL_OUTPUT_ORDERS, found.score, f"was given tool output that {found.why}")
         self.signs.append(sign)
         return [sign]
 
@@ -193,7 +215,7 @@ class Trail:
                         yield Sign(
                             Anomaly.BORROWED_ARGUMENT,
                             BORROWED_RISK,
-                            f"acts on {value[:60]!r}, which only a tool output gave it",
+                            "acts on what only a tool output gave it",
                         )
                     return
 

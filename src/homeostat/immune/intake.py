@@ -14,10 +14,12 @@ SAMPLES_REMEMBERED_MAX: Final = 65_536
 FUTURE_MS_MAX: Final = 60_000
 AGE_MS_MAX: Final = 3_600_000
 COUNT_MAX: Final = 1e12
+ORDERS_MAX: Final = 1e3
 
 CALL: Final = "call"
 TURN: Final = "turn"
 GATEWAY: Final = "gateway"
+HEARSAY: Final = "hearsay"  # what tools told an agent, apart from any call or turn that was measured
 
 
 class Intake:
@@ -60,11 +62,14 @@ class Intake:
             sample.tokens_cached,
             sample.tokens_reasoning,
             sample.cost_usd,
+            sample.steps,
             sample.retries,
         )
         for measure in measures:
             if measure is not None and not (math.isfinite(measure) and 0 <= measure <= COUNT_MAX):
                 return "implausible"
+        if sample.hearsay is not None and not 0 <= sample.hearsay.orders <= ORDERS_MAX:  # false for NaN
+            return "implausible"
         now = self._clock.now_ms()
         if sample.at_ms > now + FUTURE_MS_MAX:
             return "future"

@@ -13,7 +13,7 @@ from homeostat.core.records.turn import AgentKey
 from homeostat.core.records.vitals import Vitals
 from homeostat.immune.baseline import Baselines
 from homeostat.immune.findings import Finding, sigma_of
-from homeostat.immune.intake import CALL, TURN
+from homeostat.immune.intake import CALL, HEARSAY, TURN
 from homeostat.immune.sentinel import Sentinel
 from homeostat.immune.vitals import GAUGES, Anomaly, Vital
 from homeostat.immune.watch import Watch
@@ -34,7 +34,7 @@ def measures(sample: Vitals) -> list[float]:
         _known(known_in, sound),
         _known(known_out, sound),
         _known(sample.cost_usd, sound),
-        float(len(sample.tools)) if sound and sample.source != TURN_SOURCE else NAN,
+        _known(sample.steps if sample.source == TURN_SOURCE else len(sample.tools), sound),
         float(sample.retries),
         float(sample.error),
     ]
@@ -68,8 +68,9 @@ class Observer:
         scored = 0
         queues = [(watches[key], samples) for key, samples in waiting.items() if key in watches]
         while queues:
-            batch = [(watch, samples.popleft()) for watch, samples in queues]
-            self._round(batch)
+            batch = [(watch, sample) for watch, samples in queues if (sample := _next(watch, samples)) is not None]
+            if batch:
+                self._round(batch)
             scored += len(batch)
             queues = [(watch, samples) for watch, samples in queues if samples]
         return scored
@@ -127,6 +128,16 @@ class Observer:
             watch.sigma = max(watch.sigma, *(one.sigma for one in (*measured, *done)))
         elif watch.streak == 0 and watch.wanted_at is None:
             watch.sigma = 0.0
+
+
+def _next(watch: Watch, samples: deque[Vitals]) -> Vitals | None:
+    """The next sample that measures something. What an agent was told on the way is held against what it does next."""
+    while samples:
+        sample = samples.popleft()
+        if sample.source != HEARSAY:
+            return sample
+        watch.overhear(sample)
+    return None
 
 
 def _evidence(finding: Finding, sample: Vitals) -> Evidence:

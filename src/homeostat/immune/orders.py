@@ -1,6 +1,7 @@
 """Tells whether text that came out of a tool gives its reader orders, by how such text is worded."""
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -204,10 +205,15 @@ class Orders:
     @property
     def why(self) -> str:
         """The evidence in words."""
-        return "; ".join(_WHY[name] for name in self.cues)
+        return in_words(self.cues)
 
 
 NO_ORDERS: Final = Orders(0.0, ())
+
+
+def in_words(cues: Iterable[str]) -> str:
+    """Cues as a clause; those of another version of this list say nothing."""
+    return "; ".join(_WHY[name] for name in cues if name in _WHY)
 
 
 def orders_in(text: str) -> Orders:

@@ -99,10 +99,11 @@ class Watch:
 
     def behaves(self, sample: Vitals) -> tuple[list[Evidence], bool]:
         """What an agent's tools and prompt say; and whether that alone is an anomaly."""
-        if not sample.tools and sample.prompt_hash is None:
+        mute = not sample.tools and sample.prompt_hash is None and sample.hearsay is None
+        if mute and not (self._alarming() and _run_of(sample) == self._trail_key):
             return [], False
         trail = self._follow(sample)
-        signs: list[Sign] = []
+        signs: list[Sign] = [] if sample.hearsay is None else trail.overhear(sample.hearsay)
         for use in sample.tools:
             signs += trail.call(use.name, use.arguments)
         if self.habits.repeats:
@@ -126,6 +127,11 @@ class Watch:
             alarming = True
         return found, alarming
 
+    def overhear(self, sample: Vitals) -> None:
+        """What tools told it in a run: no sign by itself, until it goes on."""
+        if sample.hearsay is not None:
+            self._follow(sample).overhear(sample.hearsay)
+
     def _prompt_changed(self, sample: Vitals) -> bool:
         habits = self.habits
         if sample.prompt_hash is None or habits.steady < PROMPT_STEADY_RUNS or sample.prompt_hash == habits.prompt:
@@ -139,7 +145,7 @@ class Watch:
 
     def _follow(self, sample: Vitals) -> Trail:
         """The run a sample belongs to; the one before is taken into the habits if all was well."""
-        name = sample.trace_id or sample.run_id or ""
+        name = _run_of(sample)
         gap = sample.at_ms - self._trail_at_ms
         if self._trail is None or name != self._trail_key or gap > TRAIL_GAP_MS or (not name and self._long()):
             if self._trail is not None and self.learns and (self.phase is Phase.INITIALIZING or not self._alarming()):
@@ -156,6 +162,10 @@ class Watch:
 
     def _alarming(self) -> bool:
         return self._trail is not None and (self._trail.risk >= ALARM_RISK or self._trail.looping)
+
+
+def _run_of(sample: Vitals) -> str:
+    return sample.trace_id or sample.run_id or ""
 
 
 def in_words(found: Sequence[Evidence]) -> str:

@@ -112,6 +112,7 @@ class Reported:
 
     accepted: bool
     result_card_id: CardId | None = None
+    trace_id: TraceId | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -118,7 +118,11 @@ def finish(
         waiting=0,
         deadline_ms=None,
     )
-    card_id = conclude(plan, entry, mailbox.head.epoch, status=status, result=result, error=error, followups=followups)
+    head = mailbox.head
+    worked = plan.now - head.since_ms if head.status is HeadStatus.RUNNING else None
+    card_id = conclude(
+        plan, entry, head.epoch, status=status, result=result, error=error, followups=followups, worked_ms=worked
+    )
     plan.put(Mailbox(moved, None, mailbox.queue))
     dispatch(plan, moved.key)
     return card_id
@@ -133,6 +137,7 @@ def conclude(
     result: Json,
     error: Json | None,
     followups: Followups,
+    worked_ms: int | None = None,
 ) -> CardId:
     """Write what the end of any turn consists of: deliverable, cancelled waits, terminal event, reply to a parent."""
     turn = entry.turn
@@ -143,7 +148,8 @@ def conclude(
             plan.wait(changed(wait, status=WaitStatus.CANCELLED, answered_at_ms=plan.now))
     body = Json(
         f'{{"agent_turn_id":"{turn.turn_id}","status":"{status.value}",'
-        f'"output_box_id":"{turn.output_box}","deliverable_card_id":"{card_id}","trace_id":"{turn.trace_id}"}}'
+        f'"output_box_id":"{turn.output_box}","deliverable_card_id":"{card_id}","trace_id":"{turn.trace_id}",'
+        f'"worked_ms":{NULL if worked_ms is None else worked_ms},"steps":{entry.cards},"losses":{entry.losses}}}'
     )
     plan.announce(Event(turn.turn_id, turn.project, Channel.EVT, "agent", turn.agent_id, "task", body))
     if turn.reply_call_id is not None and turn.parent_turn_id is not None and turn.source is not None:

@@ -15,6 +15,7 @@ from homeostat.core.ids import (
     Ids,
     ProjectId,
     ToolCallId,
+    TraceId,
     TurnId,
     WorkerId,
     digest_of,
@@ -66,6 +67,9 @@ from homeostat.kernel.workers import Workers
 
 Loop = tuple[str, Callable[[], Awaitable[None]]]
 
+OnResult = Callable[[AgentKey, ToolCallId, TraceId | None, Json], None]
+"""Hears of each result that a tool brought, once it is stored. It must not take long."""
+
 
 class Kernel:
     """Durable turns on one store. `loops` are its background work; whoever assembles it owns their tasks."""
@@ -87,6 +91,7 @@ class Kernel:
         self.lease_seconds = lease_seconds
         self._name = self.ids.scope()
         self._located: dict[TurnId, AgentKey] = {}
+        self.on_result: OnResult = lambda _key, _call, _trace, _result: None
         self.dock = Dock()
         self.deliverables = Deliverables(store=store)
         self.flusher = Flusher(
@@ -156,7 +161,7 @@ class Kernel:
         key = self._located.get(turn_id)
         if key is None or key[0] != project:
             key = (await self._turn(project, turn_id)).turn.key
-        return await self._do(
+        reported: Reported = await self._do(
             Report(
                 key=key,
                 turn_id=turn_id,
@@ -168,6 +173,9 @@ class Kernel:
                 idempotency=idempotency,
             )
         )
+        if reported.accepted:
+            self.on_result(key, call_id, reported.trace_id, result)
+        return reported
 
     async def stop(
         self, project: ProjectId, turn_id: TurnId, *, reason: str, actor: str, idempotency: Idempotency | None = None

@@ -143,10 +143,10 @@ def report(plan: Plan, command: Report, followups: Followups) -> Reported:
         plan.enqueue_row(entry)
         queue = tuple(entry if other.turn.turn_id == command.turn_id else other for other in mailbox.queue)
         plan.put(changed(mailbox, head=plan.move(mailbox, None), queue=queue))
-        return Reported(accepted=True, result_card_id=card_id)
+        return Reported(accepted=True, result_card_id=card_id, trace_id=entry.turn.trace_id)
     final = answered if after is AfterExecution.TERMINATE else final
     _settle(plan, changed(mailbox, active=entry), final, followups)
-    return Reported(accepted=True, result_card_id=card_id)
+    return Reported(accepted=True, result_card_id=card_id, trace_id=entry.turn.trace_id)
 
 
 def _settle(plan: Plan, mailbox: Mailbox, final: Wait | None, followups: Followups) -> None:

@@ -115,7 +115,7 @@ class Story:
             for name in self._names:
                 await one.enqueue(name, "work")
             self._enqueued += len(self._names)
-        while grants := await session.claim(64, 0):
+        while grants := await session.claim(1, 0):
             for grant in grants:
                 await self._work(grant.turn.agent_id)
                 with suppress(StaleEpoch):  # isolated over it: the turn went back, and comes again

@@ -91,6 +91,7 @@ class Clinic:
 
     async def tick(self) -> None:
         await self.system.gateway.clerk.flush()
+        await self.system.turn_vitals.catch_up()
         await self.system.immune.tick()
 
     async def train(self, *names: str, samples: int = 150) -> None:

@@ -17,7 +17,7 @@ from homeostat.adapters.upstreams.simulated import Pace, SimulatedUpstream
 from homeostat.core.clock import Clock, Millis
 from homeostat.core.ids import DEFAULT_PROJECT, AgentId
 from homeostat.core.ports.bus import Bus
-from homeostat.core.ports.gateway import Assignments, GatewayStore
+from homeostat.core.ports.gateway import Assignments, GatewayStore, Listener
 from homeostat.core.ports.upstream import Upstream
 from homeostat.core.records.budget import Budget, BudgetKind
 from homeostat.core.records.call import Call, CallFilter
@@ -203,6 +203,7 @@ async def booth(
     manners: Manners | None = None,
     development: bool = False,
     assignments: Assignments | None = None,
+    listener: Listener | None = None,
     lease_seconds: float = 10.0,
 ) -> AsyncGenerator[Booth, None]:
     """A gateway that runs within the block, on a store of its own unless one is given."""
@@ -227,6 +228,7 @@ async def booth(
         manners=manners,
         development=development,
         assignments=assignments,
+        listener=listener,
         lease_seconds=lease_seconds,
     )
     await gateway.open()

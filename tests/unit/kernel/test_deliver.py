@@ -37,7 +37,9 @@ def test_a_delivery_is_one_card_one_event_and_an_idle_head() -> None:
         {"answer": 42},
     )
     assert ends(desk) == [grant.turn.turn_id]
-    assert from_json(desk.events[-1].payload)["deliverable_card_id"] == delivered.card_id
+    said = from_json(desk.events[-1].payload)
+    assert said["deliverable_card_id"] == delivered.card_id
+    assert (said["worked_ms"], said["steps"], said["losses"]) == (0, 1, 0)
     head = desk.head("a")
     assert (head.status, head.worker_id, head.starts, head.cards) == (HeadStatus.IDLE, None, 0, 0)
     assert [card.position for card in desk.cards(grant.turn.turn_id)] == [1, 0]

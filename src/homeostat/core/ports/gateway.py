@@ -6,9 +6,11 @@ from homeostat.core.clock import Millis
 from homeostat.core.ids import AgentId, ProjectId
 from homeostat.core.records.budget import Amount, Budget, BudgetKey, Flight, GatewayId, GatewayView, Posted, Posting
 from homeostat.core.records.call import Call, CallFilter, CallId
+from homeostat.core.records.conversation import Conversation
 from homeostat.core.records.policy import Policy, PolicyId
 from homeostat.core.records.price import Price
 from homeostat.core.records.turn import AgentKey, Turn
+from homeostat.core.records.vitals import Hearsay
 
 
 class Keyring(Protocol):
@@ -45,6 +47,14 @@ class PriceList(Protocol):
     @property
     def dearest(self) -> Price:
         """What an unknown model is charged at most."""
+        ...
+
+
+class Listener(Protocol):
+    """Looks at what was said in a call. It may be asked from any thread, and keeps nothing of what it is shown."""
+
+    def listen(self, conversation: Conversation) -> Hearsay | None:
+        """What tools told the agent to do; None if they told it nothing."""
         ...
 
 

@@ -1,10 +1,19 @@
-"""A vital sign: what one model call says of the agent that made it."""
+"""A vital sign: what one model call, or one turn, says of the agent that made it."""
 
 from dataclasses import dataclass
 
 from homeostat.core.clock import Millis
 from homeostat.core.ids import AgentId, ProjectId, RunId, TraceId
 from homeostat.core.records.call import Call, ToolUse
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hearsay:
+    """What texts that came out of tools told their reader to do: how strongly, in which ways, and never the texts."""
+
+    orders: float
+    cues: tuple[str, ...] = ()
+    borrowed: bool = False  # the agent acted on something that only such a text gave it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +32,7 @@ class Vitals:
     tokens_cached: int | None = None
     tokens_reasoning: int | None = None
     cost_usd: float | None = None
+    steps: int | None = None  # of a turn: what it wrote down on its way
     retries: int = 0
     error: bool = False
     model: str | None = None
@@ -31,9 +41,10 @@ class Vitals:
     tools: tuple[ToolUse, ...] = ()
     run_id: RunId | None = None
     trace_id: TraceId | None = None
+    hearsay: Hearsay | None = None
 
 
-def vitals_of(call: Call) -> Vitals:
+def vitals_of(call: Call, hearsay: Hearsay | None = None) -> Vitals:
     """A call as a vital sign."""
     return Vitals(
         sample_id=call.call_id,
@@ -56,4 +67,5 @@ def vitals_of(call: Call) -> Vitals:
         tools=call.tool_calls,
         run_id=call.run_id,
         trace_id=call.trace_id,
+        hearsay=hearsay,
     )
