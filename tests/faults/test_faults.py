@@ -1,27 +1,26 @@
 """Processes and servers are killed and stopped under load; what was acknowledged is kept, and every turn ends once."""
 
 import asyncio
-import json
 import os
 import signal
 import sqlite3
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import pytest
 
 from homeostat.adapters.doorbells.nats import NatsBus
-from homeostat.core.codec import Json
-from homeostat.core.ids import AgentId, CardId, Chance, Scope, ToolCallId, TurnId, process_seed
+from homeostat.core.ids import Chance, Scope, TurnId, process_seed
 from homeostat.core.machines.turn import HeadStatus
 from homeostat.core.ports.store import TurnStore
 from homeostat.core.records.event import Channel, Event, subject
+from homeostat.testing.chaos import journals
 from homeostat.testing.history import Acknowledged, Effect, check
 from homeostat.testing.parties import PROJECT, kernel_on
 from homeostat.testing.servers import NatsServer, PostgresServer
@@ -152,42 +151,16 @@ class Party:
         self._log.close()
 
 
-def entries(folder: Path, pattern: str) -> Iterator[dict[str, Any]]:
-    """What was noted; a last line that a kill cut short was never on disk as a whole, so nobody relied on it."""
-    for path in folder.glob(pattern):
-        for line in path.read_bytes().splitlines(keepends=True):
-            if line.endswith(b"\n"):
-                yield json.loads(line)
-
-
 def acknowledged(folder: Path) -> Acknowledged:
-    told = Acknowledged()
-    for entry in entries(folder, "told-*.jsonl"):
-        assert "broken" not in entry, entry
-        match entry:
-            case {"turn": turn, "payload": payload}:
-                told.turns[TurnId(turn)] = Json(payload)
-            case {"end": turn, "card": card}:
-                assert told.ends.setdefault(TurnId(turn), CardId(card)) == card, f"{turn} ended twice"
-            case {"result": call, "turn": turn, "card": card}:
-                told.results[TurnId(turn), ToolCallId(call)] = CardId(card)
-            case {"step": step, "turn": turn, "outcome": outcome}:
-                told.steps[TurnId(turn), step] = Json(outcome)
-            case _:
-                raise AssertionError(f"an entry that says nothing: {entry}")
-    return told
+    return journals.acknowledged(journals.entries(folder, "told-*.jsonl"))
 
 
 def effects(folder: Path) -> list[Effect]:
-    noted = entries(folder, "effects.jsonl")
-    return [Effect(TurnId(e["turn"]), e["step"], e["epoch"], e["token"]) for e in noted]
+    return journals.effects(journals.entries(folder, "effects.jsonl"))
 
 
 def heard_events(folder: Path) -> list[Event]:
-    noted = entries(folder, "heard.jsonl")
-    return [
-        Event(e["id"], PROJECT, Channel.EVT, "agent", AgentId(e["target"]), "task", Json(e["payload"])) for e in noted
-    ]
+    return journals.heard(journals.entries(folder, "heard.jsonl"))
 
 
 # --- the scene -----------------------------------------------------------------------------------------------------

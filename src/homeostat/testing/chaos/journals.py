@@ -1,0 +1,56 @@
+"""What the parties of a campaign noted: what they were told, what their steps did, what they heard."""
+
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from homeostat.core.codec import Json
+from homeostat.core.ids import AgentId, CardId, ToolCallId, TurnId
+from homeostat.core.records.event import Channel, Event
+from homeostat.testing.history import Acknowledged, Effect
+from homeostat.testing.parties import PROJECT
+
+
+def lines(contents: Iterable[bytes]) -> Iterator[dict[str, Any]]:
+    """What was noted; a last line that a kill cut short was never on disk as a whole, so nobody relied on it."""
+    for content in contents:
+        for line in content.splitlines(keepends=True):
+            if line.endswith(b"\n"):
+                yield json.loads(line)
+
+
+def entries(folder: Path, pattern: str) -> Iterator[dict[str, Any]]:
+    """What the parties of a folder noted under some names."""
+    return lines(path.read_bytes() for path in folder.glob(pattern))
+
+
+def acknowledged(noted: Iterable[dict[str, Any]]) -> Acknowledged:
+    """What callers were told, from their notes (`told-*.jsonl`)."""
+    told = Acknowledged()
+    for entry in noted:
+        assert "broken" not in entry, entry
+        match entry:
+            case {"turn": turn, "payload": payload}:
+                told.turns[TurnId(turn)] = Json(payload)
+            case {"end": turn, "card": card}:
+                assert told.ends.setdefault(TurnId(turn), CardId(card)) == card, f"{turn} ended twice"
+            case {"result": call, "turn": turn, "card": card}:
+                told.results[TurnId(turn), ToolCallId(call)] = CardId(card)
+            case {"step": step, "turn": turn, "outcome": outcome}:
+                told.steps[TurnId(turn), step] = Json(outcome)
+            case _:
+                raise AssertionError(f"an entry that says nothing: {entry}")
+    return told
+
+
+def effects(noted: Iterable[dict[str, Any]]) -> list[Effect]:
+    """What steps really did (`effects.jsonl`)."""
+    return [Effect(TurnId(e["turn"]), e["step"], e["epoch"], e["token"]) for e in noted]
+
+
+def heard(noted: Iterable[dict[str, Any]]) -> list[Event]:
+    """The ends that somebody heard of (`heard.jsonl`)."""
+    return [
+        Event(e["id"], PROJECT, Channel.EVT, "agent", AgentId(e["target"]), "task", Json(e["payload"])) for e in noted
+    ]
