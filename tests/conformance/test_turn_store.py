@@ -6,13 +6,13 @@ import re
 import sqlite3
 from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 import asyncpg
 import pytest
+from msgspec.structs import fields, replace
 
 from homeostat.adapters.stores.postgres import PostgresEngine, PostgresTurns
 from homeostat.adapters.stores.rows import place_of, read_card

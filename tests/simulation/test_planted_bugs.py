@@ -5,11 +5,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from homeostat.app.local_turns import LocalSession
 from homeostat.core.errors import StaleEpoch
 from homeostat.core.machines.turn import HeadStatus
-from homeostat.core.records.change import changed
 from homeostat.core.records.head import Head, Mailbox
 from homeostat.core.records.turn import AgentKey, Grant, MessageType
 from homeostat.core.records.view import Due, Hydration
@@ -44,7 +44,7 @@ def without_new_epoch(original: Any, plan: Plan, asked: Any, followups: Any, key
     answer = original(plan, asked, followups)
     mailbox = plan.mailbox(key)
     if mailbox.head.status is HeadStatus.DISPATCHED and mailbox.head.turn_id == before.turn_id:
-        plan.put(changed(mailbox, head=changed(mailbox.head, epoch=before.epoch)))
+        plan.put(replace(mailbox, head=replace(mailbox.head, epoch=before.epoch)))
     return answer
 
 
@@ -156,7 +156,7 @@ def hydrate_nothing(patch: Patch) -> None:
     """A recovered turn starts over, stored steps or not."""
 
     async def hydrate(self: LocalSession, grant: Grant) -> Hydration:
-        return await self._kernel.hydrate(changed(grant, fresh=True))
+        return await self._kernel.hydrate(replace(grant, fresh=True))
 
     patch.setattr(LocalSession, "hydrate", hydrate)
 
@@ -172,13 +172,13 @@ def claim_behind_closed_gates(patch: Patch) -> None:
     def planted(original: Any, plan: Plan, asked: c.Claim, followups: Any) -> object:
         mailbox = plan.mailbox(asked.key)
         gate = mailbox.head.gate
-        plan.mailboxes[asked.key] = changed(mailbox, head=changed(mailbox.head, gate="open"))
+        plan.mailboxes[asked.key] = replace(mailbox, head=replace(mailbox.head, gate="open"))
         answer = original(plan, asked, followups)
         after: Head = plan.mailbox(asked.key).head
         if answer is None:
             plan.mailboxes[asked.key] = mailbox
         else:
-            plan.put(changed(plan.mailbox(asked.key), head=changed(after, gate=gate)))
+            plan.put(replace(plan.mailbox(asked.key), head=replace(after, gate=gate)))
         return answer
 
     rule(patch, c.Claim, planted)

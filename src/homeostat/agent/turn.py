@@ -4,8 +4,9 @@ import asyncio
 import contextvars
 import inspect
 from collections.abc import Awaitable, Callable, Generator
-from dataclasses import replace
 from typing import Any, Final, TypeVar
+
+from msgspec.structs import replace
 
 from homeostat.agent.blocking import BlockingTurn
 from homeostat.agent.errors import CallFailed, as_json

@@ -1,6 +1,6 @@
 """What can be asked of the kernel: each command is decided by one rule, and answered after its commit."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from homeostat.core.codec import Json
 from homeostat.core.ids import (
@@ -23,24 +23,21 @@ from homeostat.core.records.view import Outcome
 from homeostat.core.records.work import Fence
 
 
-@dataclass(frozen=True, slots=True)
-class Idempotency:
+class Idempotency(Struct, frozen=True, gc=False):
     """A caller's promise that a repeated key means the same request."""
 
     key: str
     fingerprint: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Register:
+class Register(Struct, frozen=True, kw_only=True, gc=False):
     """Give an agent a head, if it has none."""
 
     key: AgentKey
     idempotency: Idempotency | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Enqueue:
+class Enqueue(Struct, frozen=True, kw_only=True, gc=False):
     """Accept one message; it becomes one turn."""
 
     key: AgentKey
@@ -60,30 +57,26 @@ class Enqueue:
     idempotency: Idempotency | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Enqueued:
+class Enqueued(Struct, frozen=True, gc=False):
     inbox_id: InboxId
     turn_id: TurnId
     trace_id: TraceId
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Claim:
+class Claim(Struct, frozen=True, kw_only=True, gc=False):
     """Enter a dispatched turn; None if somebody else did."""
 
     key: AgentKey
     worker_id: WorkerId
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Dispatch:
+class Dispatch(Struct, frozen=True, kw_only=True, gc=False):
     """Give an idle agent its next message, should that have been left undone."""
 
     key: AgentKey
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Suspend:
+class Suspend(Struct, frozen=True, kw_only=True, gc=False):
     """Wait for tools, and for turns of other agents, without holding a worker."""
 
     fence: Fence
@@ -92,8 +85,7 @@ class Suspend:
     cards: tuple[CardDraft, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
+class Report(Struct, frozen=True, kw_only=True, gc=False):
     """Bring a result to a waiting turn."""
 
     key: AgentKey
@@ -106,8 +98,7 @@ class Report:
     idempotency: Idempotency | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Reported:
+class Reported(Struct, frozen=True, gc=False):
     """Whether the result was news. A late, repeated or foreign one is acknowledged all the same."""
 
     accepted: bool
@@ -115,8 +106,7 @@ class Reported:
     trace_id: TraceId | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Deliver:
+class Deliver(Struct, frozen=True, kw_only=True, gc=False):
     """End a turn with its deliverable, and take the agent's next turn along if there is one."""
 
     fence: Fence
@@ -127,8 +117,7 @@ class Deliver:
     claim_next: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stop:
+class Stop(Struct, frozen=True, kw_only=True, gc=False):
     """End a turn from outside; a turn that is finished already stays as it is."""
 
     turn: Turn
@@ -141,29 +130,25 @@ class Stop:
         return self.turn.key
 
 
-@dataclass(frozen=True, slots=True)
-class Stopped:
+class Stopped(Struct, frozen=True, gc=False):
     stopped: bool
     card_id: CardId | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Recover:
+class Recover(Struct, frozen=True, kw_only=True, gc=False):
     """Take a turn from a worker whose lease ended."""
 
     fence: Fence
     cause: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Release:
+class Release(Struct, frozen=True, kw_only=True, gc=False):
     """Hand a turn back unharmed; the worker is leaving."""
 
     fence: Fence
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SetGate:
+class SetGate(Struct, frozen=True, kw_only=True, gc=False):
     """Open the gate, let it drain, or close it."""
 
     key: AgentKey
@@ -171,15 +156,13 @@ class SetGate:
     reason: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Preempt:
+class Preempt(Struct, frozen=True, kw_only=True, gc=False):
     """Put the active turn back to the front of the queue, fenced off from its worker."""
 
     key: AgentKey
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoreStep:
+class StoreStep(Struct, frozen=True, kw_only=True, gc=False):
     """Remember a step's outcome, once."""
 
     fence: Fence
@@ -187,8 +170,7 @@ class StoreStep:
     outcome: Json
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WriteCards:
+class WriteCards(Struct, frozen=True, kw_only=True, gc=False):
     """Append cards to the turn's output."""
 
     fence: Fence
@@ -196,8 +178,7 @@ class WriteCards:
     idempotency: Idempotency | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SwapBoxes:
+class SwapBoxes(Struct, frozen=True, kw_only=True, gc=False):
     """Point a running turn at other boxes, as compression does."""
 
     fence: Fence
@@ -205,8 +186,7 @@ class SwapBoxes:
     output_box_id: BoxId | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PutCards:
+class PutCards(Struct, frozen=True, kw_only=True, gc=False):
     """Lay cards into a new box from outside any turn."""
 
     project: ProjectId
@@ -215,22 +195,19 @@ class PutCards:
     idempotency: Idempotency | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Renew:
+class Renew(Struct, frozen=True, kw_only=True, gc=False):
     """A worker is alive."""
 
     worker_id: WorkerId
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EndLease:
+class EndLease(Struct, frozen=True, kw_only=True, gc=False):
     """A worker is gone, by its own word or by its silence."""
 
     worker_id: WorkerId
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Published:
+class Published(Struct, frozen=True, kw_only=True, gc=False):
     """Outbox rows have been announced and may go."""
 
     outbox_ids: tuple[Scope, ...]

@@ -4,11 +4,12 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import cast
 
+from msgspec.structs import replace
+
 from homeostat.core.codec import NULL, from_json, to_json
 from homeostat.core.errors import BoxNotYours, BoxUnknown, HomeostatError, IdempotencyKeyReused, Unavailable
 from homeostat.core.ids import BoxId, ProjectId, scope_of, turn_of
 from homeostat.core.ports.store import TurnStore
-from homeostat.core.records.change import changed
 from homeostat.core.records.head import Mailbox
 from homeostat.core.records.turn import AgentKey
 from homeostat.core.records.writes import Answer
@@ -167,7 +168,7 @@ class Decision:
             waiting = {entry.turn.seq: entry for entry in line if entry.turn.seq not in gone}
             waiting |= {seq: entry for (*owner, seq), entry in plan.writes.inbox_put.items() if tuple(owner) == key}
             if waiting:  # else the head has moved meanwhile, and the swap will say so
-                plan.put(changed(mailbox, queue=(waiting[min(waiting)],)))
+                plan.put(replace(mailbox, queue=(waiting[min(waiting)],)))
                 dispatch(plan, key)
 
     async def _fetch(self, need: Need) -> None:

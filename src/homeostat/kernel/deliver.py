@@ -2,13 +2,14 @@
 
 from typing import cast
 
+from msgspec.structs import replace
+
 from homeostat.core.codec import NULL, Json, from_json, to_json
 from homeostat.core.errors import ResultFieldsMissing
 from homeostat.core.ids import CardId
 from homeostat.core.limits import ATTEMPTS_MAX
 from homeostat.core.machines.turn import HeadStatus, TurnEvent
 from homeostat.core.records.card import DELIVERABLE, DELIVERABLE_POSITION
-from homeostat.core.records.change import changed
 from homeostat.core.records.event import Channel, Event
 from homeostat.core.records.head import Mailbox
 from homeostat.core.records.turn import MessageType, OpenTurn, Turn, WaitStatus
@@ -64,7 +65,7 @@ def stop(plan: Plan, command: Stop, followups: Followups) -> Stopped:
     plan.dequeue_row(entry)
     queue = tuple(other for other in mailbox.queue if other.turn.turn_id != turn.turn_id)
     moved = plan.move(mailbox, None, queued=mailbox.head.queued - 1)
-    plan.put(changed(mailbox, head=moved, queue=queue))
+    plan.put(replace(mailbox, head=moved, queue=queue))
     card_id = conclude(plan, entry, moved.epoch, status=Outcome.STOP, result=NULL, error=error, followups=followups)
     return Stopped(stopped=True, card_id=card_id)
 
@@ -91,7 +92,7 @@ def recover(plan: Plan, command: Recover, followups: Followups) -> bool:
         return True
     revoke(plan, mailbox)
     moved = plan.move(mailbox, TurnEvent.RECOVER, epoch=head.epoch + 1, worker_id=None, losses=losses)
-    plan.put(changed(mailbox, head=moved, active=changed(entry, losses=losses)))
+    plan.put(replace(mailbox, head=moved, active=replace(entry, losses=losses)))
     return True
 
 
@@ -145,7 +146,7 @@ def conclude(
     card_id = plan.card(entry, DELIVERABLE_POSITION, DELIVERABLE, content)
     for wait in entry.waits:
         if wait.status is WaitStatus.PENDING:
-            plan.wait(changed(wait, status=WaitStatus.CANCELLED, answered_at_ms=plan.now))
+            plan.wait(replace(wait, status=WaitStatus.CANCELLED, answered_at_ms=plan.now))
     body = Json(
         f'{{"agent_turn_id":"{turn.turn_id}","status":"{status.value}",'
         f'"output_box_id":"{turn.output_box}","deliverable_card_id":"{card_id}","trace_id":"{turn.trace_id}",'

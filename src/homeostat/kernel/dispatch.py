@@ -1,8 +1,9 @@
 """Giving an idle agent its next message, and taking an active one away again."""
 
+from msgspec.structs import replace
+
 from homeostat.core.ids import TurnId
 from homeostat.core.machines.turn import HeadStatus, TurnEvent
-from homeostat.core.records.change import changed
 from homeostat.core.records.head import Gate, Head, Mailbox
 from homeostat.core.records.turn import AgentKey, OpenTurn
 from homeostat.kernel.commands import Dispatch, Fence, Preempt, Release, SetGate
@@ -41,8 +42,8 @@ def dispatch(plan: Plan, key: AgentKey) -> bool:
         return False
     entry = mailbox.queue[0]
     plan.dequeue_row(entry)
-    leased = lease(plan, changed(mailbox, queue=mailbox.queue[1:]), entry)
-    plan.put(changed(leased, head=changed(leased.head, queued=head.queued - 1)))
+    leased = lease(plan, replace(mailbox, queue=mailbox.queue[1:]), entry)
+    plan.put(replace(leased, head=replace(leased.head, queued=head.queued - 1)))
     return True
 
 
@@ -56,7 +57,7 @@ def set_gate(plan: Plan, command: SetGate) -> Gate:
     mailbox = plan.mailbox(command.key)
     before = mailbox.head.gate
     if before is not command.gate or mailbox.head.gate_reason != command.reason:
-        plan.put(changed(mailbox, head=plan.move(mailbox, None, gate=command.gate, gate_reason=command.reason)))
+        plan.put(replace(mailbox, head=plan.move(mailbox, None, gate=command.gate, gate_reason=command.reason)))
         dispatch(plan, command.key)
     return before
 
@@ -88,7 +89,7 @@ def release(plan: Plan, command: Release) -> bool:
     """A leaving worker gives its turn back; nothing was lost, so it costs no attempt."""
     mailbox = plan.held(command.fence)
     moved = plan.move(mailbox, TurnEvent.RELEASE, epoch=mailbox.head.epoch + 1, worker_id=None)
-    plan.put(changed(mailbox, head=moved))
+    plan.put(replace(mailbox, head=moved))
     return True
 
 

@@ -2,8 +2,9 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection
-from dataclasses import replace
 from typing import Any, cast
+
+from msgspec.structs import replace
 
 from homeostat.core.clock import Clock, Millis, SystemClock
 from homeostat.core.codec import Json

@@ -4,6 +4,8 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Any
 
+from msgspec.structs import replace
+
 from homeostat.core.clock import Millis
 from homeostat.core.codec import Json
 from homeostat.core.errors import AgentUnknown, BoxNotYours, StaleEpoch
@@ -11,7 +13,6 @@ from homeostat.core.ids import BoxId, CardId, Ids, ProjectId, WorkerId, digest_o
 from homeostat.core.limits import LEASE_BEATS
 from homeostat.core.machines.turn import HEAD, HeadStatus, TurnEvent
 from homeostat.core.records.card import Card, CardDraft
-from homeostat.core.records.change import changed
 from homeostat.core.records.event import Event
 from homeostat.core.records.head import Head, Mailbox
 from homeostat.core.records.turn import AgentKey, OpenTurn, Wait
@@ -113,9 +114,9 @@ class Plan:
         head = mailbox.head
         version = self.base[head.project, head.agent_id] + 1
         if event is None:
-            return changed(head, version=version, **changes)
+            return replace(head, version=version, **changes)
         status = HEAD.next(head.status, event)
-        return changed(head, version=version, status=status, since_ms=self.now, **changes)
+        return replace(head, version=version, status=status, since_ms=self.now, **changes)
 
     def put(self, mailbox: Mailbox) -> None:
         key = mailbox.head.key
@@ -181,7 +182,7 @@ class Plan:
             return entry, ()
         first = entry.cards + 1
         ids = tuple(self.card(entry, first + i, draft.type, draft.content) for i, draft in enumerate(drafts))
-        return changed(entry, cards=entry.cards + len(drafts)), ids
+        return replace(entry, cards=entry.cards + len(drafts)), ids
 
     def rolling(self, entry: OpenTurn) -> None:
         """Make sure the length of the turn's rolling box is known before anything is written to it."""
@@ -214,7 +215,7 @@ class Plan:
         box = self.boxes[key[0], box_id]
         self.boxes[key[0], box_id] = BoxState(box.length + 1, box.owner, box.born_of)
         self.writes.cards.append(
-            changed(card, scope=scope_of(box_id), position=box.length + 1, content=Json(""), reference=card.card_id)
+            replace(card, scope=scope_of(box_id), position=box.length + 1, content=Json(""), reference=card.card_id)
         )
 
     # --- leases and announcements --------------------------------------------------------------------------

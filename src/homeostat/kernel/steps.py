@@ -2,8 +2,9 @@
 
 from typing import cast
 
+from msgspec.structs import replace
+
 from homeostat.core.ids import BoxId, CardId
-from homeostat.core.records.change import changed
 from homeostat.core.records.turn import OpenTurn, Step
 from homeostat.kernel.commands import PutCards, StoreStep, SwapBoxes, WriteCards
 from homeostat.kernel.plan import Plan
@@ -13,7 +14,7 @@ def store_step(plan: Plan, command: StoreStep) -> bool:
     """Remember an outcome; the first one stored is the one that is replayed."""
     fence = command.fence
     mailbox = plan.held(fence)
-    plan.put(changed(mailbox, head=plan.move(mailbox, None)))
+    plan.put(replace(mailbox, head=plan.move(mailbox, None)))
     plan.writes.steps.append(Step(fence.key[0], fence.turn_id, command.name, command.outcome, plan.now))
     return True
 
@@ -24,7 +25,7 @@ def write_cards(plan: Plan, command: WriteCards) -> tuple[CardId, ...]:
     entry = cast(OpenTurn, mailbox.active)
     plan.rolling(entry)
     entry, ids = plan.append(entry, command.cards)
-    plan.put(changed(mailbox, head=plan.move(mailbox, None, cards=entry.cards), active=entry))
+    plan.put(replace(mailbox, head=plan.move(mailbox, None, cards=entry.cards), active=entry))
     return ids
 
 
@@ -34,13 +35,13 @@ def swap_boxes(plan: Plan, command: SwapBoxes) -> bool:
     entry = cast(OpenTurn, mailbox.active)
     if command.output_box_id is not None:
         plan.own_box(command.fence.key, command.output_box_id)
-    turn = changed(
+    turn = replace(
         entry.turn,
         context_box_id=command.context_box_id or entry.turn.context_box_id,
         output_box_id=command.output_box_id or entry.turn.output_box_id,
     )
     plan.writes.turn_boxes[turn.turn_id] = turn
-    plan.put(changed(mailbox, head=plan.move(mailbox, None), active=changed(entry, turn=turn)))
+    plan.put(replace(mailbox, head=plan.move(mailbox, None), active=replace(entry, turn=turn)))
     return True
 
 

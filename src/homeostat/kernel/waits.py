@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import cast
 
 import msgspec
+from msgspec.structs import replace
 
 from homeostat.core.clock import Millis
 from homeostat.core.codec import NULL, Json, from_json, to_json
@@ -13,7 +14,6 @@ from homeostat.core.ids import CardId, ToolCallId
 from homeostat.core.limits import QUEUE_PER_AGENT_MAX, WAIT_SECONDS_DEFAULT, WAIT_SECONDS_MAX, WAITS_PER_TURN_MAX
 from homeostat.core.machines.turn import HeadStatus, TurnEvent
 from homeostat.core.records.card import TOOL_CALL, TOOL_RESULT, CardDraft
-from homeostat.core.records.change import changed
 from homeostat.core.records.event import Channel, Event
 from homeostat.core.records.head import Mailbox
 from homeostat.core.records.turn import AfterExecution, MessageType, OpenTurn, ToolCall, Wait, WaitStatus
@@ -61,12 +61,12 @@ def suspend(plan: Plan, command: Suspend, followups: Followups) -> Suspended:
         plan.writes.new_waits[wait.turn_id, wait.call_id] = wait
         if wait.call_id not in joined:
             _send(plan, entry, wait, command.fence.epoch)
-    entry = changed(entry, waits=(*entry.waits, *waits))
+    entry = replace(entry, waits=(*entry.waits, *waits))
     waiting, deadline = _outstanding(entry)
     moved = plan.move(
         mailbox, TurnEvent.SUSPEND, worker_id=None, cards=entry.cards, waiting=waiting, deadline_ms=deadline
     )
-    plan.put(changed(mailbox, head=moved, active=entry))
+    plan.put(replace(mailbox, head=moved, active=entry))
     return Suspended((*asked, *waits), ready=False)
 
 
@@ -110,11 +110,11 @@ def _go_on(plan: Plan, mailbox: Mailbox, command: Suspend, asked: tuple[Wait, ..
     if final is not None:
         _result_of(plan, final)
     entry, _ = plan.append(entry, command.cards)
-    mailbox = changed(mailbox, active=entry)
+    mailbox = replace(mailbox, active=entry)
     if final is not None:
         _end(plan, mailbox, final, followups)
         return Suspended(asked, ready=False)
-    plan.put(changed(mailbox, head=plan.move(mailbox, None, cards=entry.cards)))
+    plan.put(replace(mailbox, head=plan.move(mailbox, None, cards=entry.cards)))
     return Suspended(asked, ready=True)
 
 
@@ -134,18 +134,18 @@ def report(plan: Plan, command: Report, followups: Followups) -> Reported:
     if final is not None and after is not AfterExecution.TERMINATE:
         _result_of(plan, final)
     entry, (card_id,) = plan.append(entry, (CardDraft(TOOL_RESULT, _result_card(command)),))
-    answered = changed(
+    answered = replace(
         wait, status=command.status, after_execution=after, result_card_id=card_id, answered_at_ms=plan.now
     )
     plan.wait(answered)
-    entry = changed(entry, waits=tuple(answered if w is wait else w for w in entry.waits))
+    entry = replace(entry, waits=tuple(answered if w is wait else w for w in entry.waits))
     if mailbox.active is None or mailbox.active.turn.turn_id != command.turn_id:
         plan.enqueue_row(entry)
         queue = tuple(entry if other.turn.turn_id == command.turn_id else other for other in mailbox.queue)
-        plan.put(changed(mailbox, head=plan.move(mailbox, None), queue=queue))
+        plan.put(replace(mailbox, head=plan.move(mailbox, None), queue=queue))
         return Reported(accepted=True, result_card_id=card_id, trace_id=entry.turn.trace_id)
     final = answered if after is AfterExecution.TERMINATE else final
-    _settle(plan, changed(mailbox, active=entry), final, followups)
+    _settle(plan, replace(mailbox, active=entry), final, followups)
     return Reported(accepted=True, result_card_id=card_id, trace_id=entry.turn.trace_id)
 
 
@@ -155,14 +155,14 @@ def _settle(plan: Plan, mailbox: Mailbox, final: Wait | None, followups: Followu
     waiting, deadline = _outstanding(entry)
     if mailbox.head.status is not HeadStatus.SUSPENDED or waiting:
         moved = plan.move(mailbox, None, cards=entry.cards, waiting=waiting, deadline_ms=deadline)
-        plan.put(changed(mailbox, head=moved))
+        plan.put(replace(mailbox, head=moved))
         return
     if final is not None:
         _end(plan, mailbox, final, followups)
         return
     epoch = mailbox.head.epoch + 1  # the worker that suspended it may not know yet that it did
     moved = plan.move(mailbox, TurnEvent.RESUME, epoch=epoch, cards=entry.cards, waiting=0, deadline_ms=None)
-    plan.put(changed(mailbox, head=moved))
+    plan.put(replace(mailbox, head=moved))
     dispatch(plan, mailbox.head.key)
 
 

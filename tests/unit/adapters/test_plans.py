@@ -22,7 +22,6 @@ from homeostat.core.ids import WorkerId, scope_of
 from homeostat.core.machines.turn import HeadStatus
 from homeostat.core.ports.store import TurnStore
 from homeostat.core.records.turn import OpenTurn, WaitStatus
-from homeostat.core.records.writes import Writes
 from homeostat.testing.suites import turn_records as a
 
 AGENTS = 200
@@ -238,4 +237,3 @@ def test_every_part_of_a_save_is_planned() -> None:
     parts = {name for name, _ in turns.PARTS}
     writing = {name for name, text in statements("postgres", "turns").items() if "(SELECT ok FROM go)" in text}
     assert writing == parts | {"heads_swap", "heads_stale", "head_stale"}
-    assert Writes.__slots__ == tuple(Writes().__dataclass_fields__)

@@ -3,11 +3,11 @@
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from urllib.parse import urlsplit, urlunsplit
 
 import asyncpg
 import pytest
+from msgspec.structs import replace
 
 from homeostat.adapters.stores.postgres import PostgresEngine, PostgresTurns
 from homeostat.adapters.stores.postgres.engine import Transaction

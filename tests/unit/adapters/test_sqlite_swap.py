@@ -1,9 +1,9 @@
 """A swap from a version that is no longer current changes nothing and says so."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from homeostat.adapters.stores.sqlite import SqliteEngine, SqliteTurns
 from homeostat.core.clock import Millis

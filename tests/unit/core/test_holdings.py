@@ -1,6 +1,6 @@
 """What a worker holds: each turn under one epoch, until it is given back, taken away, or the lease is over."""
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from homeostat.core.holdings import Holdings
 from homeostat.core.records.work import Fence, fence_of

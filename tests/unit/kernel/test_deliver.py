@@ -1,8 +1,7 @@
 """Ending turns: every way out, exactly one deliverable, exactly one terminal event."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from homeostat.core.codec import Json, from_json, to_json
 from homeostat.core.errors import ResultFieldsMissing, StaleEpoch

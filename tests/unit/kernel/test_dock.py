@@ -1,9 +1,9 @@
 """Where workers wait: who gets a turn, who gives it back, and what a late word may not undo."""
 
 import asyncio
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from homeostat.core.codec import Json
 from homeostat.core.errors import StoreUnavailable, WorkerUnknown

@@ -1,13 +1,13 @@
 """Accepting messages, on a plan by hand."""
 
 import pytest
+from msgspec.structs import replace
 
 from homeostat.core.codec import Json
 from homeostat.core.errors import AgentBusy, AgentUnknown, DepthExceeded, GateClosed, QueueFull, UnknownMessageType
 from homeostat.core.ids import AgentId, ToolCallId, TraceId, TurnId
 from homeostat.core.limits import DEPTH_MAX, QUEUE_PER_AGENT_MAX
 from homeostat.core.machines.turn import HeadStatus
-from homeostat.core.records.change import changed
 from homeostat.core.records.head import Gate, Mailbox
 from homeostat.core.records.turn import OPENS_A_TURN, MessageType
 from homeostat.kernel.commands import Register, SetGate
@@ -112,7 +112,7 @@ def test_a_full_queue_refuses() -> None:
     desk = Desk("a")
     plan = desk.load("a")
     head = plan.mailbox(A).head
-    plan.mailboxes[A] = Mailbox(changed(head, queued=QUEUE_PER_AGENT_MAX))
+    plan.mailboxes[A] = Mailbox(replace(head, queued=QUEUE_PER_AGENT_MAX))
     with pytest.raises(QueueFull):
         enqueue(plan, desk.message("a"))
     assert not plan.writes

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from homeostat.core.codec import NULL, Json
 from homeostat.core.errors import AgentBusy, AgentUnknown, StoreUnavailable
@@ -12,7 +13,6 @@ from homeostat.core.ids import DEFAULT_PROJECT, BoxId, Scope, digest_of
 from homeostat.core.limits import FLUSH_CONFLICTS_MAX
 from homeostat.core.machines.turn import HeadStatus
 from homeostat.core.records.card import Card
-from homeostat.core.records.change import changed
 from homeostat.core.records.turn import MessageType
 from homeostat.core.records.work import Fence
 from homeostat.core.records.writes import Saved, Writes
@@ -81,7 +81,7 @@ async def test_races_lost_without_end_are_answered_with_try_again() -> None:
 
     def meddle(_: Writes) -> None:
         head = desk.head("a")
-        store.heads_by_key[head.key] = changed(head, version=head.version + 1)
+        store.heads_by_key[head.key] = replace(head, version=head.version + 1)
 
     async with running_kernel(store) as kernel:
         store.saves.clear()

@@ -1,9 +1,9 @@
 """Suspending, reporting and resuming, rule by rule."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from homeostat.core.codec import Json, from_json
 from homeostat.core.errors import AgentUnknown, DepthExceeded, HomeostatError, InvalidRequest, MalformedPayload

@@ -3,10 +3,12 @@
 import asyncio
 import sqlite3
 from collections.abc import AsyncGenerator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from dataclasses import replace as retold
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from homeostat.adapters.doorbells.local import LocalBus
 from homeostat.adapters.stores.sqlite import SqliteEngine, SqliteTurns
@@ -173,17 +175,17 @@ async def test_events_of_other_projects_and_of_forgotten_turns_say_nothing(past:
 
 
 async def test_a_promise_that_was_not_kept_is_found_out(past: Past) -> None:
-    lost = replace(past.told, turns={**past.told.turns, TurnId("turn_zz"): Json("{}")})
+    lost = retold(past.told, turns={**past.told.turns, TurnId("turn_zz"): Json("{}")})
     assert promises(await past.violations(acknowledged=lost)) == {"always_what_was_acknowledged_is_kept"}
-    changed = replace(past.told, ends={**past.told.ends, past.first: CardId("card_0_0_0")})
+    changed = retold(past.told, ends={**past.told.ends, past.first: CardId("card_0_0_0")})
     assert promises(await past.violations(acknowledged=changed)) == {"always_what_was_acknowledged_is_kept"}
 
 
 async def test_a_step_that_ran_again_is_found_out_unless_it_had_lost_the_turn(past: Past) -> None:
     (ran,) = past.effects
-    again = replace(ran, epoch=ran.epoch + 1, token="again")  # noqa: S106 — it marks one run of a step
-    twice = replace(ran, token="twice")  # noqa: S106
-    fenced_off = replace(ran, epoch=ran.epoch - 1, token="late")  # noqa: S106
+    again = retold(ran, epoch=ran.epoch + 1, token="again")  # noqa: S106 — it marks one run of a step
+    twice = retold(ran, token="twice")  # noqa: S106
+    fenced_off = retold(ran, epoch=ran.epoch - 1, token="late")  # noqa: S106
     assert promises(await past.violations(effects=[ran, again])) == {"always_a_stored_step_ran_once"}
     assert promises(await past.violations(effects=[ran, twice])) == {"always_a_stored_step_ran_once"}
     assert await past.violations(effects=[ran, fenced_off]) == []

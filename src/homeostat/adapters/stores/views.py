@@ -1,6 +1,6 @@
 """How stored rows are put together for readers, the same on every engine."""
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from homeostat.core.machines.turn import ITEM_OF_HEAD, ItemStatus
 from homeostat.core.records.card import Card

@@ -1,7 +1,8 @@
 """Cards hold what turns produce; a box is an append-only list of them."""
 
-from dataclasses import dataclass
 from typing import Any, Final
+
+from msgspec import Struct
 
 from homeostat.core.clock import Millis
 from homeostat.core.codec import Json, from_json
@@ -16,8 +17,7 @@ DELIVERABLE_POSITION: Final = 0
 """A turn's deliverable lies at a fixed place, so that whether a turn is finished is one look-up."""
 
 
-@dataclass(frozen=True, slots=True)
-class Card:
+class Card(Struct, frozen=True, gc=False):
     """One immutable piece of content, or a reference to one that was born in another box."""
 
     project: ProjectId
@@ -40,8 +40,7 @@ class Card:
         return self.reference or card_of(self.scope, self.position, self.digest)
 
 
-@dataclass(frozen=True, slots=True)
-class CardDraft:
+class CardDraft(Struct, frozen=True, gc=False):
     """A card a worker wants written; the kernel gives it its place and its id."""
 
     type: str

@@ -1,10 +1,11 @@
 """What is announced: commands, events and stream chunks, by subject."""
 
 import re
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 from urllib.parse import quote
+
+from msgspec import Struct
 
 from homeostat.core.codec import Json
 from homeostat.core.ids import ProjectId, digest_of
@@ -24,8 +25,7 @@ class Channel(StrEnum):
     STR = "str"
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(Struct, frozen=True, gc=False):
     """One announcement. Its id is what it is about, so a consumer can drop repeats."""
 
     event_id: str

@@ -1,7 +1,8 @@
 """An agent's head: its one active turn, the state of its gate, and how much waits."""
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from homeostat.core.clock import Millis
 from homeostat.core.ids import AgentId, ProjectId, TurnId, WorkerId
@@ -17,8 +18,7 @@ class Gate(StrEnum):
     CLOSED = "closed"
 
 
-@dataclass(frozen=True, slots=True)
-class Head:
+class Head(Struct, frozen=True, gc=False):
     """The row every change to an agent's turns compares and swaps."""
 
     project: ProjectId
@@ -68,8 +68,7 @@ class Head:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Mailbox:
+class Mailbox(Struct, frozen=True, gc=False):
     """All that a rule needs to decide about one agent: head, active turn, and the front of the queue.
 
     It is true exactly as long as the stored head has the same version.

@@ -1,7 +1,8 @@
 """What is known of a turn: the message that opened it, its waits, its steps and the grant to work on it."""
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from homeostat.core.clock import Millis
 from homeostat.core.codec import Json
@@ -69,8 +70,7 @@ class TurnStatus(StrEnum):
     STOP = "stop"
 
 
-@dataclass(frozen=True, slots=True)
-class Turn:
+class Turn(Struct, frozen=True, gc=False):
     """One enqueued message. Written once; only its box pointers may be replaced."""
 
     turn_id: TurnId
@@ -107,8 +107,7 @@ class Turn:
         return self.output_box_id or box_of(self.turn_id)
 
 
-@dataclass(frozen=True, slots=True)
-class Wait:
+class Wait(Struct, frozen=True, gc=False):
     """One tool call a turn waits for. Its deadline is set once and never moves."""
 
     turn_id: TurnId
@@ -126,8 +125,7 @@ class Wait:
     answered_at_ms: Millis | None
 
 
-@dataclass(frozen=True, slots=True)
-class OpenTurn:
+class OpenTurn(Struct, frozen=True, gc=False):
     """An unfinished turn with what it has been through; kept by its head, or by its place in the queue."""
 
     turn: Turn
@@ -142,8 +140,7 @@ class OpenTurn:
         return self.starts == 0
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(Struct, frozen=True, gc=False):
     """The stored outcome of one durable step."""
 
     project: ProjectId
@@ -153,8 +150,7 @@ class Step:
     created_at_ms: Millis
 
 
-@dataclass(frozen=True, slots=True)
-class Grant:
+class Grant(Struct, frozen=True, gc=False):
     """Leave to work on a turn: valid for this worker under this epoch, until its lease ends."""
 
     turn: Turn
@@ -164,8 +160,7 @@ class Grant:
     waits: tuple[Wait, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class ToolCall:
+class ToolCall(Struct, frozen=True, gc=False):
     """A tool call a worker wants to wait for."""
 
     call_id: ToolCallId

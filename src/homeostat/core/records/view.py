@@ -23,8 +23,7 @@ class Outcome(StrEnum):
     STOP = "stop"
 
 
-@dataclass(frozen=True, slots=True)
-class Deliverable:
+class Deliverable(msgspec.Struct, frozen=True, gc=False):
     """The end of a turn, as its reader gets it."""
 
     turn_id: TurnId
@@ -101,8 +100,7 @@ class HeadView:
     lease_expires_at_ms: Millis | None
 
 
-@dataclass(frozen=True, slots=True)
-class Edge:
+class Edge(msgspec.Struct, frozen=True, gc=False):
     """One message between two parties: who caused what, in which phase."""
 
     edge_id: str

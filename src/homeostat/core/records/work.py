@@ -1,14 +1,13 @@
 """What passes between a worker and whoever gives it turns: the fence it writes behind, and the answers it gets."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from homeostat.core.codec import Json
 from homeostat.core.ids import AgentId, BoxId, CardId, ToolCallId, TurnId, WorkerId
 from homeostat.core.records.turn import AgentKey, Grant, Wait
 
 
-@dataclass(frozen=True, slots=True)
-class Fence:
+class Fence(Struct, frozen=True, gc=False):
     """The right to write for a turn: worth nothing once the turn moved on."""
 
     key: AgentKey
@@ -17,8 +16,7 @@ class Fence:
     worker_id: WorkerId
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ask:
+class Ask(Struct, frozen=True, kw_only=True, gc=False):
     """Another agent's turn that a turn wants to wait for. Lineage, trace and depth follow from the turn that asks."""
 
     call_id: ToolCallId
@@ -30,16 +28,14 @@ class Ask:
     result_fields: Json | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Suspended:
+class Suspended(Struct, frozen=True, gc=False):
     """The waits as they stand. `ready` means every one is answered already and the turn is still running."""
 
     waits: tuple[Wait, ...]
     ready: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Delivered:
+class Delivered(Struct, frozen=True, gc=False):
     """The end of a turn, durable; `next` is the agent's following turn, granted in the same breath."""
 
     card_id: CardId

@@ -1,6 +1,6 @@
 """What one flush writes: everything in it becomes durable together, or nothing does."""
 
-from dataclasses import dataclass, field
+from msgspec import Struct
 
 from homeostat.core.clock import Millis
 from homeostat.core.codec import Json
@@ -13,8 +13,7 @@ from homeostat.core.records.turn import AgentKey, OpenTurn, Step, Turn, Wait
 InboxKey = tuple[ProjectId, AgentId, int]
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Struct, frozen=True, gc=False):
     """The first answer to a request that carried an idempotency key."""
 
     project: ProjectId
@@ -24,37 +23,35 @@ class Answer:
     created_at_ms: Millis
 
 
-@dataclass(frozen=True, slots=True)
-class OutboxRow:
+class OutboxRow(Struct, frozen=True, gc=False):
     """The events of one flush, in one row."""
 
     outbox_id: Scope
     events: tuple[Event, ...]
 
 
-@dataclass(slots=True)
-class Writes:
+class Writes(Struct):
     """The set-wise difference a flush makes; no row is in it twice.
 
     A head is swapped from the version it was read at to the next one, and from no other.
     """
 
-    heads: dict[AgentKey, tuple[int, Head]] = field(default_factory=dict[AgentKey, tuple[int, Head]])
-    new_heads: dict[AgentKey, Head] = field(default_factory=dict[AgentKey, Head])
-    turns: dict[TurnId, Turn] = field(default_factory=dict[TurnId, Turn])
-    turn_boxes: dict[TurnId, Turn] = field(default_factory=dict[TurnId, Turn])
-    inbox_put: dict[InboxKey, OpenTurn] = field(default_factory=dict[InboxKey, OpenTurn])
-    inbox_drop: set[InboxKey] = field(default_factory=set[InboxKey])
-    new_waits: dict[tuple[TurnId, str], Wait] = field(default_factory=dict[tuple[TurnId, str], Wait])
-    waits: dict[tuple[TurnId, str], Wait] = field(default_factory=dict[tuple[TurnId, str], Wait])
-    cards: list[Card] = field(default_factory=list[Card])
-    steps: list[Step] = field(default_factory=list[Step])
-    box_owners: dict[BoxId, AgentKey] = field(default_factory=dict[BoxId, AgentKey])
-    leases: dict[WorkerId, Millis] = field(default_factory=dict[WorkerId, Millis])
-    leases_ended: set[WorkerId] = field(default_factory=set[WorkerId])
-    answers: dict[tuple[ProjectId, str], Answer] = field(default_factory=dict[tuple[ProjectId, str], Answer])
+    heads: dict[AgentKey, tuple[int, Head]] = {}
+    new_heads: dict[AgentKey, Head] = {}
+    turns: dict[TurnId, Turn] = {}
+    turn_boxes: dict[TurnId, Turn] = {}
+    inbox_put: dict[InboxKey, OpenTurn] = {}
+    inbox_drop: set[InboxKey] = set()
+    new_waits: dict[tuple[TurnId, str], Wait] = {}
+    waits: dict[tuple[TurnId, str], Wait] = {}
+    cards: list[Card] = []
+    steps: list[Step] = []
+    box_owners: dict[BoxId, AgentKey] = {}
+    leases: dict[WorkerId, Millis] = {}
+    leases_ended: set[WorkerId] = set()
+    answers: dict[tuple[ProjectId, str], Answer] = {}
     outbox: OutboxRow | None = None
-    outbox_drop: set[Scope] = field(default_factory=set[Scope])
+    outbox_drop: set[Scope] = set()
 
     def __bool__(self) -> bool:
         return bool(
@@ -77,8 +74,7 @@ class Writes:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Saved:
+class Saved(Struct, frozen=True, gc=False):
     """What became of a save: the agents whose heads had moved, and keys answered before. Empty means durable."""
 
     stale: frozenset[AgentKey] = frozenset()

@@ -2,8 +2,9 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
+
+from msgspec.structs import replace
 
 from homeostat.app.local_turns import LocalSession, LocalTurns
 from homeostat.core.codec import Json, from_json, to_json

@@ -1,6 +1,6 @@
 """What a turn store promises about a save that fails, in whichever way it does: not one of its rows is kept."""
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from homeostat.core.clock import Millis
 from homeostat.core.errors import Unavailable
@@ -31,7 +31,7 @@ async def a_save_that_fails_changes_nothing(open_store: OpenStore) -> None:
     assert await _everything(store) == before
     await _refused(store, replace(rows, turns={**rows.turns, **a.by_id([seed.turn])}))
     assert await _everything(store) == before
-    await a.put(store, **{name: getattr(rows, name) for name in Writes.__slots__})
+    await a.put(store, **{name: getattr(rows, name) for name in Writes.__struct_fields__})
     assert await _everything(store) != before
 
 

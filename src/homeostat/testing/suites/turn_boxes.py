@@ -1,6 +1,6 @@
 """What a turn store promises about cards and boxes: one place each, in order, and read through references."""
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from homeostat.core.ids import BoxId, CardId, card_of, scope_of
 from homeostat.testing.suites import turn_records as a

@@ -1,7 +1,8 @@
 """What a turn store promises its readers: things as they stand, in order, page by page, and of one project only."""
 
 from collections.abc import Awaitable
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from homeostat.core.clock import Millis
 from homeostat.core.ids import (

@@ -1,8 +1,9 @@
 """Records as the kernel would make them, for suites that need a store with something in it."""
 
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from homeostat.core.clock import Millis
 from homeostat.core.codec import Json

@@ -1,8 +1,9 @@
 """What a turn store promises about saving: all or nothing, one winner, and nothing lost on the way."""
 
 import asyncio
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from homeostat.core.clock import Millis
 from homeostat.core.codec import Json

@@ -1,8 +1,9 @@
 """What a turn store promises the watchdog: everything late is found, a bounded number at a time, and nothing else."""
 
-from dataclasses import replace
 from itertools import product
 from typing import cast
+
+from msgspec.structs import replace
 
 from homeostat.core.clock import Millis
 from homeostat.core.ids import BoxId, Scope, TurnId, WorkerId, scope_floor, scope_of
