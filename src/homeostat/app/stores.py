@@ -10,6 +10,7 @@ from homeostat.adapters.stores.sqlite import (
     SqliteFleet,
     SqliteGateway,
     SqliteImmune,
+    SqliteLedger,
     SqliteMemory,
     SqliteTools,
     SqliteTurns,
@@ -19,6 +20,7 @@ from homeostat.core.errors import SettingInvalid
 from homeostat.core.ports.fleet import RegistryStore
 from homeostat.core.ports.gateway import GatewayStore
 from homeostat.core.ports.immune import ImmuneStore
+from homeostat.core.ports.ledger import LedgerStore
 from homeostat.core.ports.memory import MemoryKeeper
 from homeostat.core.ports.store import TurnStore
 from homeostat.core.ports.tools import ToolKeeper
@@ -85,6 +87,14 @@ def immune_store(engine: "SqliteEngine | PostgresEngine") -> ImmuneStore:
     from homeostat.adapters.stores.postgres import PostgresImmune  # noqa: PLC0415 — a driver is loaded where it is used
 
     return PostgresImmune(engine)
+
+
+def ledger_store(engine: "SqliteEngine | PostgresEngine") -> LedgerStore:
+    if isinstance(engine, SqliteEngine):
+        return SqliteLedger(engine)
+    from homeostat.adapters.stores.postgres import PostgresLedger  # noqa: PLC0415 — a driver is loaded where it is used
+
+    return PostgresLedger(engine)
 
 
 def memory_keeper(engine: "SqliteEngine | PostgresEngine") -> MemoryKeeper:

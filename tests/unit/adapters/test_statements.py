@@ -32,6 +32,7 @@ ONLY_SQLITE = {
     },
     "gateway": {},
     "immune": {},
+    "ledger": {},
     "memory": {"memory_put": "values are written one by one, in one transaction", "memory_drop": "as above"},
 }
 ONLY_POSTGRES = {
@@ -48,6 +49,7 @@ ONLY_POSTGRES = {
         "gateway_lapsed": "whoever holds a dead gateway's row buries it",
     },
     "immune": {},
+    "ledger": {},
     "memory": {"memory_keep": "one round trip"},
 }
 

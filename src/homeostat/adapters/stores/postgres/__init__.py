@@ -4,6 +4,7 @@ from homeostat.adapters.stores.postgres.engine import PostgresEngine
 from homeostat.adapters.stores.postgres.fleet import PostgresFleet
 from homeostat.adapters.stores.postgres.gateway import PostgresGateway
 from homeostat.adapters.stores.postgres.immune import PostgresImmune
+from homeostat.adapters.stores.postgres.ledger import PostgresLedger
 from homeostat.adapters.stores.postgres.memory import PostgresMemory
 from homeostat.adapters.stores.postgres.tools import PostgresTools
 from homeostat.adapters.stores.postgres.turns import PostgresTurns
@@ -13,6 +14,7 @@ __all__ = [
     "PostgresFleet",
     "PostgresGateway",
     "PostgresImmune",
+    "PostgresLedger",
     "PostgresMemory",
     "PostgresTools",
     "PostgresTurns",

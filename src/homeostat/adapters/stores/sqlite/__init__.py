@@ -4,8 +4,18 @@ from homeostat.adapters.stores.sqlite.engine import SqliteEngine
 from homeostat.adapters.stores.sqlite.fleet import SqliteFleet
 from homeostat.adapters.stores.sqlite.gateway import SqliteGateway
 from homeostat.adapters.stores.sqlite.immune import SqliteImmune
+from homeostat.adapters.stores.sqlite.ledger import SqliteLedger
 from homeostat.adapters.stores.sqlite.memory import SqliteMemory
 from homeostat.adapters.stores.sqlite.tools import SqliteTools
 from homeostat.adapters.stores.sqlite.turns import SqliteTurns
 
-__all__ = ["SqliteEngine", "SqliteFleet", "SqliteGateway", "SqliteImmune", "SqliteMemory", "SqliteTools", "SqliteTurns"]
+__all__ = [
+    "SqliteEngine",
+    "SqliteFleet",
+    "SqliteGateway",
+    "SqliteImmune",
+    "SqliteLedger",
+    "SqliteMemory",
+    "SqliteTools",
+    "SqliteTurns",
+]

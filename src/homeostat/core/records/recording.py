@@ -1,0 +1,20 @@
+"""What is left of a turn when it has ended: everything that came to it from outside, and what it made of it."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from homeostat.core.records.card import Card
+from homeostat.core.records.turn import Step, Turn, Wait
+
+RECORDING: Final = "#recording"
+"""A step that no author can name: who worked on the turn, and what it remembered. Written with the deliverable."""
+
+
+@dataclass(frozen=True, slots=True)
+class Worked:
+    """A turn with its stored steps, its calls, and the cards that were born in it."""
+
+    turn: Turn
+    steps: tuple[Step, ...]
+    waits: tuple[Wait, ...]
+    cards: tuple[Card, ...]
