@@ -12,7 +12,6 @@ from homeostat.adapters.upstreams.simulated.faults import FaultyUpstream
 from homeostat.core.ids import DEFAULT_PROJECT
 from homeostat.core.records.budget import ZERO, BudgetKind
 from homeostat.core.records.call import CallFilter, Outcome
-from homeostat.core.records.policy import Action
 from homeostat.gateway.office import Manners
 from homeostat.testing.gateways import ANN, INSTANT, Booth, booth
 
@@ -101,18 +100,3 @@ async def spend(asked: list[Asked], tokens: int, micros: int) -> None:
 @given(asked=calls, tokens=st.integers(0, 4_000), micros=st.integers(0, 400))
 def test_always_the_ledger_is_whole(asked: list[Asked], tokens: int, micros: int) -> None:
     asyncio.run(spend(asked, tokens, micros))
-
-
-async def limited(asked: list[Asked], requests: int, tokens: int) -> None:
-    async with booth(upstream=FaultyUpstream(pace=INSTANT)) as desk:
-        await desk.put(Action.RATE_LIMIT, requests_per_minute=requests, tokens_per_minute=tokens)
-        await asyncio.gather(*(make(desk, call) for call in asked))
-        made = [call for call in await desk.log() if call.outcome is not Outcome.REFUSED]
-        assert len(made) <= requests, "of those who come at once no more pass than there is room for"
-        assert sum(call.usage.tokens for call in made) <= tokens
-
-
-@settings(max_examples=30, deadline=None)
-@given(asked=calls, requests=st.integers(1, 12), tokens=st.integers(1, 3_000))
-def test_always_a_minute_holds_no_more_than_its_limit(asked: list[Asked], requests: int, tokens: int) -> None:
-    asyncio.run(limited(asked, requests, tokens))

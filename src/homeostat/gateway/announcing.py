@@ -4,9 +4,11 @@ import asyncio
 import logging
 from collections.abc import Iterable
 
-from homeostat.core.codec import to_json
+from homeostat.core.clock import Millis
+from homeostat.core.codec import Json, to_json
 from homeostat.core.errors import BusUnavailable
 from homeostat.core.ports.bus import Bus
+from homeostat.core.records.budget import Budget, Posting
 from homeostat.core.records.call import Call, Outcome
 from homeostat.core.records.event import Channel, Event
 from homeostat.core.records.vitals import Hearsay, vitals_of
@@ -24,11 +26,30 @@ class Announcer:
     def __init__(self, *, bus: Bus, hearing: Hearing) -> None:
         self._bus = bus
         self.hearing = hearing
+        self._events: list[Event] = []
         self._waiting: list[Call] = []
         self._wanted = asyncio.Event()
         self._listening = asyncio.Lock()
 
-    def events(self, calls: Iterable[Call]) -> list[Event]:
+    def announce(self, event: Event) -> None:
+        """Tell something with the next posting."""
+        self._events.append(event)
+
+    async def posted(self, posting: Posting, warned: Iterable[Budget]) -> None:
+        """Tell what a posting that is written now holds."""
+        events, self._events = self._events, []
+        events += [_warning(budget, posting.now_ms) for budget in warned]
+        events += self._vitals(posting.calls)
+        if events:
+            await self._publish(events)
+
+    async def _publish(self, events: Iterable[Event]) -> None:
+        try:
+            await self._bus.publish(tuple(events))
+        except BusUnavailable as error:
+            log.warning("vitals were not announced: %s", error)
+
+    def _vitals(self, calls: Iterable[Call]) -> list[Event]:
         """One for each call that was made; what was refused says nothing of an agent's health."""
         wanted = self._bus.wanted("vitals")
         events: list[Event] = []
@@ -57,12 +78,25 @@ class Announcer:
             if not calls:
                 return
             findings = await self.hearing.findings([call.call_id for call in calls])
-            try:
-                await self._bus.publish(tuple(_event(call, findings.get(call.call_id)) for call in calls))
-            except BusUnavailable as error:
-                log.warning("vitals were not announced: %s", error)
+            await self._publish(_event(call, findings.get(call.call_id)) for call in calls)
 
 
 def _event(call: Call, hearsay: Hearsay | None = None) -> Event:
     body = to_json(vitals_of(call, hearsay))
     return Event(call.call_id, call.project, Channel.EVT, "agent", call.agent_id, "vitals", body)
+
+
+def _warning(budget: Budget, now: Millis) -> Event:
+    body: Json = to_json(
+        {
+            "kind": budget.kind,
+            "holder": budget.holder,
+            "tokens_spent": budget.spent.tokens,
+            "tokens_max": budget.tokens_max,
+            "micros_spent": budget.spent.micros,
+            "micros_max": budget.micros_max,
+            "at_ms": now,
+        }
+    )
+    event_id = f"{budget.kind}:{budget.holder}:{budget.warned_at_ms}"
+    return Event(event_id, budget.project, Channel.EVT, budget.kind, budget.holder, "budget_warning", body)

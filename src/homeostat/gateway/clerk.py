@@ -3,15 +3,14 @@
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
-from typing import Protocol
+from typing import Any, Protocol
 
 from msgspec import structs
 
 from homeostat.core.clock import Clock, Millis
-from homeostat.core.codec import Json, to_json
-from homeostat.core.errors import BusUnavailable, StoreUnavailable
+from homeostat.core.errors import StoreUnavailable
 from homeostat.core.ids import Ids, ProjectId, scope_floor
 from homeostat.core.limits import (
     BUDGET_FLOAT_SECONDS,
@@ -22,14 +21,13 @@ from homeostat.core.limits import (
     POSTING_CALLS_MAX,
     POSTING_DRAWS_MAX,
     POSTING_SECONDS,
+    RATE_KEPT_SECONDS,
     REFUSAL_WINDOW_MS,
     SWEEP_ROWS_MAX,
 )
-from homeostat.core.ports.bus import Bus
 from homeostat.core.ports.gateway import GatewayStore
 from homeostat.core.records.budget import (
     ZERO,
-    Budget,
     BudgetKey,
     BudgetKind,
     Draw,
@@ -40,9 +38,11 @@ from homeostat.core.records.budget import (
     gateway_of,
 )
 from homeostat.core.records.call import Call, CallId, call_of
-from homeostat.core.records.event import Channel, Event
+from homeostat.core.records.event import Event
+from homeostat.core.records.rate import NO_LOAD, RateDraw, RateDrawn
 from homeostat.gateway.announcing import Announcer
 from homeostat.gateway.budgets import Budgets, Settlement
+from homeostat.gateway.rates import Rates
 
 log = logging.getLogger(__name__)
 
@@ -72,7 +72,6 @@ class Clerk:
         self,
         *,
         store: GatewayStore,
-        bus: Bus,
         clock: Clock,
         ids: Ids,
         seen_version: Callable[[], int],
@@ -81,7 +80,6 @@ class Clerk:
         lease_seconds: float = GATEWAY_LEASE_SECONDS,
     ) -> None:
         self._store = store
-        self._bus = bus
         self._clock = clock
         self._ids = ids
         self._seen_version = seen_version
@@ -90,16 +88,18 @@ class Clerk:
         self._lease_seconds = lease_seconds
         self.gateway_id = gateway_of(ids.scope())
         self.budgets = Budgets(ledger=self, clock=clock)
+        self.rates = Rates(ledger=self, clock=clock)
         self._number = 0
         self._unsure: tuple[Posting, list[Settlement]] | None = None
         self._draws: deque[tuple[Draw, asyncio.Future[Drawn]]] = deque()
+        self._rate_draws: deque[tuple[RateDraw, asyncio.Future[RateDrawn]]] = deque()
         self._open: dict[CallId, Airborne] = {}
         self._aloft: set[CallId] = set()
         self._landed: list[CallId] = []
         self._ended: list[Airborne] = []
         self._calls: deque[Call] = deque()
         self._refusals: dict[RefusalKey, tuple[Call, list[int]]] = {}
-        self._events: list[Event] = []
+        self._leaving = False
         self._awake = False
         self._wanted = asyncio.Event()
         self._urgent = asyncio.Event()
@@ -112,9 +112,22 @@ class Clerk:
     def draw(self, draw: Draw) -> "asyncio.Future[Drawn]":
         future: asyncio.Future[Drawn] = asyncio.get_running_loop().create_future()
         self._draws.append((draw, future))
+        self._hurry()
+        return future
+
+    def draw_rate(self, draw: RateDraw) -> "asyncio.Future[RateDrawn]":
+        future: asyncio.Future[RateDrawn] = asyncio.get_running_loop().create_future()
+        self._rate_draws.append((draw, future))
+        if draw.need == NO_LOAD:
+            self.wake()
+        else:
+            self._hurry()
+        return future
+
+    def _hurry(self) -> None:
+        """Somebody waits."""
         self._urgent.set()
         self.wake()
-        return future
 
     def wake(self) -> None:
         if not self._awake:
@@ -156,7 +169,7 @@ class Clerk:
 
     def announce(self, event: Event) -> None:
         """Publish something with the next posting."""
-        self._events.append(event)
+        self.announcer.announce(event)
         self.wake()
 
     def _record(self, call: Call) -> None:
@@ -176,7 +189,7 @@ class Clerk:
     async def run(self) -> None:
         beat = self._lease_seconds / LEASE_BEATS
         while True:
-            soon = bool(self._refusals) or self.budgets.at_hand
+            soon = bool(self._refusals) or self.budgets.at_hand or self.rates.at_hand
             await _wait(self._wanted, min(beat, BUDGET_FLOAT_SECONDS) if soon else beat)
             await _wait(self._urgent, POSTING_SECONDS)
             self._awake = False
@@ -196,6 +209,7 @@ class Clerk:
         if lost:
             log.warning("%d open calls of a gateway that died were settled at what was reserved", len(lost))
         before = call_of(scope_floor(now - self._retention_ms))
+        await self._store.expire_rates(Millis(now - RATE_KEPT_SECONDS * 1000), SWEEP_ROWS_MAX)
         return len(lost) + await self._store.expire_calls(before, SWEEP_ROWS_MAX)
 
     async def run_sweeps(self) -> None:
@@ -218,13 +232,16 @@ class Clerk:
     @property
     def _pending(self) -> bool:
         rising = any(call_id not in self._aloft for call_id in self._open)
-        return bool(rising or self._calls or self._landed or self.budgets.settlements or self._unsure)
+        return bool(
+            rising or self._calls or self._landed or self.budgets.settlements or self.rates.pending or self._unsure
+        )
 
     async def leave(self) -> None:
         """End: write what is left, and give back what is at hand."""
         self.catch_up()
         self._flush_refusals(everything=True)
-        while self._pending or self._draws:
+        self._leaving = True
+        while self._pending or self._draws or self._rate_draws or self.rates.at_hand:
             await self.tick()
         await self.announcer.catch_up()
         await self._store.leave(self.gateway_id)
@@ -237,8 +254,9 @@ class Clerk:
             try:
                 await self._repeat(*self._unsure)
             except StoreUnavailable as error:
-                _fail([future for _, future in self._draws], error)
+                _fail([future for _, future in (*self._draws, *self._rate_draws)], error)
                 self._draws.clear()
+                self._rate_draws.clear()
                 raise
         self.catch_up()
         if self._open:
@@ -247,24 +265,28 @@ class Clerk:
             self.any_open.clear()
         self._flush_refusals()
         settlements, self.budgets.settlements = self.budgets.settlements, []
-        posting, waiting = self._compile(settlements)
+        posting, waiting, pacing = self._compile(settlements)
         try:
             posted = await self._store.post(posting)
         except BaseException as error:
-            self._unsure = (replace(posting, draws=()), settlements)
+            self._unsure = (replace(posting, draws=(), rate_draws=()), settlements)
             known = isinstance(error, StoreUnavailable)
-            _fail(waiting, error if known else StoreUnavailable(problem="the gateway was interrupted"))
+            interrupted = error if known else StoreUnavailable(problem="the gateway was interrupted")
+            _fail([*waiting, *pacing], interrupted)
             raise
         if not posted.alive:
-            await self._rise(posting, settlements, waiting)
+            await self._rise(posting, settlements, [*waiting, *pacing])
             return
-        for future, drawn in zip(waiting, posted.drawn, strict=True):
-            if not future.done():
-                future.set_result(drawn)
-        await self._posted(posting, posted.warned)
+        _answer(waiting, posted.drawn)
+        _answer(pacing, posted.paced)
+        self.postings += 1
+        await self.announcer.posted(posting, posted.warned)
 
-    def _compile(self, settlements: list[Settlement]) -> tuple[Posting, list["asyncio.Future[Drawn]"]]:
+    def _compile(
+        self, settlements: list[Settlement]
+    ) -> tuple[Posting, list["asyncio.Future[Drawn]"], list["asyncio.Future[RateDrawn]"]]:
         batch = [self._draws.popleft() for _ in range(min(len(self._draws), POSTING_DRAWS_MAX))]
+        paced = [self._rate_draws.popleft() for _ in range(min(len(self._rate_draws), POSTING_DRAWS_MAX))]
         calls = [self._calls.popleft() for _ in range(min(len(self._calls), POSTING_CALLS_MAX))]
         landed, self._landed = self._landed, []
         rising = [call_id for call_id in self._open if call_id not in self._aloft]
@@ -278,14 +300,15 @@ class Clerk:
             seen_version=self._seen_version(),
             spends=_sum([*(spend for s in settlements for spend in s.spends), *self.budgets.surpluses()]),
             draws=tuple(draw for draw, _ in batch),
+            rate_draws=tuple(draw for draw, _ in paced),
+            rate_returns=self.rates.returns(everything=self._leaving),
             opened=tuple(self._open[call_id].flight() for call_id in rising),
             closed=tuple(landed),
             calls=tuple(calls),
         )
-        if self._draws or self._calls:
-            self._urgent.set()
-            self.wake()
-        return posting, [future for _, future in batch]
+        if self._draws or self._rate_draws or self._calls:
+            self._hurry()
+        return posting, [future for _, future in batch], [future for _, future in paced]
 
     async def _repeat(self, posting: Posting, settlements: list[Settlement]) -> None:
         posted = await self._store.post(posting)
@@ -296,10 +319,11 @@ class Clerk:
         if posted.repeated:
             self.budgets.hold(await self._store.holds(self.gateway_id))
         self._unsure = None
-        await self._posted(posting, posted.warned)
+        self.postings += 1
+        await self.announcer.posted(posting, posted.warned)
 
     async def _rise(
-        self, posting: Posting, settlements: list[Settlement], waiting: list["asyncio.Future[Drawn]"]
+        self, posting: Posting, settlements: list[Settlement], waiting: Sequence["asyncio.Future[Any]"]
     ) -> None:
         """This gateway was silent for so long that others settled its calls: begin anew, and charge nothing twice."""
         log.warning("gateway %s was taken for dead and begins anew", self.gateway_id)
@@ -319,32 +343,6 @@ class Clerk:
         _fail(waiting, StoreUnavailable(problem="this gateway was taken for dead"))
         await self._store.enter(self.gateway_id, self._expiry())
 
-    async def _posted(self, posting: Posting, warned: tuple[Budget, ...]) -> None:
-        self.postings += 1
-        events, self._events = self._events, []
-        events += [self._warning(budget, posting.now_ms) for budget in warned]
-        events += self.announcer.events(posting.calls)
-        if events:
-            try:
-                await self._bus.publish(tuple(events))
-            except BusUnavailable as error:
-                log.warning("vitals were not announced: %s", error)
-
-    def _warning(self, budget: Budget, now: Millis) -> Event:
-        body: Json = to_json(
-            {
-                "kind": budget.kind,
-                "holder": budget.holder,
-                "tokens_spent": budget.spent.tokens,
-                "tokens_max": budget.tokens_max,
-                "micros_spent": budget.spent.micros,
-                "micros_max": budget.micros_max,
-                "at_ms": now,
-            }
-        )
-        event_id = f"{budget.kind}:{budget.holder}:{budget.warned_at_ms}"
-        return Event(event_id, budget.project, Channel.EVT, budget.kind, budget.holder, "budget_warning", body)
-
     def _flush_refusals(self, *, everything: bool = False) -> None:
         now = self._clock.now_ms()
         for key, (call, count) in list(self._refusals.items()):
@@ -356,7 +354,13 @@ class Clerk:
         return Millis(self._clock.now_ms() + int(self._lease_seconds * 1000))
 
 
-def _fail(waiting: list["asyncio.Future[Drawn]"], error: StoreUnavailable) -> None:
+def _answer(waiting: Sequence["asyncio.Future[Any]"], answers: Sequence[object]) -> None:
+    for future, answer in zip(waiting, answers, strict=True):
+        if not future.done():
+            future.set_result(answer)
+
+
+def _fail(waiting: Iterable["asyncio.Future[Any]"], error: StoreUnavailable) -> None:
     for future in waiting:
         if not future.done():
             future.set_exception(error)

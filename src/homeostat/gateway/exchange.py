@@ -23,7 +23,8 @@ from homeostat.gateway.dialects.shapes import Ask
 from homeostat.gateway.headers import AnswerHeaders, RequestHeaders
 from homeostat.gateway.metering import Bound, Tariff, UnknownModel, bound, tariff
 from homeostat.gateway.office import Office
-from homeostat.gateway.policy import Chain, Taken, alert
+from homeostat.gateway.policy import Chain, alert
+from homeostat.gateway.rates import Taken
 from homeostat.gateway.refusals import Refusal, refusal_of, stream_error, turn_away
 from homeostat.gateway.relay import Relay
 from homeostat.gateway.request_body import HungUp, RequestBody
@@ -131,6 +132,8 @@ class Exchange:
         """Read the request, let every policy look at it and set aside what it may use."""
         try:
             if self._route.dialect is None:
+                if self._chain.rates and (refusal := await self._draw()) is not None:
+                    return refusal
                 await self._reserve(GLANCE if self._scope["method"] in BODILESS else PROBE)
                 return None
             return await self._read(await self._body.whole(self._headers.content_length))
@@ -151,33 +154,33 @@ class Exchange:
         self._tariff = priced = tariff(office.prices, route.outlet.provider, ask.model, unknown)
         if priced.price is None and unknown is UnknownModel.REFUSE:
             raise ModelUnpriced(model=ask.model, where="here")
-        if chain.rates and (refusal := self._count(ask, priced)) is not None:
-            return refusal
+        if chain.rates:
+            self._bound = bound(ask, priced.price) if chain.counts_tokens else None
+            self._taken = chain.take(self._bound, office.clock.monotonic())
+            if self._taken is None and (refusal := await self._draw()) is not None:
+                return refusal
         budgets, keys = office.clerk.budgets, self._budget_keys()
-        if budgets.unbudgeted(keys):
-            return None
-        needed = self._bound or bound(ask, priced.price)
-        if needed.explicit:
-            self._bound = needed
-            self._reservation = budgets.reserve_at_hand(self.call_id, keys, needed, ask.model)
-        if self._reservation is None:
-            await self._reserve(needed)
+        if not budgets.unbudgeted(keys):
+            needed = self._bound or bound(ask, priced.price)
+            if needed.explicit:
+                self._bound = needed
+                self._reservation = budgets.reserve_at_hand(self.call_id, keys, needed, ask.model)
+            if self._reservation is None:
+                await self._reserve(needed)
+        if self._taken and self._bound is not None and ask.generates and ask.output_cap is None:
+            ask.cap_output(self._bound.tokens_out)  # or more would be used than was counted
         return None
 
-    def _count(self, ask: Ask, priced: Tariff) -> Refusal | None:
-        """Count the call against every rate limit, settling first what is over should there seem to be no room."""
-        chain, office = self._chain, self._office
-        self._bound = bound(ask, priced.price) if chain.counts_tokens else None
-        now = office.clock.monotonic()
-        taken = chain.take(self._bound, now)
-        if isinstance(taken, Refusal) and office.clerk.catch_up():
-            taken = chain.take(self._bound, now)
-        if isinstance(taken, Refusal):
-            return taken
-        self._taken, cap = taken
-        if cap is not None:
-            ask.cap_output(cap)
-            self._bound = bound(ask, priced.price)
+    async def _draw(self) -> Refusal | None:
+        """Ask the store for room, settling first what is over: it may have used less than it took."""
+        self._office.clerk.catch_up()
+        drawn = await self._chain.draw(self._bound)
+        if isinstance(drawn, Refusal):
+            return drawn
+        self._taken, out = drawn
+        if self._ask is not None and self._bound is not None and out < self._bound.tokens_out:
+            self._ask.cap_output(out)
+            self._bound = bound(self._ask, self._bound.price)
         return None
 
     async def _reserve(self, needed: Bound) -> None:

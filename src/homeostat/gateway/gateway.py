@@ -58,12 +58,15 @@ class Gateway:
         ids = ids or Ids(clock=self.clock, entropy=chance(process_seed()))  # calls need unique ids, not secret ones
         manners = manners or Manners()
         self.book = PolicyBook(
-            store=store, bus=bus, clock=self.clock, changed=self._changed, mine=lambda: self.clerk.gateway_id
+            store=store,
+            bus=bus,
+            clock=self.clock,
+            changed=self._changed,
+            allowance_of=lambda key: self.clerk.rates.of(key),  # noqa: PLW0108 - the clerk comes after the book
         )
         self.hearing = Hearing(listener)
         self.clerk = Clerk(
             store=store,
-            bus=bus,
             announcer=Announcer(bus=bus, hearing=self.hearing),
             clock=self.clock,
             ids=ids,

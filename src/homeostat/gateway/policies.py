@@ -11,12 +11,12 @@ from homeostat.core.ids import AgentId, ProjectId
 from homeostat.core.limits import CHAINS_CACHED_MAX, POLICIES_MAX, POLICY_STALE_SECONDS, POLICY_STALE_SECONDS_MAX
 from homeostat.core.ports.bus import Bus
 from homeostat.core.ports.gateway import GatewayStore
-from homeostat.core.records.budget import GatewayId
 from homeostat.core.records.event import Channel, Event, subject
 from homeostat.core.records.policy import Action, Policy, PolicyId
+from homeostat.core.records.rate import RateKey
 from homeostat.core.records.turn import AgentKey
-from homeostat.gateway.policy import Chain, Windows, check, compose, holds_for
-from homeostat.gateway.rates import Shares
+from homeostat.gateway.policy import Chain, check, compose, holds_for
+from homeostat.gateway.rates import Allowance
 
 log = logging.getLogger(__name__)
 
@@ -27,7 +27,13 @@ class PolicyBook:
     """Composed chains by agent. Others' changes are heard on the bus, and found by asking should that be silent."""
 
     def __init__(
-        self, *, store: GatewayStore, bus: Bus, clock: Clock, changed: Callable[[], None], mine: Callable[[], GatewayId]
+        self,
+        *,
+        store: GatewayStore,
+        bus: Bus,
+        clock: Clock,
+        changed: Callable[[], None],
+        allowance_of: Callable[[RateKey], Allowance],
     ) -> None:
         self._store = store
         self._bus = bus
@@ -36,10 +42,7 @@ class PolicyBook:
         self.version = 0
         self._policies: dict[tuple[ProjectId, AgentId | None], list[Policy]] = {}
         self._chains: dict[AgentKey, Chain] = {}
-        self._windows: dict[tuple[ProjectId, PolicyId, AgentId], Windows] = {}
-        self._mine = mine
-        self._shares = Shares()
-        self._limited = False
+        self._allowance_of = allowance_of
         self._checked_at = 0.0
         self._checking: asyncio.Task[None] | None = None
 
@@ -76,8 +79,6 @@ class PolicyBook:
             asked_at = self._clock.monotonic()
             if await self._store.version() != self.version:
                 await self.refresh()
-            elif self._limited:
-                await self._share()
             self._checked_at = asked_at
         except StoreUnavailable as error:
             log.warning("policies cannot be checked, the last ones known stay in force: %s", error)
@@ -89,19 +90,11 @@ class PolicyBook:
         project, agent_id = key
         policies = [*self._policies.get((project, None), ()), *self._policies.get((project, agent_id), ())]
 
-        def windows_of(policy_id: PolicyId) -> Windows:
-            return self._windows.setdefault((project, policy_id, agent_id), Windows())
-
-        chain = compose(policies, now, windows_of, self._shares)
+        chain = compose(policies, now, lambda policy_id: self._allowance_of((project, policy_id, agent_id)))
         if len(self._chains) >= CHAINS_CACHED_MAX:
             self._chains.clear()
         self._chains[key] = chain
         return chain
-
-    async def _share(self) -> None:
-        """Rate limits are divided among the gateways that are alive."""
-        live = await self._store.gateways(self._clock.now_ms())
-        self._shares.split([view.gateway_id for view in live], self._mine())
 
     # --- changes -------------------------------------------------------------------------------------------
 
@@ -109,9 +102,6 @@ class PolicyBook:
         """Read every policy anew."""
         asked_at = self._clock.monotonic()
         version, policies = await self._store.policies()
-        limits = {(policy.project, policy.policy_id) for policy in policies if policy.action is Action.RATE_LIMIT}
-        if limits:
-            await self._share()
         if version < self.version:
             return
         grouped: dict[tuple[ProjectId, AgentId | None], list[Policy]] = {}
@@ -119,8 +109,6 @@ class PolicyBook:
             grouped.setdefault((policy.project, policy.agent_id), []).append(policy)
         self._policies = grouped
         self._chains.clear()
-        self._windows = {key: windows for key, windows in self._windows.items() if key[:2] in limits}
-        self._limited = bool(limits)
         self.version = version
         self._checked_at = asked_at
         self._changed()

@@ -1,7 +1,7 @@
 """Policies as small wrappers around a call, composed into one chain per agent."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import msgspec
 from msgspec import Raw
@@ -10,20 +10,20 @@ from homeostat.core.clock import Millis
 from homeostat.core.codec import to_json
 from homeostat.core.errors import InvalidRequest
 from homeostat.core.ids import AgentId
-from homeostat.core.limits import NAME_CHARS_MAX, OUTPUT_TOKENS_LEAST
+from homeostat.core.limits import BUDGET_RETRIES, NAME_CHARS_MAX, OUTPUT_TOKENS_LEAST
 from homeostat.core.ports.upstream import Headers
 from homeostat.core.records.call import Call
 from homeostat.core.records.event import Channel, Event
 from homeostat.core.records.policy import QUARANTINED, TERMS, Action, Policy, PolicyId
+from homeostat.core.records.rate import UNLIMITED, Load, RateDrawn
 from homeostat.gateway.dialects.shapes import Ask
 from homeostat.gateway.metering import Bound
 from homeostat.gateway.patterns import NameFilter
-from homeostat.gateway.rates import RateWindow, Shares
+from homeostat.gateway.rates import Allowance, Taken
 from homeostat.gateway.refusals import Refusal
 
 DRAINING = "Agent is draining: open requests may end, new ones are refused"
 FOREVER = Millis(1 << 62)
-UNLIMITED = 1 << 62
 
 _raws = msgspec.json.Decoder(list[Raw])
 _members = msgspec.json.Decoder(dict[str, Raw])
@@ -31,74 +31,40 @@ _members = msgspec.json.Decoder(dict[str, Raw])
 AskWrapper = Callable[[Ask], Refusal | None]
 
 
-@dataclass(slots=True)
-class Windows:
-    """The two windows of one rate limit on one agent; they outlive every change of other policies."""
-
-    requests: RateWindow = field(default_factory=RateWindow)
-    tokens: RateWindow = field(default_factory=RateWindow)
-
-
-@dataclass(slots=True)
-class Taken:
-    """What a call took from a rate limit, to be corrected when it is over."""
-
-    windows: Windows
-    second: int
-    tokens: int
-
-    def settle(self, tokens: int) -> None:
-        self.windows.tokens.correct(self.second, tokens - self.tokens)
-        self.tokens = tokens
-
-    def give_back(self) -> None:
-        """The call is not made after all."""
-        self.settle(0)
-        self.windows.requests.correct(self.second, -1)
-
-
-@dataclass(frozen=True, slots=True)
 class RateLimit:
     """Counts a call, and what it may use at most, before it is sent."""
 
-    policy: Policy
-    windows: Windows
-    shares: Shares
+    __slots__ = ("_requests", "allowance", "most", "policy")
 
-    def _tokens_max(self, now: float) -> int:
-        """This gateway's part, which a first call may pass as long as it keeps to the whole: it may be a large one."""
-        limit = self.policy.tokens_per_minute
-        if limit is None:
-            return UNLIMITED
-        return limit if self.windows.tokens.room(limit, now) == limit else self.shares.of(limit)
+    def __init__(self, policy: Policy, allowance: Allowance) -> None:
+        self.policy = policy
+        self.allowance = allowance
+        self.most = limit_of(policy)
+        self._requests = 0 if policy.requests_per_minute is None else 1
 
-    def room(self, now: float) -> int | None:
-        """Tokens that are left in this minute."""
-        if self.policy.tokens_per_minute is None:
-            return None
-        return self.windows.tokens.room(self._tokens_max(now), now)
+    def load(self, tokens: int) -> Load:
+        """Only what is limited is counted."""
+        return Load(self._requests, 0 if self.most.tokens == UNLIMITED else tokens)
 
-    def take(self, tokens: int, now: float) -> Taken | Refusal:
-        windows, policy = self.windows, self.policy
-        tokens_max = self._tokens_max(now)
-        if windows.tokens.room(tokens_max, now) < tokens:
-            seconds = windows.tokens.seconds_until(tokens, tokens_max, now)
-            return self._refuse(f"{policy.tokens_per_minute} tokens per minute", seconds)
-        limit = policy.requests_per_minute
-        requests_max = UNLIMITED if limit is None else self.shares.of(limit)
-        second = windows.requests.take(1, requests_max, now)
-        if second is None:
-            seconds = windows.requests.seconds_until(1, requests_max, now)
-            return self._refuse(f"{limit} requests per minute", seconds)
-        counted = windows.tokens.take(tokens, tokens_max, now)
-        assert counted == second, "there was room a moment ago, and nobody else ran in between"
-        return Taken(windows, second, tokens)
+    def take(self, tokens: int, now: float) -> Taken | None:
+        return self.allowance.take(self.load(tokens), self.most, now)
 
-    def _refuse(self, limit: str, seconds: int) -> Refusal:
+    async def draw(self, tokens: int) -> Taken | RateDrawn:
+        return await self.allowance.draw(self.load(tokens), self.most)
+
+    def refuse(self, drawn: RateDrawn) -> Refusal:
+        policy = self.policy
+        requests = self._requests > drawn.left.requests
+        limit = f"{policy.requests_per_minute} requests" if requests else f"{policy.tokens_per_minute} tokens"
         message = (
-            f"Rate limit reached: {limit}, set by {self.policy.origin} ({self.policy.reason or 'no reason given'})"
+            f"Rate limit reached: {limit} per minute, set by {policy.origin} ({policy.reason or 'no reason given'})"
         )
-        return Refusal(429, "rate_limited", message, None, seconds, self.policy.policy_id)
+        return Refusal(429, "rate_limited", message, None, drawn.retry_seconds, policy.policy_id)
+
+
+def limit_of(policy: Policy) -> Load:
+    requests, tokens = policy.requests_per_minute, policy.tokens_per_minute
+    return Load(UNLIMITED if requests is None else requests, UNLIMITED if tokens is None else tokens)
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,24 +144,40 @@ class Chain:
                 return refusal
         return None
 
-    def take(self, bound: Bound | None, now: float) -> tuple[list[Taken], int | None] | Refusal:
-        """Count a call against every rate limit, or against none; also says to how many tokens an answer must keep."""
+    def take(self, bound: Bound | None, now: float) -> list[Taken] | None:
+        """Count a call against every rate limit out of what is at hand, or against none where that is not enough."""
+        tokens = bound.amount.tokens if bound is not None else 0
         taken: list[Taken] = []
-        out = bound.tokens_out if bound is not None else 0
-        if bound is not None and not bound.explicit:
-            for rate in self.rates:
-                if (room := rate.room(now)) is not None:
-                    out = min(out, (room - bound.tokens_in) // bound.answers)
-            out = max(out, OUTPUT_TOKENS_LEAST)
-        tokens = bound.tokens_in + out * bound.answers if bound is not None else 0
         for rate in self.rates:
-            outcome = rate.take(tokens, now)
-            if isinstance(outcome, Refusal):
-                for other in taken:
-                    other.give_back()
-                return outcome
-            taken.append(outcome)
-        return taken, (out if bound is not None and out < bound.tokens_out else None)
+            one = rate.take(tokens, now)
+            if one is None:
+                _give_back(taken)
+                return None
+            taken.append(one)
+        return taken
+
+    async def draw(self, bound: Bound | None) -> tuple[list[Taken], int] | Refusal:
+        """As `take`, asking the store; also says to how many tokens an answer must keep to fit what is left."""
+        out = bound.tokens_out if bound is not None else 0
+        taken: list[Taken] = []
+        tries = BUDGET_RETRIES
+        try:
+            while len(taken) < len(self.rates):
+                rate = self.rates[len(taken)]
+                drawn = await rate.draw(bound.of(out).tokens if bound is not None else 0)
+                if isinstance(drawn, Taken):
+                    taken.append(drawn)
+                    continue
+                out, tries = _fitting(bound, drawn, out), tries - 1
+                if bound is None or out < OUTPUT_TOKENS_LEAST or not tries:
+                    _give_back(taken)
+                    return rate.refuse(drawn)
+                for one in taken:
+                    one.settle(bound.of(out).tokens)
+        except BaseException:
+            _give_back(taken)
+            raise
+        return taken, out
 
     def allows_tool(self, name: str) -> bool:
         return all(wrapper.names.allows(name) for wrapper in self.tool_filters)
@@ -203,11 +185,22 @@ class Chain:
 
 EMPTY = Chain()
 
+AllowanceOf = Callable[[PolicyId], Allowance]
 
-WindowsOf = Callable[[PolicyId], Windows]
+
+def _give_back(taken: Iterable[Taken]) -> None:
+    for one in taken:
+        one.give_back()
 
 
-def compose(policies: Iterable[Policy], now: Millis, windows_of: WindowsOf, shares: Shares) -> Chain:
+def _fitting(bound: Bound | None, drawn: RateDrawn, out: int) -> int:
+    """How long an answer may be in the room that was found; negative where the agent itself said how long."""
+    if bound is None or bound.explicit or drawn.left.requests < 1:
+        return -1
+    return min(out - 1, (drawn.left.tokens - bound.tokens_in) // bound.answers)
+
+
+def compose(policies: Iterable[Policy], now: Millis, allowance_of: AllowanceOf) -> Chain:
     """One chain out of the policies that hold for an agent. Several of a kind all hold."""
     order = list(Action)
     live = sorted((p for p in policies if not p.expired(now)), key=lambda p: (order.index(p.action), p.policy_id))
@@ -234,7 +227,7 @@ def compose(policies: Iterable[Policy], now: Millis, windows_of: WindowsOf, shar
             case Action.TOKEN_CAP:
                 asks.append(TokenCap(policy, policy.max_tokens or 0))
             case Action.RATE_LIMIT:
-                rates.append(RateLimit(policy, windows_of(policy.policy_id), shares))
+                rates.append(RateLimit(policy, allowance_of(policy.policy_id)))
             case Action.CLEAR_CONTEXT:
                 headers = [(b"x-clear-context", b"true")]
             case Action.ALERT:

@@ -4,15 +4,13 @@ from dataclasses import dataclass, field
 
 from homeostat.core.clock import Millis
 from homeostat.core.limits import PAGE_MAX
+from homeostat.core.pacing import Window
 from homeostat.core.ports.gateway import GatewayStore
 from homeostat.core.records.call import Call, CallFilter, CallId, Outcome
 from homeostat.core.records.policy import Action, Policy
+from homeostat.core.records.rate import Load, RateDraw
 from homeostat.gateway.patterns import NameFilter
-from homeostat.gateway.policy import RateLimit, Windows, check
-from homeostat.gateway.rates import Shares
-from homeostat.gateway.refusals import Refusal
-
-WHOLE = Shares()
+from homeostat.gateway.policy import check, limit_of
 
 EXAMPLES_MAX = 20
 
@@ -61,7 +59,7 @@ class _Judge:
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
         self._names = NameFilter(allow=policy.allow, deny=policy.deny)
-        self._windows: dict[str, Windows] = {}
+        self._windows: dict[str, Window] = {}
 
     def __call__(self, call: Call, result: Rehearsal) -> None:
         policy = self._policy
@@ -77,9 +75,10 @@ class _Judge:
                 if call.usage.tokens_out > (policy.max_tokens or 0):
                     result.trimmed += 1
             case Action.RATE_LIMIT:
-                windows = self._windows.setdefault(call.agent_id, Windows())
-                outcome = RateLimit(policy, windows, WHOLE).take(call.usage.tokens, call.started_at_ms / 1000)
-                if isinstance(outcome, Refusal):
+                load = Load(1, call.usage.tokens)
+                draw = RateDraw((policy.project, policy.policy_id, call.agent_id), load, load, limit_of(policy))
+                window = self._windows.setdefault(call.agent_id, Window())
+                if window.draw(draw, call.started_at_ms // 1000).granted is None:
                     result.refuse(call)
             case Action.CLEAR_CONTEXT | Action.ALERT:
                 pass

@@ -13,6 +13,7 @@ from homeostat.adapters.stores.sqlite.gateway import SqliteGateway
 from homeostat.adapters.upstreams.simulated import ModelCall, Pace, Reply, SimulatedUpstream
 from homeostat.core.errors import InvalidRequest
 from homeostat.core.ids import DEFAULT_PROJECT, AgentId
+from homeostat.core.limits import RATE_KEPT_SECONDS
 from homeostat.core.records.call import Outcome
 from homeostat.core.records.event import Channel, Event, subject
 from homeostat.core.records.policy import Action, Policy, PolicyId, PolicyOrigin
@@ -165,7 +166,7 @@ async def test_tokens_per_minute_count_the_bound_first_and_the_truth_after() -> 
         used = sum(call.usage.tokens for call in await desk.log(outcome=Outcome.ANSWERED))
         assert used < 200
         assert (await desk.chat(max_tokens=400)).status == 200  # what the first did not use is there again
-        clock.advance(60)
+        clock.advance(RATE_KEPT_SECONDS)
         assert (await desk.chat(max_tokens=800)).status == 200
 
 

@@ -1,89 +1,161 @@
-"""No sixty seconds hold more than the limit, whoever asks and however time runs."""
+"""Room is drawn ahead, used within a second or given back, and never used twice."""
 
-from hypothesis import given
-from hypothesis import strategies as st
+import asyncio
 
 from homeostat.core.clock import Millis
-from homeostat.core.ids import DEFAULT_PROJECT
-from homeostat.core.limits import RATE_WINDOW_SECONDS
-from homeostat.core.records.policy import Action, Policy, PolicyId
-from homeostat.gateway.policy import RateLimit, Windows
-from homeostat.gateway.rates import RateWindow, Shares
-from homeostat.gateway.refusals import Refusal
+from homeostat.core.ids import DEFAULT_PROJECT, AgentId
+from homeostat.core.limits import RATE_PORTION_SECONDS
+from homeostat.core.pacing import Window, pace
+from homeostat.core.records.policy import PolicyId
+from homeostat.core.records.rate import NO_LOAD, UNLIMITED, Load, RateDraw, RateDrawn, RateKey
+from homeostat.gateway.rates import Allowance, Rates, Taken
+from homeostat.testing.clock import ManualClock
+
+KEY: RateKey = (DEFAULT_PROJECT, PolicyId("p"), AgentId("ann"))
+ONE = Load(1, 0)
+MANY = Load(640, UNLIMITED)
 
 
-@given(
-    limit=st.integers(1, 20),
-    steps=st.lists(st.tuples(st.floats(0, 30), st.integers(1, 6)), max_size=80),
-)
-def test_always_no_minute_holds_more_than_the_limit(limit: int, steps: list[tuple[float, int]]) -> None:
-    window = RateWindow()
-    now = 1000.0
-    taken: list[tuple[float, int]] = []
-    for wait, amount in steps:
-        now += wait
-        if window.take(amount, limit, now) is not None:
-            taken.append((now, amount))
-        within = sum(size for at, size in taken if now - at < RATE_WINDOW_SECONDS - 1)
-        assert within <= limit
-        assert window.used == sum(size for at, size in taken if int(now) - int(at) < RATE_WINDOW_SECONDS)
+class Counter:
+    """The store's side of a limit, which answers when it is told to."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        self.clock = clock
+        self.window = Window()
+        self.draws: list[tuple[RateDraw, asyncio.Future[RateDrawn]]] = []
+        self.rates = Rates(ledger=self, clock=clock)
+
+    def draw_rate(self, draw: RateDraw) -> "asyncio.Future[RateDrawn]":
+        future: asyncio.Future[RateDrawn] = asyncio.get_running_loop().create_future()
+        self.draws.append((draw, future))
+        return future
+
+    def wake(self) -> None:
+        pass
+
+    async def post(self) -> int:
+        """One posting; says how many draws it carried."""
+        draws, self.draws = self.draws, []
+        now = Millis(self.clock.now_ms())
+        answers = pace([draw for draw, _ in draws], self.rates.returns(), {KEY: self.window}, now)
+        for (_, future), answer in zip(draws, answers, strict=True):
+            future.set_result(answer)
+        for _ in range(3):
+            await asyncio.sleep(0)
+        return len(draws)
+
+    async def ask(self, allowance: Allowance, load: Load = ONE, most: Load = MANY) -> Taken | RateDrawn:
+        asking = asyncio.create_task(allowance.draw(load, most))
+        await asyncio.sleep(0)
+        if not asking.done():
+            await self.post()
+        return await asking
 
 
-def test_room_comes_back_after_a_minute_and_not_before() -> None:
-    window = RateWindow()
-    assert window.take(2, 2, 100.5) is not None
-    assert window.take(1, 2, 159.9) is None
-    assert window.take(2, 2, 160.0) is not None
+async def test_calls_are_served_out_of_what_was_drawn_ahead() -> None:
+    counter = Counter(ManualClock())
+    allowance = counter.rates.of(KEY)
+    assert isinstance(await counter.ask(allowance), Taken)
+    served = 0
+    while allowance.take(ONE, MANY, counter.clock.monotonic()) is not None:
+        served += 1
+    assert served == 8 - 1, "a first draw has room for a few calls more"
+    assert await counter.post() == 1, "whoever sees the end coming asks for more before anybody waits"
+    assert counter.rates.of(KEY) is allowance
+    assert allowance.take(ONE, MANY, counter.clock.monotonic()) is not None
 
 
-def test_a_correction_frees_what_was_not_used() -> None:
-    window = RateWindow()
-    second = window.take(100, 100, 10.0)
-    assert second is not None
-    window.correct(second, -80)
-    assert window.room(100, 11.0) == 80
-    window.correct(second, 0)
-    window.advance(100.0)
-    window.correct(second, -20)
-    assert window.used == 0
+async def test_what_is_not_used_within_a_moment_goes_back() -> None:
+    counter = Counter(ManualClock())
+    allowance = counter.rates.of(KEY)
+    await counter.ask(allowance)
+    assert counter.window.used.requests == 8
+    counter.clock.advance(RATE_PORTION_SECONDS)
+    assert allowance.take(ONE, MANY, counter.clock.monotonic()) is None, "what is old counts no more where it was drawn"
+    await counter.post()
+    assert counter.window.used == ONE
+    assert not counter.rates.at_hand
 
 
-def test_it_says_when_there_will_be_room() -> None:
-    window = RateWindow()
-    window.take(1, 3, 10.0)
-    window.take(2, 3, 40.0)
-    assert window.seconds_until(1, 3, 50.0) == 20
-    assert window.seconds_until(3, 3, 50.0) == 50
-    assert window.seconds_until(4, 3, 50.0) == RATE_WINDOW_SECONDS
+async def test_a_call_that_used_less_gives_the_rest_back_wherever_that_is() -> None:
+    counter = Counter(ManualClock())
+    allowance = counter.rates.of(KEY)
+    most = Load(UNLIMITED, 1_000)
+    taken = await counter.ask(allowance, Load(0, 600), most)
+    assert isinstance(taken, Taken)
+    taken.settle(100)
+    again = await counter.ask(allowance, Load(0, 880), most)
+    assert isinstance(again, Taken), "what is at hand and what is left add up"
+    assert counter.window.used.tokens == 980 + (1_000 - 980) // 32
+    counter.clock.advance(RATE_PORTION_SECONDS)
+    await counter.post()
+    again.settle(80)
+    await counter.post()
+    assert counter.window.used.tokens == 180
+    again.give_back()
+    await counter.post()
+    assert counter.window.used.tokens == 100
 
 
-@given(st.integers(1, 10_000), st.integers(1, 12))
-def test_shares_add_up_to_the_limit(limit: int, gateways: int) -> None:
-    names = [f"gw_{number}" for number in range(gateways)]
-    parts: list[int] = []
-    for name in names:
-        shares = Shares()
-        shares.split([other for other in names if other != name], name)
-        parts.append(shares.of(limit))
-    assert sum(parts) == max(limit, gateways)
-    assert max(parts) - min(parts) <= 1
+async def test_more_than_was_thought_counts_as_well() -> None:
+    counter = Counter(ManualClock())
+    most = Load(UNLIMITED, 1_000)
+    taken = await counter.ask(counter.rates.of(KEY), Load(0, 600), most)
+    assert isinstance(taken, Taken)
+    taken.settle(700)
+    counter.clock.advance(RATE_PORTION_SECONDS)
+    await counter.post()
+    assert counter.window.used.tokens == 700
 
 
-def test_a_large_call_finds_room_in_a_small_share() -> None:
-    windows, shares = Windows(), Shares()
-    shares.split(["a", "b", "c", "d"], "a")
-    made = Policy(
-        policy_id=PolicyId("p"),
-        project=DEFAULT_PROJECT,
-        agent_id=None,
-        action=Action.RATE_LIMIT,
-        created_at_ms=Millis(0),
-        tokens_per_minute=1000,
-    )
-    limit = RateLimit(made, windows, shares)
-    assert isinstance(limit.take(1001, 0.0), Refusal)
-    assert not isinstance(limit.take(900, 0.0), Refusal)
-    assert isinstance(limit.take(1, 1.0), Refusal)
-    assert not isinstance(limit.take(200, 61.0), Refusal)
-    assert not isinstance(limit.take(50, 61.0), Refusal)
-    assert isinstance(limit.take(1, 62.0), Refusal)
+async def test_one_who_hammers_does_not_hammer_at_the_store() -> None:
+    counter = Counter(ManualClock())
+    allowance = counter.rates.of(KEY)
+    most = Load(1, UNLIMITED)
+    taken = await counter.ask(allowance, ONE, most)
+    assert isinstance(taken, Taken)
+    refused = await counter.ask(allowance, ONE, most)
+    assert isinstance(refused, RateDrawn)
+    assert (refused.granted, refused.left.requests) == (None, 0)
+    assert await allowance.draw(ONE, most) is refused
+    assert not counter.draws
+    taken.give_back()
+    assert isinstance(await counter.ask(allowance, ONE, most), Taken), "until there is reason to ask again"
+
+
+async def test_nothing_is_drawn_ahead_where_little_is_left() -> None:
+    counter = Counter(ManualClock())
+    mine, theirs = counter.rates.of(KEY), Allowance(KEY, counter.rates)
+    most = Load(2, UNLIMITED)
+    assert isinstance(await counter.ask(mine, ONE, most), Taken)
+    await counter.post()
+    assert counter.window.used == ONE
+    assert isinstance(await counter.ask(theirs, ONE, most), Taken)
+
+
+async def test_whoever_goes_away_while_waiting_leaves_the_room_to_others() -> None:
+    counter = Counter(ManualClock())
+    allowance = counter.rates.of(KEY)
+    asking = asyncio.create_task(allowance.draw(ONE, MANY))
+    await asyncio.sleep(0)
+    asking.cancel()
+    await asyncio.gather(asking, return_exceptions=True)
+    await counter.post()
+    assert allowance.take(ONE, MANY, counter.clock.monotonic()) is not None
+    counter.clock.advance(RATE_PORTION_SECONDS)
+    await counter.post()
+    assert counter.window.used == ONE
+
+
+async def test_a_store_that_fails_is_heard_by_those_who_wait_and_by_nobody_else() -> None:
+    counter = Counter(ManualClock())
+    allowance = counter.rates.of(KEY)
+    await counter.ask(allowance)
+    for _ in range(5):
+        allowance.take(ONE, MANY, counter.clock.monotonic())
+    (draw, future), counter.draws = counter.draws[0], []
+    assert draw.need == NO_LOAD
+    future.set_exception(RuntimeError("gone"))
+    await asyncio.sleep(0)
+    assert allowance.take(ONE, MANY, counter.clock.monotonic()) is not None
+    assert len(counter.draws) == 1, "and it is asked again"

@@ -7,9 +7,11 @@ import msgspec
 
 from homeostat.core.clock import Millis
 from homeostat.core.ids import scope_floor
+from homeostat.core.pacing import Window
 from homeostat.core.records.budget import Amount, Budget, BudgetKey, BudgetKind, Flight
 from homeostat.core.records.call import Call, CallFilter, CallId, call_of
 from homeostat.core.records.policy import TERMS, Action, Policy, PolicyOrigin
+from homeostat.core.records.rate import RateKey
 
 Row = Sequence[Any]
 NEWEST = CallId("call_~")
@@ -29,6 +31,7 @@ class Terms(TypedDict, total=False):
 _encoder = msgspec.json.Encoder()
 _terms = msgspec.json.Decoder(Terms)
 _calls = msgspec.json.Decoder(Call)
+_taken = msgspec.json.Decoder(list[tuple[int, int, int]])
 _keys = msgspec.json.Decoder(tuple[tuple[str, BudgetKind, str], ...])
 
 
@@ -147,3 +150,11 @@ def write_filter(wanted: CallFilter, limit: int) -> tuple[object, ...]:
 
 def read_call(row: Row) -> Call:
     return _calls.decode(row[0])
+
+
+def read_window(row: Row) -> Window:
+    return Window(_taken.decode(row[0]))
+
+
+def write_window(key: RateKey, window: Window, now: Millis) -> tuple[object, ...]:
+    return (*key, _encoder.encode(window.rows).decode(), now)

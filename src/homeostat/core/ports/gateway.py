@@ -96,7 +96,10 @@ class GatewayStore(Protocol):
         ...
 
     async def post(self, posting: Posting) -> Posted:
-        """Write a posting, all or nothing. Spends come first, then draws, each judged on what the one before left."""
+        """Write a posting, all or nothing. Spends come first, then draws, each judged on what the one before left.
+
+        Room of rate limits likewise: what comes back is counted before what is drawn.
+        """
         ...
 
     async def holds(self, gateway_id: GatewayId) -> dict[BudgetKey, Amount]:
@@ -109,6 +112,10 @@ class GatewayStore(Protocol):
 
     async def bury(self, now: Millis, *, sparing: GatewayId, limit: int) -> list[Call]:
         """Settle the open calls of gateways that died at what was reserved; returns them."""
+        ...
+
+    async def expire_rates(self, before: Millis, limit: int) -> int:
+        """Forget rate limits nobody has drawn on since; returns how many."""
         ...
 
     async def gateways(self, now: Millis) -> list[GatewayView]: ...

@@ -9,6 +9,7 @@ from msgspec import Struct
 from homeostat.core.clock import Millis
 from homeostat.core.ids import ProjectId, Scope
 from homeostat.core.records.call import Call, CallId
+from homeostat.core.records.rate import RateDraw, RateDrawn, RateReturn
 
 GatewayId = NewType("GatewayId", str)
 
@@ -184,6 +185,8 @@ class Posting:
     seen_version: int
     spends: tuple[Spend, ...] = ()
     draws: tuple[Draw, ...] = ()
+    rate_draws: tuple[RateDraw, ...] = ()
+    rate_returns: tuple[RateReturn, ...] = ()
     opened: tuple[Flight, ...] = ()
     closed: tuple[CallId, ...] = ()
     calls: tuple[Call, ...] = ()
@@ -199,6 +202,7 @@ class Posted:
 
     alive: bool
     drawn: tuple[Drawn, ...] = ()
+    paced: tuple[RateDrawn, ...] = ()
     warned: tuple[Budget, ...] = ()
     repeated: bool = False
 

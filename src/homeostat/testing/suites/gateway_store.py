@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from homeostat.core.clock import Millis
 from homeostat.core.ids import AgentId, ProjectId, RunId, Scope, scope_floor
+from homeostat.core.limits import RATE_KEPT_SECONDS
 from homeostat.core.ports.gateway import GatewayStore
 from homeostat.core.records.budget import (
     ZERO,
@@ -23,6 +24,7 @@ from homeostat.core.records.budget import (
 )
 from homeostat.core.records.call import Api, Call, CallFilter, CallId, Outcome, Usage, call_of
 from homeostat.core.records.policy import Action, Policy, PolicyId, PolicyOrigin
+from homeostat.core.records.rate import Load, RateDraw, RateKey, RateReturn
 
 Check = Callable[[GatewayStore], Awaitable[None]]
 
@@ -32,6 +34,8 @@ LATER = Millis(2_000_000)
 ONE = GatewayId("gw_1")
 TWO = GatewayId("gw_2")
 ANN: BudgetKey = (PROJECT, BudgetKind.AGENT, "ann")
+RATE: RateKey = (PROJECT, PolicyId("p"), AgentId("ann"))
+MOST = Load(5, 100)
 RUN: BudgetKey = (PROJECT, BudgetKind.RUN, "run")
 
 
@@ -163,6 +167,46 @@ async def a_posting_that_is_repeated_changes_nothing(store: GatewayStore) -> Non
     assert await store.calls(CallFilter(project=PROJECT), 9) == [call(1)]
 
 
+def pace(requests: int, tokens: int = 0, *, most: Load = MOST) -> RateDraw:
+    need = Load(requests, tokens)
+    return RateDraw(RATE, need, need, most)
+
+
+async def room_is_counted_by_the_second_for_all_gateways(store: GatewayStore) -> None:
+    for gateway in (ONE, TWO):
+        await store.enter(gateway, LATER)
+    first = await post(store, 1, rate_draws=(pace(3, 40), pace(1, 20)))
+    assert [drawn.granted for drawn in first.paced] == [Load(3, 40), Load(1, 20)]
+    assert first.paced[0].second == NOW // 1000
+    refused = (await post(store, 1, TWO, rate_draws=(pace(2), pace(1)))).paced
+    assert [drawn.granted for drawn in refused] == [None, Load(1, 0)]
+    assert refused[0].left == Load(1, 40)
+    assert 0 < refused[0].retry_seconds <= 60
+    back = RateReturn(RATE, NOW // 1000, Load(2, 10))
+    assert (await post(store, 2, rate_returns=(back,), rate_draws=(pace(2, 50),))).paced[0].granted == Load(2, 50)
+    assert (await post(store, 2, rate_returns=(back,), rate_draws=(pace(2, 50),))).paced == ()
+    assert (await post(store, 2, TWO, rate_draws=(pace(1),))).paced[0].granted is None
+    soon = Millis(NOW + RATE_KEPT_SECONDS * 1000)
+    assert (await post(store, 3, TWO, now_ms=soon, rate_draws=(pace(5, 100),))).paced[0].granted == Load(5, 100)
+    assert await store.expire_rates(soon, 9) == 0
+    assert await store.expire_rates(Millis(soon + 1), 9) == 1
+    assert await store.expire_rates(Millis(soon + 1), 9) == 0
+    assert (await post(store, 4, TWO, now_ms=soon, rate_draws=(pace(5),))).paced[0].granted == Load(5, 0)
+
+
+async def many_who_pace_at_once_never_pass_the_limit(store: GatewayStore) -> None:
+    gateways = [GatewayId(f"gw_{number}") for number in range(8)]
+    for gateway in gateways:
+        await store.enter(gateway, LATER)
+    granted = 0
+    for number in range(1, 4):
+        posted = await asyncio.gather(
+            *(post(store, number, gateway, rate_draws=(pace(3, most=Load(40, 0)),)) for gateway in gateways)
+        )
+        granted += sum(one.paced[0].granted is not None for one in posted)
+    assert granted == 40 // 3
+
+
 async def one_is_warned_once(store: GatewayStore) -> None:
     await store.put_budget(budget())
     await store.enter(ONE, LATER)
@@ -249,6 +293,8 @@ CHECKS: tuple[Check, ...] = (
     what_is_drawn_is_held_and_nobody_elses,
     many_who_draw_at_once_never_pass_the_bound,
     a_posting_that_is_repeated_changes_nothing,
+    room_is_counted_by_the_second_for_all_gateways,
+    many_who_pace_at_once_never_pass_the_limit,
     one_is_warned_once,
     the_dead_are_settled_at_what_they_reserved,
     calls_are_found_newest_first,

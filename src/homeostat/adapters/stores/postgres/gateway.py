@@ -6,7 +6,7 @@ from typing import Final
 from homeostat.adapters.stores import gateway_rows as rows
 from homeostat.adapters.stores.postgres.engine import PostgresEngine, Transaction
 from homeostat.adapters.stores.statements import statements
-from homeostat.core import ledger
+from homeostat.core import ledger, pacing
 from homeostat.core.clock import Millis
 from homeostat.core.ids import AgentId, ProjectId
 from homeostat.core.ledger import Entries
@@ -22,6 +22,7 @@ from homeostat.core.records.budget import (
 )
 from homeostat.core.records.call import Call, CallFilter, CallId
 from homeostat.core.records.policy import Policy, PolicyId
+from homeostat.core.records.rate import RateDrawn, RateKey
 
 SQL: Final = statements("postgres", "gateway")
 
@@ -112,6 +113,9 @@ class PostgresGateway:
             buried += await self._engine.transact(work)
         return buried
 
+    async def expire_rates(self, before: Millis, limit: int) -> int:
+        return (await self._all("rates_expire", before, limit))[0][0]
+
     async def gateways(self, now: Millis) -> list[GatewayView]:
         return [GatewayView(*row) for row in await self._all("gateways_live", now)]
 
@@ -159,6 +163,7 @@ async def _post(transaction: Transaction, posting: Posting) -> Posted:
     )
     entries = ledger.settle(posting, await _budgets(transaction, ledger.keys_of(posting)))
     await _write(transaction, gateway_id, entries)
+    paced = await _pace(transaction, posting)
     if posting.opened:
         flights = [rows.write_flight(flight, gateway_id) for flight in posting.opened]
         await transaction.executemany(SQL["flight_put"], flights)
@@ -167,7 +172,20 @@ async def _post(transaction: Transaction, posting: Posting) -> Posted:
     if posting.calls:
         await transaction.executemany(SQL["call_put"], [rows.write_call(call) for call in posting.calls])
     warned = tuple(entries.budgets[key] for key in entries.warned)
-    return Posted(alive=True, drawn=tuple(entries.drawn), warned=warned)
+    return Posted(alive=True, drawn=tuple(entries.drawn), paced=paced, warned=warned)
+
+
+async def _pace(transaction: Transaction, posting: Posting) -> tuple[RateDrawn, ...]:
+    draws, returns = posting.rate_draws, posting.rate_returns
+    if not draws and not returns:
+        return ()
+    windows: dict[RateKey, pacing.Window] = {}
+    for key in pacing.keys_of(draws, returns):
+        windows[key] = rows.read_window((await transaction.fetch(SQL["rate_get"], *key))[0])
+    paced = pacing.pace(draws, returns, windows, posting.now_ms)
+    written = [rows.write_window(key, window, posting.now_ms) for key, window in windows.items()]
+    await transaction.executemany(SQL["rate_put"], written)
+    return paced
 
 
 async def _write(transaction: Transaction, gateway_id: GatewayId, entries: Entries) -> None:

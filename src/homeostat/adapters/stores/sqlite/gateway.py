@@ -7,7 +7,7 @@ from homeostat.adapters.stores import gateway_rows as rows
 from homeostat.adapters.stores.sqlite.engine import SqliteEngine
 from homeostat.adapters.stores.sqlite.transaction import immediate
 from homeostat.adapters.stores.statements import statements
-from homeostat.core import ledger
+from homeostat.core import ledger, pacing
 from homeostat.core.clock import Millis
 from homeostat.core.ids import AgentId, ProjectId
 from homeostat.core.ledger import Entries
@@ -23,6 +23,7 @@ from homeostat.core.records.budget import (
 )
 from homeostat.core.records.call import Call, CallFilter, CallId
 from homeostat.core.records.policy import Policy, PolicyId
+from homeostat.core.records.rate import RateDrawn, RateKey
 
 SQL = statements("sqlite", "gateway")
 CALL_ROW = "(?, ?, ?, ?, ?, ?, ?, ?, ?)"
@@ -126,6 +127,11 @@ class SqliteGateway:
 
         return await self._engine.write(work)
 
+    async def expire_rates(self, before: Millis, limit: int) -> int:
+        return await self._engine.write(
+            lambda connection: connection.execute(SQL["rates_expire"], (before, limit)).rowcount
+        )
+
     async def gateways(self, now: Millis) -> list[GatewayView]:
         return [GatewayView(*row) for row in await self._all("gateways_live", (now,))]
 
@@ -177,13 +183,28 @@ def _post(connection: sqlite3.Connection, posting: Posting) -> Posted:
         connection.execute(SQL["gateway_beat"], beat)
         entries = ledger.settle(posting, _budgets(connection, ledger.keys_of(posting)))
         _write(connection, gateway_id, entries)
+        paced = _pace(connection, posting)
         if posting.opened:
             many(SQL["flight_put"], [rows.write_flight(flight, gateway_id) for flight in posting.opened])
         if posting.closed:
             many(SQL["flight_drop"], [(call_id,) for call_id in posting.closed])
         _put_calls(connection, posting.calls)
     warned = tuple(entries.budgets[key] for key in entries.warned)
-    return Posted(alive=True, drawn=tuple(entries.drawn), warned=warned)
+    return Posted(alive=True, drawn=tuple(entries.drawn), paced=paced, warned=warned)
+
+
+def _pace(connection: sqlite3.Connection, posting: Posting) -> tuple[RateDrawn, ...]:
+    draws, returns = posting.rate_draws, posting.rate_returns
+    if not draws and not returns:
+        return ()
+    windows: dict[RateKey, pacing.Window] = {}
+    for key in pacing.keys_of(draws, returns):
+        row = connection.execute(SQL["rate_get"], key).fetchone()
+        windows[key] = pacing.Window() if row is None else rows.read_window(row)
+    paced = pacing.pace(draws, returns, windows, posting.now_ms)
+    written = [rows.write_window(key, window, posting.now_ms) for key, window in windows.items()]
+    connection.executemany(SQL["rate_put"], written)
+    return paced
 
 
 def _put_calls(connection: sqlite3.Connection, calls: Sequence[Call]) -> None:
