@@ -4,6 +4,7 @@ from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 
+from homeostat.access.access import Access
 from homeostat.adapters.doorbells.local import LocalBus
 from homeostat.adapters.prices.listed import ListedPrices
 from homeostat.adapters.statuses.local import LocalStatuses
@@ -14,13 +15,14 @@ from homeostat.app.immunity import Rooms, StandIns, open_immune
 from homeostat.app.keyring import RegisterKeyring
 from homeostat.app.local_turns import LocalTurns
 from homeostat.app.sessions import WorkerSessions
-from homeostat.app.settings import Settings
+from homeostat.app.settings import Auth, Settings
 from homeostat.app.supervisor import Supervisor
 from homeostat.app.tool_desk import ToolDesks
 from homeostat.app.turn_vitals import TurnVitals
 from homeostat.app.upstreams import open_outlets, read_prices
 from homeostat.core.clock import Clock, SystemClock
 from homeostat.core.ids import AgentId, Ids, ProjectId
+from homeostat.core.ports.access import AccessStore
 from homeostat.core.ports.bus import Bus
 from homeostat.core.ports.fleet import RegistryStore, StatusKeeper
 from homeostat.core.ports.gateway import GatewayStore
@@ -55,6 +57,7 @@ class System:
     gateway: Gateway
     immune: Immune
     turn_vitals: TurnVitals
+    access: Access
     supervisor: Supervisor
     store_place: str
 
@@ -116,6 +119,7 @@ async def assemble(
             gateway=gateway,
             immune=immune,
             turn_vitals=turn_vitals,
+            access=Access(store=opened.access, clock=clock, ids=ids, required=settings.auth is Auth.KEYS),
             supervisor=supervisor,
             store_place=opened.place,
         )
@@ -229,6 +233,7 @@ class Stores:
     tools: ToolKeeper
     gateway: GatewayStore
     immune: ImmuneStore
+    access: AccessStore
     place: str
 
 
@@ -244,6 +249,7 @@ async def _open_stores(settings: Settings, stack: AsyncExitStack) -> Stores:
         stores.tool_keeper(engine),
         stores.gateway_store(engine),
         stores.immune_store(engine),
+        stores.access_store(engine),
         stores.place(url),
     )
 

@@ -20,10 +20,18 @@ from homeostat.core.limits import (
     RETENTION_SECONDS,
     UPSTREAM_FIRST_BYTE_SECONDS,
 )
+from homeostat.core.records.access import Role
 from homeostat.gateway.metering import UnknownModel
 
 PREFIX: Final = "HOMEOSTAT_"
 PORT_DEFAULT: Final = 7700
+
+
+class Auth(StrEnum):
+    """Who has to log in: nobody (on loopback only), or everybody, by key."""
+
+    NONE = "none"
+    KEYS = "keys"
 
 
 class Origin(StrEnum):
@@ -106,6 +114,26 @@ def _unknown_model(value: str) -> UnknownModel:
         raise ValueError(f"it must be {', '.join(UnknownModel)}") from None
 
 
+def _auth(value: str) -> Auth:
+    try:
+        return Auth(value.strip().lower())
+    except ValueError:
+        raise ValueError(f"it must be {' or '.join(Auth)}") from None
+
+
+def _words(value: str) -> tuple[str, ...]:
+    return tuple(word.strip().lower() for word in value.split(",") if word.strip())
+
+
+def _pairs(value: str) -> tuple[tuple[str, Role], ...]:
+    """`sre=operator,leads=admin`."""
+    try:
+        found = [word.rpartition("=") for word in value.split(",") if word.strip()]
+        return tuple((name.strip(), Role(role.strip().lower())) for name, _, role in found)
+    except ValueError:
+        raise ValueError(f"write GROUP=ROLE,…, where a role is {', '.join(Role)}") from None
+
+
 def _optional_path(value: str) -> Path | None:
     return _path(value) if value else None
 
@@ -147,6 +175,14 @@ SETTINGS: Final = (
     Setting("ephemeral", _flag, "Keep everything in memory and forget it at the end", "no"),
     Setting("believe_runs", _flag, "Let an agent that has no turn name its run (X-Homeostat-Run-Id)", "no"),
     Setting("development", _flag, "Take an agent's word for who it is (X-Agent-Id), as on a laptop", "no"),
+    Setting("auth", _auth, "Who has to log in: none (on loopback only), or keys", "none"),
+    Setting("allowed_hosts", _words, "Names, besides loopback, under which browsers may reach this server", ""),
+    Setting("public_url", _url("http", "https"), "Where browsers reach this server, if a proxy stands before it", ""),
+    Setting("oidc_issuer", _url("http", "https"), "The OpenID provider that people log in with", ""),
+    Setting("oidc_client_id", _text, "What the provider calls this server", ""),
+    Setting("oidc_client_secret", _text, "What proves it to the provider; empty for a public client", ""),
+    Setting("oidc_claim", _text, "The claim that says what somebody is", "groups"),
+    Setting("oidc_roles", _pairs, "What that makes of them here: GROUP=ROLE,…", ""),
     Setting("log_level", _level, "How much is logged: debug, info, warning or error", "warning"),
 )
 """Every setting there is. `homeostat up --help`, the environment and the docs speak of these and no others."""
@@ -175,6 +211,14 @@ class Settings:
     ephemeral: bool = False
     believe_runs: bool = False
     development: bool = False
+    auth: Auth = Auth.NONE
+    allowed_hosts: tuple[str, ...] = ()
+    public_url: str | None = None
+    oidc_issuer: str | None = None
+    oidc_client_id: str = ""
+    oidc_client_secret: str = field(default="", repr=False)
+    oidc_claim: str = "groups"
+    oidc_roles: tuple[tuple[str, Role], ...] = ()
     log_level: str = "warning"
     origins: Mapping[str, Origin] = field(default_factory=lambda: MappingProxyType[str, Origin]({}))
 

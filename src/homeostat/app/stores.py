@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit, urlunsplit
 
 from homeostat.adapters.stores.sqlite import (
+    SqliteAccess,
     SqliteEngine,
     SqliteFleet,
     SqliteGateway,
@@ -17,6 +18,7 @@ from homeostat.adapters.stores.sqlite import (
 )
 from homeostat.adapters.stores.statements import migrations
 from homeostat.core.errors import SettingInvalid
+from homeostat.core.ports.access import AccessStore
 from homeostat.core.ports.fleet import RegistryStore
 from homeostat.core.ports.gateway import GatewayStore
 from homeostat.core.ports.immune import ImmuneStore
@@ -95,6 +97,14 @@ def ledger_store(engine: "SqliteEngine | PostgresEngine") -> LedgerStore:
     from homeostat.adapters.stores.postgres import PostgresLedger  # noqa: PLC0415 — a driver is loaded where it is used
 
     return PostgresLedger(engine)
+
+
+def access_store(engine: "SqliteEngine | PostgresEngine") -> AccessStore:
+    if isinstance(engine, SqliteEngine):
+        return SqliteAccess(engine)
+    from homeostat.adapters.stores.postgres import PostgresAccess  # noqa: PLC0415 — a driver is loaded where it is used
+
+    return PostgresAccess(engine)
 
 
 def memory_keeper(engine: "SqliteEngine | PostgresEngine") -> MemoryKeeper:

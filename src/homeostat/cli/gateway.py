@@ -44,7 +44,7 @@ def gateway(
     with explained():
         settings = read_settings(os.environ, options)
         logging.basicConfig(level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-        up.refuse_strangers(settings)
+        up.refuse_the_gullible(settings)
         listener = up.listen(settings)
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
             runner.run(_serve(settings, listener))

@@ -28,6 +28,7 @@ Upstreams = Annotated[
 StatusUrl = Annotated[str | None, typer.Option(help="redis://… to keep the fleet's status there.")]
 AgentExpirySeconds = Annotated[float | None, typer.Option(help="How long a dead agent stays listed.")]
 LeaseSeconds = Annotated[float | None, typer.Option(help="How long a silent worker keeps its turns.")]
+AuthOption = Annotated[str | None, typer.Option("--auth", help="Who has to log in: none (on loopback only), or keys.")]
 LogLevel = Annotated[str | None, typer.Option(help="debug, info, warning or error.")]
 
 
@@ -43,6 +44,7 @@ def up(
     agent_expiry_seconds: AgentExpirySeconds = None,
     upstreams: Upstreams = None,
     lease_seconds: LeaseSeconds = None,
+    auth: AuthOption = None,
     log_level: LogLevel = None,
 ) -> None:
     """Start everything in one process, on embedded engines unless told otherwise."""
@@ -57,6 +59,7 @@ def up(
         agent_expiry_seconds=agent_expiry_seconds,
         upstreams=upstreams,
         lease_seconds=lease_seconds,
+        auth=auth,
         log_level=log_level,
     )
 
@@ -73,6 +76,7 @@ def server(
     agent_expiry_seconds: AgentExpirySeconds = None,
     upstreams: Upstreams = None,
     lease_seconds: LeaseSeconds = None,
+    auth: AuthOption = None,
     log_level: LogLevel = None,
 ) -> None:
     """Start the server alone."""
@@ -87,6 +91,7 @@ def server(
         agent_expiry_seconds=agent_expiry_seconds,
         upstreams=upstreams,
         lease_seconds=lease_seconds,
+        auth=auth,
         log_level=log_level,
     )
 
@@ -113,10 +118,23 @@ def run(**options: Any) -> None:
 
 
 def refuse_strangers(settings: "Settings") -> None:
-    if not settings.loopback:
+    from homeostat.app.settings import Auth
+
+    if not settings.loopback and settings.auth is Auth.NONE:
         raise fail(
             f"listening on {settings.host} would let anybody on the network command your agents",
-            hint="Use 127.0.0.1, and a tunnel or a reverse proxy that checks who is calling.",
+            hint="Ask for keys with --auth keys, or use 127.0.0.1.",
+            code=USAGE,
+        )
+    refuse_the_gullible(settings)
+
+
+def refuse_the_gullible(settings: "Settings") -> None:
+    """Model calls are answered for whoever has an agent's key; where a name is enough, only on this machine."""
+    if not settings.loopback and settings.development:
+        raise fail(
+            f"listening on {settings.host}, the word of an agent is no proof of who it is",
+            hint="Leave HOMEOSTAT_DEVELOPMENT unset where others can reach this server.",
             code=USAGE,
         )
 
@@ -143,7 +161,8 @@ async def _serve(settings: "Settings", listener: "socket.socket", directory: "Da
         url = url_of(listener)
         if directory is not None:
             directory.announce(url)
-        _banner(url, system)
+        first = await system.access.keys.create_first() if system.access.required else None
+        _banner(url, system, None if first is None else first.secret)
         assert http.running is not None
         stopping = asyncio.create_task(stop.wait())
         await asyncio.wait({stopping, http.running}, return_when=asyncio.FIRST_COMPLETED)
@@ -151,19 +170,28 @@ async def _serve(settings: "Settings", listener: "socket.socket", directory: "Da
         typer.echo("Stopping; requests under way are finished first. Press Ctrl-C again to leave at once.", err=True)
 
 
-def _banner(url: str, system: "System") -> None:
+def _banner(url: str, system: "System", key: str | None) -> None:
     import homeostat
 
     lines = {
         "API": f"{url}/v1",
         "API docs": f"{url}/docs",
         **dict(gateway_lines(url, system.settings)),
+        "Key": _key_line(system, key),
         "Data": system.store_place,
     }
     typer.echo(f"Homeostat {homeostat.__version__} is up at {url}")
     for name, value in lines.items():
         typer.echo(f"  {name:<9} {value}")
     typer.echo("Press Ctrl-C to stop.")
+
+
+def _key_line(system: "System", key: str | None) -> str:
+    if not system.access.required:
+        return "none needed on this machine"
+    if key is None:
+        return "the ones there are; `homeostat key list` shows them"
+    return f"{key} (admin; shown this once: export HOMEOSTAT_KEY={key})"
 
 
 def gateway_lines(url: str, settings: "Settings") -> list[tuple[str, str]]:

@@ -28,6 +28,7 @@ Scope = NewType("Scope", str)
 """The part of an id behind its prefix: a turn, its inbox item and its own output box share one."""
 
 DEFAULT_PROJECT = ProjectId("default")
+OPERATOR_KEY_PREFIX: Final = "hk_"
 
 _RANDOM_BITS = 48
 _RANDOM_MAX = (1 << _RANDOM_BITS) - 1
@@ -94,6 +95,14 @@ class Ids:
     def secret(self) -> str:
         """An API key: shown once, kept only as its digest."""
         return f"hs_{self._entropy.getrandbits(192):048x}"
+
+    def operator_key(self) -> str:
+        """The key of a person or a program, told from an agent's by how it begins."""
+        return f"{OPERATOR_KEY_PREFIX}{self._entropy.getrandbits(192):048x}"
+
+    def token(self) -> str:
+        """What a browser holds: nobody guesses it."""
+        return f"{self._entropy.getrandbits(256):064x}"
 
     def uniform(self, low: float, high: float) -> float:
         """A number between two bounds, for jitter."""

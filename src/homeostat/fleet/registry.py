@@ -133,6 +133,10 @@ class Registry:
             raise Unauthenticated
         return self._settled(entry)
 
+    async def holder(self, secret: str) -> Registration | None:
+        """Whose key this is or was: one that left may come back with it."""
+        return await self._store.by_key(key_digest(secret))
+
     async def confirm(self, agent_id: AgentId) -> Member:
         """Look into the store whether an agent is still registered."""
         entry = await self._store.registration(agent_id)

@@ -17,9 +17,23 @@ from homeostat.core.errors import (
     MethodNotAllowed,
     RouteUnknown,
 )
-from homeostat.server import fleet, gateway, immune, immune_memory, openapi, status_socket, tools, turns, workers
+from homeostat.server import (
+    access,
+    audit,
+    fleet,
+    gateway,
+    immune,
+    immune_memory,
+    login,
+    openapi,
+    status_socket,
+    tools,
+    turns,
+    workers,
+)
 from homeostat.server.answers import Answer
 from homeostat.server.call import Call
+from homeostat.server.doorkeeper import Doorkeeper
 from homeostat.server.edge import Edge, traceparent
 from homeostat.server.endpoints import Endpoint, Routes
 from homeostat.server.health import health_routes
@@ -35,10 +49,8 @@ CONTENT_SECURITY_POLICY = (
 )
 
 
-def create_app(system: System) -> Edge:
-    """Everything under one roof. Rooms add rows to the table, or routers of their own to the framework."""
-    patience = Patience()
-    metrics = Metrics(system, patience)
+def table_of(app: FastAPI | None = None, metrics: Metrics | None = None) -> list[Endpoint]:
+    """Every route there is. Without a server behind it, it is there to be read: by the docs, and by tests."""
     endpoints: list[Endpoint] = [
         *turns.routes,
         *workers.routes,
@@ -47,17 +59,35 @@ def create_app(system: System) -> Edge:
         *gateway.routes,
         *immune.routes,
         *immune_memory.routes,
+        *access.routes,
+        *login.routes,
+        *audit.routes,
         *health_routes(metrics),
     ]
+    return [*endpoints, *_documentation(app or FastAPI(), endpoints)]
+
+
+def create_app(system: System) -> Edge:
+    """Everything under one roof. Rooms add rows to the table, or routers of their own to the framework."""
+    patience = Patience()
+    metrics = Metrics(system, patience)
     app = FastAPI(title=openapi.TITLE, openapi_url=None, docs_url=None, redoc_url=None)
+    endpoints = table_of(app, metrics)
     app.state.system = system
     app.state.patience = patience
-    endpoints += _documentation(app, endpoints)
     router = Router(endpoints)
     sockets = {status_socket.PATH: status_socket.StatusSocket(system)}
     _explain_errors(app, system, router)
     # Around the framework and not inside it: what the table answers never pays for the framework's layers.
-    return Edge(app, system=system, router=router, metrics=metrics, patience=patience, sockets=sockets)
+    return Edge(
+        app,
+        system=system,
+        router=router,
+        metrics=metrics,
+        patience=patience,
+        sockets=sockets,
+        doorkeeper=Doorkeeper(system, endpoints),
+    )
 
 
 def _documentation(app: FastAPI, endpoints: Iterable[Endpoint]) -> Routes:

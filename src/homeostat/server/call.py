@@ -9,6 +9,7 @@ from urllib.parse import parse_qsl
 
 import msgspec
 
+from homeostat.access.logins import Session
 from homeostat.app.assemble import System
 from homeostat.core.codec import malformed
 from homeostat.core.errors import MalformedPayload, PayloadTooLarge, Unauthenticated
@@ -20,6 +21,7 @@ from homeostat.core.limits import (
     IDEMPOTENCY_KEY_CHARS_MAX,
     QUERY_BYTES_MAX,
 )
+from homeostat.core.records.access import NOBODY, Principal, PrincipalKind
 from homeostat.core.wire.fields import Name
 from homeostat.kernel.commands import Idempotency
 from homeostat.server.patience import Patience
@@ -29,14 +31,18 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
 T = TypeVar("T")
 
+SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _WANTED: Final = frozenset(
     {
         b"authorization",
         b"content-length",
+        b"cookie",
         b"host",
         b"idempotency-key",
+        b"if-match",
         b"origin",
         b"traceparent",
+        b"x-homeostat-csrf",
         b"x-homeostat-project",
     }
 )
@@ -46,7 +52,19 @@ _TRACEPARENT: Final = re.compile(rb"00-(?!0{32})([0-9a-f]{32})-(?!0{16})[0-9a-f]
 class Call:
     """What was asked, by whom, in which project, as part of which trace."""
 
-    __slots__ = ("_body", "_query", "_receive", "headers", "parameters", "patience", "scope", "system", "trace_id")
+    __slots__ = (
+        "_body",
+        "_query",
+        "_receive",
+        "headers",
+        "parameters",
+        "patience",
+        "principal",
+        "scope",
+        "session",
+        "system",
+        "trace_id",
+    )
 
     def __init__(
         self, scope: Scope, receive: Receive, *, parameters: dict[str, str], system: System, patience: Patience
@@ -58,6 +76,8 @@ class Call:
         self.patience = patience
         self.headers: dict[bytes, bytes] = {name: value for name, value in scope["headers"] if name in _WANTED}
         self.trace_id = _trace_of(self.headers.get(b"traceparent"))
+        self.principal: Principal = NOBODY
+        self.session: Session | None = None
         self._body: bytes | None = None
         self._query: dict[str, str] | None = None
 
@@ -65,11 +85,11 @@ class Call:
 
     @property
     def project(self) -> ProjectId:
-        """The header's project, else the query's, else the server's own."""
+        """The header's project, else the query's, else the caller's, else the server's own."""
         raw = self.headers.get(b"x-homeostat-project")
         named = raw.decode("latin-1") if raw is not None else self.query.get("project")
         if named is None:
-            return ProjectId(self.system.settings.project)
+            return self.principal.project or ProjectId(self.system.settings.project)
         try:
             return ProjectId(msgspec.convert(named, Name))
         except msgspec.ValidationError as problem:
@@ -85,6 +105,15 @@ class Call:
         if scheme.lower() != b"bearer" or not key:
             raise Unauthenticated
         return key.strip().decode("latin-1")
+
+    @property
+    def dry_run(self) -> bool:
+        """Whether the caller only wants to know what would happen."""
+        return self.query.get("dry_run", "").lower() in {"1", "true", "yes"}
+
+    def actor(self, said: str) -> str:
+        """Who does this: whoever proved who they are, or what they say where nobody has to."""
+        return said if self.principal.kind is PrincipalKind.LOCAL else self.principal.name
 
     @property
     def idempotency(self) -> Idempotency | None:
@@ -121,7 +150,7 @@ class Call:
         """The whole body, unless it is larger than such a body may be: then it is refused unread."""
         if self._body is None:
             self._body = await self._read(limit)
-        return self._body
+        return _bounded(self._body, limit)
 
     async def _read(self, limit: int) -> bytes:
         said = self.headers.get(b"content-length")

@@ -9,9 +9,10 @@ from homeostat.app.assemble import System
 from homeostat.app.settings import is_loopback
 from homeostat.core.errors import HomeostatError, InternalError, OriginRefused, PayloadTooLarge
 from homeostat.core.limits import BODY_BYTES_MAX
-from homeostat.server import heartbeats, identity
+from homeostat.server import heartbeats
 from homeostat.server.answers import Answer
-from homeostat.server.call import Call, Receive, Scope
+from homeostat.server.call import SAFE_METHODS, Call, Receive, Scope
+from homeostat.server.doorkeeper import Doorkeeper
 from homeostat.server.endpoints import Endpoint
 from homeostat.server.metrics import Metrics
 from homeostat.server.patience import Patience
@@ -24,9 +25,8 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 Quick = Callable[[Scope, Receive, Send], Awaitable[Receive | None]]
 
-SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 HOSTS_KEPT_MAX: Final = 64
-KEYS_OF_THEIR_OWN: Final = frozenset({"/v1/agents/register", heartbeats.PATH})  # they look at a key themselves
+FOLLOWING: Final = "follow_status"  # what a reader of the live feed does
 
 
 class Edge:
@@ -41,6 +41,7 @@ class Edge:
         metrics: Metrics,
         patience: Patience,
         sockets: Mapping[str, App],
+        doorkeeper: Doorkeeper,
     ) -> None:
         self._known_hosts: set[bytes] = set()
         self._quick = {
@@ -54,6 +55,7 @@ class Edge:
         self._metrics = metrics
         self.patience = patience
         self._sockets = sockets
+        self._doorkeeper = doorkeeper
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -79,13 +81,14 @@ class Edge:
             self._guard(call)
             found = self._router.find(scope["method"], raw_path)
             if found is None:
+                if self._system.access.required and scope["method"] not in SAFE_METHODS:
+                    await self._doorkeeper.admit(call, "unknown")
                 status = await self._pass_on(call, receive, send)
                 self._metrics.answered(None, scope["method"], status, self._system.clock.monotonic() - began)
                 return
             endpoint, call.parameters = found
-            if b"authorization" in call.headers and endpoint.path not in KEYS_OF_THEIR_OWN:
-                await identity.require_valid(call, endpoint.path)
-            answer = await endpoint.run(call)
+            await self._doorkeeper.admit(call, endpoint.name)
+            answer = await self._doorkeeper.run(call, endpoint)
         except HomeostatError as error:
             answer = self._problem(call, error)
         except asyncio.CancelledError:
@@ -115,10 +118,14 @@ class Edge:
 
     async def _other(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket":
+            call = Call(scope, receive, parameters={}, system=self._system, patience=self.patience)
             try:
-                self._guard(Call(scope, receive, parameters={}, system=self._system, patience=self.patience))
-            except OriginRefused:
-                await send({"type": "websocket.close", "code": 1008})
+                self._guard(call)
+                if scope["path"] in self._sockets:
+                    await self._doorkeeper.admit(call, FOLLOWING)
+                    scope["homeostat.project"] = call.project
+            except HomeostatError as error:
+                await send({"type": "websocket.close", "code": 1008, "reason": error.message[:120]})
                 return
             if self._owns(scope["path"]):
                 await self._proxy(scope, receive, send)
@@ -153,7 +160,9 @@ class Edge:
     def _check_host(self, host: bytes) -> None:
         name = host.decode("latin-1")
         bare = name[1:].partition("]")[0] if name.startswith("[") else name.partition(":")[0]
-        if self._system.settings.loopback and bare and not is_loopback(bare.lower()):
+        known = self._system.settings.allowed_hosts
+        guarded = self._system.settings.loopback or known
+        if guarded and bare and not is_loopback(bare.lower()) and bare.lower() not in known:
             raise OriginRefused(origin=name, host=self._system.settings.host)
         if len(self._known_hosts) < HOSTS_KEPT_MAX:
             self._known_hosts.add(host)

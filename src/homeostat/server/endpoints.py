@@ -93,6 +93,7 @@ class Routes:
         errors: Errors = (),
         examples: dict[str, Any] | None = None,
         body_bytes_max: int = BODY_BYTES_MAX,
+        media_type: str = "application/json",
     ) -> Callable[[Taking[TakesT]], Taking[TakesT]]:
         """A route that takes a query or a body."""
 
@@ -109,7 +110,7 @@ class Routes:
                 takes=takes,
                 gives=gives,
                 status=status,
-                media_type="application/json",
+                media_type=media_type,
                 errors=errors,
                 examples=examples or {},
             )

@@ -5,6 +5,7 @@ from urllib.parse import urlencode
 
 import msgspec
 
+from homeostat.access.authority import Object, authorize
 from homeostat.core.clock import Millis, rfc3339
 from homeostat.core.errors import (
     AgentExists,
@@ -21,6 +22,7 @@ from homeostat.core.errors import (
 from homeostat.core.ids import AgentId, digest_of
 from homeostat.core.limits import FLEET_BODY_BYTES_MAX
 from homeostat.core.machines.liveness import Liveness
+from homeostat.core.records.access import PrincipalKind
 from homeostat.core.records.fleet import AgentStatus, IntervalScope, ReportedStatus, Sample
 from homeostat.core.wire.answers import Registered
 from homeostat.core.wire.bodies import Registration
@@ -87,13 +89,30 @@ async def register(call: Call, body: Registration) -> Registered:
     if agent_id is None and idempotency is not None:
         agent_id = AgentId(f"{said.agent_type[:16]}-{digest_of(idempotency.key)[:24]}")
     agent_id = agent_id or call.system.ids.agent(said.agent_type)
-    enrolled = await call.system.enrol(said, agent_id, key=body.api_key or call.bearer, idempotency=idempotency)
+    enrolled = await call.system.enrol(said, agent_id, key=await _proof(call, body, agent_id), idempotency=idempotency)
     interval = call.system.fleet.registry.interval(enrolled.member)
     return Registered(
         agent_id=enrolled.member.entry.agent_id,
         push_interval_seconds=interval.seconds,
         api_key=enrolled.api_key,
     )
+
+
+async def _proof(call: Call, body: Registration, agent_id: AgentId) -> str | None:
+    """The key by which an agent that comes back proves who it is.
+
+    Where everybody has to log in, an operator's key enters new agents; an agent's own only that agent.
+    """
+    principal = call.principal
+    if principal.role is not None:
+        if not authorize(principal, "send_message", Object(call.project)):
+            raise Forbidden(verb="register", object="agents")
+        return body.api_key or (None if principal.kind is PrincipalKind.KEY else call.bearer)
+    key = body.api_key or call.bearer
+    held = None if key is None else await call.system.fleet.registry.holder(key)
+    if held is None or held.agent_id != agent_id or held.project != call.project:
+        raise Unauthenticated
+    return key
 
 
 @routes.plain(

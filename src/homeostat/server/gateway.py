@@ -275,11 +275,10 @@ def _budget(budget: Budget) -> w.BudgetShape:
 async def list_calls(call: Call, query: w.CallsQuery) -> w.CallsPage:
     """The call log, newest first. An agent that shows its key sees its own calls."""
     agent_id = None if query.agent_id is None else AgentId(query.agent_id)
-    if call.bearer is not None:
-        member = await identity.calling_agent(call)
-        if agent_id not in (None, member.entry.agent_id):
+    if (own := call.principal.agent_id) is not None:
+        if agent_id not in (None, own):
             raise Forbidden(verb="read the calls of", object=agent_id)
-        agent_id = member.entry.agent_id
+        agent_id = own
     wanted = CallFilter(
         project=call.project,
         agent_id=agent_id,

@@ -16,7 +16,7 @@ TEXT: Final = b"text/plain; charset=utf-8"
 READY_SECONDS_MAX: Final = 2.0
 
 
-def health_routes(metrics: Metrics) -> Routes:
+def health_routes(metrics: Metrics | None) -> Routes:
     """The endpoints that machines ask."""
     routes = Routes("health")
 
@@ -42,6 +42,7 @@ def health_routes(metrics: Metrics) -> Routes:
     @routes.plain("GET", "/metrics", media_type="text/plain")
     async def read_metrics(call: Call) -> Answer:
         """What the server has counted, for Prometheus."""
+        assert metrics is not None, "a table without a server is not asked"
         try:
             metrics.fleet.census = await call.system.fleet.census()
         except Unavailable:

@@ -105,7 +105,7 @@ async def quarantine_agent(call: Call, body: w.ReasonBody) -> w.HealthShape:
     """Isolate an agent. Its messages wait in its inbox; nothing is lost, and nothing is treated until you say so."""
     await identity.require_operator(call, verb="quarantine", what="agents")
     key = _key(call)
-    await call.system.immune.quarantine(key, reason=body.reason or "an operator said so", actor=body.actor)
+    await call.system.immune.quarantine(key, reason=body.reason or "an operator said so", actor=call.actor(body.actor))
     return await _health(call, key)
 
 
@@ -120,7 +120,7 @@ async def release_agent(call: Call, body: w.ReasonBody) -> w.HealthShape:
     """Let an isolated agent out untreated; probation watches it."""
     await identity.require_operator(call, verb="release", what="agents")
     key = _key(call)
-    await call.system.immune.release(key, reason=body.reason or "an operator said so", actor=body.actor)
+    await call.system.immune.release(key, reason=body.reason or "an operator said so", actor=call.actor(body.actor))
     return await _health(call, key)
 
 
@@ -135,7 +135,7 @@ async def heal_agent(call: Call, body: w.ReasonBody) -> w.HealthShape:
     """Treat an isolated agent now, with a fresh start: what failed before may be tried again."""
     await identity.require_operator(call, verb="heal", what="agents")
     key = _key(call)
-    await call.system.immune.heal(key, reason=body.reason or "an operator said so", actor=body.actor)
+    await call.system.immune.heal(key, reason=body.reason or "an operator said so", actor=call.actor(body.actor))
     return await _health(call, key)
 
 
@@ -298,7 +298,9 @@ async def approve_all(call: Call, body: w.ReasonBody) -> w.Answered:
     settled: list[str] = []
     for one in reversed(pending):
         try:
-            answer = await immune.approve(call.project, one.approval_id, reason=body.reason, actor=body.actor)
+            answer = await immune.approve(
+                call.project, one.approval_id, reason=body.reason, actor=call.actor(body.actor)
+            )
             approved.append(_approval(answer))
         except (ApprovalSettled, IllegalTransition):
             settled.append(one.approval_id)
@@ -316,7 +318,9 @@ async def approve(call: Call, body: w.ReasonBody) -> w.ApprovalShape:
     """Say yes: the action is tried once, on the evidence it was asked about."""
     await identity.require_operator(call, verb="answer", what="approvals")
     approval_id = ApprovalId(_word(call, "approval_id"))
-    answer = await call.system.immune.approve(call.project, approval_id, reason=body.reason, actor=body.actor)
+    answer = await call.system.immune.approve(
+        call.project, approval_id, reason=body.reason, actor=call.actor(body.actor)
+    )
     return _approval(answer)
 
 
@@ -331,7 +335,9 @@ async def reject(call: Call, body: w.ReasonBody) -> w.ApprovalShape:
     """Say no: the agent stays isolated until somebody heals or releases it."""
     await identity.require_operator(call, verb="answer", what="approvals")
     approval_id = ApprovalId(_word(call, "approval_id"))
-    answer = await call.system.immune.reject(call.project, approval_id, reason=body.reason, actor=body.actor)
+    answer = await call.system.immune.reject(
+        call.project, approval_id, reason=body.reason, actor=call.actor(body.actor)
+    )
     return _approval(answer)
 
 

@@ -41,7 +41,7 @@ class StatusSocket:
         assert message["type"] == "websocket.connect"
         try:
             query = _query(scope["query_string"])
-            project = ProjectId(query.project or self._system.settings.project)
+            project = ProjectId(scope["homeostat.project"])
             reader = self._system.fleet.subscribe(
                 Interest(query.agent_type, query.tag, project), stream=query.stream, after=query.since
             )

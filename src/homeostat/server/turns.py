@@ -73,6 +73,7 @@ async def send_message(call: Call, message: b.Message) -> a.Accepted:
     kind = messages.message_type(message.type)
     idempotency = call.idempotency
     if kind not in OPENS_A_TURN:
+        await identity.require_operator_or(call, key[1], verb="speak of the turns of")
         accepted = await messages.forward(call.system.kernel, key, kind, message, idempotency)
         call.trace_id = TraceId(accepted.trace_id)
         return accepted
@@ -124,7 +125,7 @@ async def stop_turn(call: Call, order: b.StopOrder) -> a.StoppedShape:
         call.project,
         names.turn_id(call.parameters["turn_id"]),
         reason=order.reason,
-        actor=order.actor,
+        actor=call.actor(order.actor),
         idempotency=call.idempotency,
     )
     return a.StoppedShape(stopped=stopped.stopped, card_id=stopped.card_id)

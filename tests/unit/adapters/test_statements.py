@@ -33,6 +33,7 @@ ONLY_SQLITE = {
     "gateway": {},
     "immune": {},
     "ledger": {},
+    "access": {},
     "memory": {"memory_put": "values are written one by one, in one transaction", "memory_drop": "as above"},
 }
 ONLY_POSTGRES = {
@@ -50,6 +51,7 @@ ONLY_POSTGRES = {
     },
     "immune": {},
     "ledger": {},
+    "access": {"audit_lock": "writers to the chain stand behind each other; SQLite has one writer anyway"},
     "memory": {"memory_keep": "one round trip"},
 }
 

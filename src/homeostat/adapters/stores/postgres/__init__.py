@@ -1,5 +1,6 @@
 """Homeostat in a PostgreSQL database: one statement per save, as durable as the server's disk."""
 
+from homeostat.adapters.stores.postgres.access import PostgresAccess
 from homeostat.adapters.stores.postgres.engine import PostgresEngine
 from homeostat.adapters.stores.postgres.fleet import PostgresFleet
 from homeostat.adapters.stores.postgres.gateway import PostgresGateway
@@ -10,6 +11,7 @@ from homeostat.adapters.stores.postgres.tools import PostgresTools
 from homeostat.adapters.stores.postgres.turns import PostgresTurns
 
 __all__ = [
+    "PostgresAccess",
     "PostgresEngine",
     "PostgresFleet",
     "PostgresGateway",

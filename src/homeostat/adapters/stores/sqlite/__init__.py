@@ -1,5 +1,6 @@
 """Homeostat in one SQLite file: write-ahead log, synchronous=FULL, one writer thread."""
 
+from homeostat.adapters.stores.sqlite.access import SqliteAccess
 from homeostat.adapters.stores.sqlite.engine import SqliteEngine
 from homeostat.adapters.stores.sqlite.fleet import SqliteFleet
 from homeostat.adapters.stores.sqlite.gateway import SqliteGateway
@@ -10,6 +11,7 @@ from homeostat.adapters.stores.sqlite.tools import SqliteTools
 from homeostat.adapters.stores.sqlite.turns import SqliteTurns
 
 __all__ = [
+    "SqliteAccess",
     "SqliteEngine",
     "SqliteFleet",
     "SqliteGateway",

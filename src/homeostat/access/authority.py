@@ -1,0 +1,132 @@
+"""Who may do what: one table, one question. What has no row here is allowed to nobody who had to log in."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from homeostat.core.ids import AgentId, ProjectId
+from homeostat.core.records.access import Principal, PrincipalKind, Role
+
+VIEW: Final = frozenset(Role)
+OPERATE: Final = frozenset({Role.OPERATOR, Role.ADMIN})
+APPROVE: Final = frozenset({Role.APPROVER, Role.ADMIN})
+ADMIN: Final = frozenset({Role.ADMIN})
+NO_ROLE: Final = frozenset[Role]()
+
+
+class Agents(StrEnum):
+    """How far an agent's own key reaches."""
+
+    NEVER = "never"
+    OWN = "own"  # itself, and what belongs to it
+    ANY = "any"  # whatever its project has
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One verb, which is the name of a route: who may, and whether it is an act to be written down."""
+
+    verb: str
+    roles: frozenset[Role]
+    agents: Agents = Agents.NEVER
+    open: bool = False  # to everybody, known or not
+    audited: bool = False
+    shows: str = ""  # the route that shows the object, for what it was before and after
+    everywhere: bool = False  # it reaches into every project, and so must the key
+
+
+@dataclass(frozen=True, slots=True)
+class Object:
+    """What somebody wants to act on: in which project, and whose it is."""
+
+    project: ProjectId
+    agent_id: AgentId | None = None
+
+
+def _open(*verbs: str) -> tuple[Row, ...]:
+    return tuple(Row(verb, VIEW, Agents.ANY, open=True) for verb in verbs)
+
+
+def _view(*verbs: str, agents: Agents = Agents.NEVER) -> tuple[Row, ...]:
+    return tuple(Row(verb, VIEW, agents) for verb in verbs)
+
+
+def _act(
+    verb: str,
+    roles: frozenset[Role] = OPERATE,
+    *,
+    shows: str = "",
+    agents: Agents = Agents.NEVER,
+    everywhere: bool = False,
+) -> Row:
+    return Row(verb, roles, agents, audited=True, shows=shows, everywhere=everywhere)
+
+
+ROWS: Final = (
+    # Whether it lives, what it can do, and the way in.
+    *_open("livez", "readyz", "read_openapi", "read_page", "read_session", "login", "login_by_ticket"),
+    *_open("logout"),
+    *_view("read_metrics", "read_gateway"),
+    Row("make_ticket", VIEW),
+    # Who may come in, and what was done.
+    Row("list_keys", ADMIN),
+    *(_act(verb, ADMIN) for verb in ("create_key", "rotate_key", "revoke_key")),
+    *_view("list_audit", "verify_audit", "export_audit"),
+    # Messages and turns: what agents exchange, all agents of a project may read.
+    Row("send_message", OPERATE, Agents.ANY),
+    Row("report", OPERATE, Agents.OWN),
+    _act("stop_turn", agents=Agents.OWN),
+    *_view("read_turn", "read_deliverable", "read_edges", "read_card", "read_box", agents=Agents.ANY),
+    *_view("read_head", "read_inbox", "read_turns", "read_memory", agents=Agents.OWN),
+    *(Row(verb, OPERATE, Agents.ANY) for verb in ("create_box", "fork_box")),
+    Row("change_memory", OPERATE, Agents.OWN),
+    # Workers hold turns under a session; whose it is, and what it may host, the session itself checks.
+    *(Row(verb, OPERATE, Agents.ANY) for verb in ("open_session", "host_agents", "close_session")),
+    *(Row(verb, OPERATE, Agents.ANY) for verb in ("claim_turns", "renew_lease", "hydrate", "store_step")),
+    *(Row(verb, OPERATE, Agents.ANY) for verb in ("write_cards", "swap_boxes", "suspend_turn", "deliver_turn")),
+    *(Row(verb, OPERATE, Agents.ANY) for verb in ("release_turn", "emit_chunk")),
+    # Tools.
+    *_view("read_tools", agents=Agents.ANY),
+    *(Row(verb, OPERATE) for verb in ("register_tools", "take_calls")),
+    # The fleet. An agent that comes back proves who it is by the key it was given, though it is on no register now.
+    Row("register", OPERATE, Agents.OWN, open=True),
+    Row("push_status", NO_ROLE, Agents.ANY),
+    _act("deregister", shows="read_agent", agents=Agents.OWN),
+    *_view("list_agents", "read_agent", "follow_status", agents=Agents.ANY),
+    *_view("read_history", "read_interval", "read_health", agents=Agents.OWN),
+    *(_act(verb, shows="read_interval") for verb in ("set_agent_interval", "unset_agent_interval")),
+    *(_act(f"{verb}_{what}_interval", everywhere=True) for verb in ("set", "unset") for what in ("type", "tag")),
+    *(_act(f"{verb}_default_interval", everywhere=True) for verb in ("set", "unset")),
+    # The gateway.
+    *_view("list_policies", "read_policy", "list_budgets", "read_budget"),
+    *_view("list_calls", "read_open_calls", agents=Agents.ANY),
+    _act("put_policy"),
+    *(_act(verb, shows="read_policy") for verb in ("put_named_policy", "drop_policy")),
+    *(_act(verb, shows="read_budget") for verb in ("put_budget", "drop_budget")),
+    # Health. What isolates may be done by operators; who lets out or consents to a treatment answers for it.
+    Row("post_vitals", OPERATE, Agents.ANY),
+    *_view("list_incidents", "read_incident", "list_approvals", "read_lessons"),
+    *(_act(verb, shows="read_health") for verb in ("quarantine_agent", "release_agent", "heal_agent")),
+    *(_act(verb, APPROVE) for verb in ("approve", "reject", "approve_all")),
+    *(_act(verb) for verb in ("post_feedback", "withdraw_feedback")),
+)
+"""Every verb there is. A test asks it for each route, each role, and what is one's own and another's."""
+
+TABLE: Final = {row.verb: row for row in ROWS}
+assert len(TABLE) == len(ROWS), "a verb has two rows"
+
+
+def authorize(principal: Principal, verb: str, target: Object) -> bool:
+    """Whether somebody may do something to something; the only place that decides it."""
+    if principal.kind is PrincipalKind.LOCAL:
+        return True
+    row = TABLE.get(verb)
+    if row is None:
+        return False
+    if row.open:
+        return True
+    if principal.kind is PrincipalKind.NOBODY or principal.project not in (None, target.project):
+        return False
+    if principal.kind is PrincipalKind.AGENT:
+        return row.agents is Agents.ANY or (row.agents is Agents.OWN and principal.agent_id == target.agent_id)
+    return principal.role in row.roles and not (row.everywhere and principal.project is not None)

@@ -1,0 +1,87 @@
+"""Keys, logins and the audit log, in words that every engine's statements answer."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+import msgspec
+
+from homeostat.core.clock import Millis
+from homeostat.core.codec import Json
+from homeostat.core.records.access import Act, ApiKey, AuditEntry, KeyId, Login, LoginKind
+
+Row = Sequence[Any]
+LATEST: Final = 1 << 62
+
+_encoder = msgspec.json.Encoder()
+_keys = msgspec.json.Decoder(ApiKey)
+_acts = msgspec.json.Decoder(Act)
+
+
+class AccessReading(ABC):
+    """A keeper says how to run one statement."""
+
+    @abstractmethod
+    async def _all(self, name: str, *values: object) -> Sequence[Row]:
+        """The rows of a statement that only reads."""
+
+    @abstractmethod
+    async def _write(self, name: str, *values: object) -> Sequence[Row]:
+        """The rows of a statement that writes; durable when it returns."""
+
+    async def put_key(self, key: ApiKey) -> None:
+        record = _encoder.encode(replace(key, last_used_ms=None)).decode()
+        await self._write("key_put", key.key_id, key.digest, key.old_digest, key.last_used_ms, record)
+
+    async def key(self, key_id: KeyId) -> ApiKey | None:
+        found = await self._all("key_get", key_id)
+        return _read_key(found[0]) if found else None
+
+    async def key_by_digest(self, digest: str) -> ApiKey | None:
+        found = await self._all("key_by_digest", digest)
+        return _read_key(found[0]) if found else None
+
+    async def keys(self) -> list[ApiKey]:
+        return [_read_key(row) for row in await self._all("keys_all")]
+
+    async def touch_key(self, key_id: KeyId, at: Millis) -> None:
+        await self._write("key_touch", key_id, at)
+
+    async def put_login(self, login: Login) -> None:
+        await self._write("login_put", login.digest, login.kind.value, login.data, login.expires_at_ms)
+
+    async def login(self, kind: LoginKind, digest: str, now: Millis) -> Login | None:
+        return _read_login(await self._all("login_get", kind.value, digest, now))
+
+    async def take_login(self, kind: LoginKind, digest: str, now: Millis) -> Login | None:
+        return _read_login(await self._write("login_take", kind.value, digest, now))
+
+    async def forget_logins(self, now: Millis) -> None:
+        await self._write("logins_forget", now)
+
+    async def audit(self, *, before: int | None, limit: int) -> list[AuditEntry]:
+        found = await self._all("audit_list", LATEST if before is None else before, limit)
+        return [_read_entry(row) for row in found]
+
+    async def audit_from(self, after: int, limit: int) -> list[AuditEntry]:
+        return [_read_entry(row) for row in await self._all("audit_from", after, limit)]
+
+
+def write_entry(entry: AuditEntry) -> tuple[object, ...]:
+    return (entry.seq, _encoder.encode(entry.act).decode(), entry.previous, entry.digest)
+
+
+def _read_key(row: Row) -> ApiKey:
+    return replace(_keys.decode(row[0]), last_used_ms=None if row[1] is None else Millis(row[1]))
+
+
+def _read_login(found: Sequence[Row]) -> Login | None:
+    if not found:
+        return None
+    digest, kind, data, expires_at_ms = found[0]
+    return Login(digest=digest, kind=LoginKind(kind), data=Json(data), expires_at_ms=Millis(expires_at_ms))
+
+
+def _read_entry(row: Row) -> AuditEntry:
+    return AuditEntry(seq=row[0], act=_acts.decode(row[1]), previous=row[2], digest=row[3])

@@ -1,0 +1,54 @@
+"""What keeps keys, logins and the audit log."""
+
+from typing import Protocol
+
+from homeostat.core.clock import Millis
+from homeostat.core.records.access import Act, ApiKey, AuditEntry, KeyId, Login, LoginKind
+
+
+class AccessStore(Protocol):
+    """Durable when a call returns."""
+
+    async def put_key(self, key: ApiKey) -> None:
+        """Write a key as it now is."""
+        ...
+
+    async def key(self, key_id: KeyId) -> ApiKey | None: ...
+
+    async def key_by_digest(self, digest: str) -> ApiKey | None:
+        """The key that has this digest now, or had it before its last rotation."""
+        ...
+
+    async def keys(self) -> list[ApiKey]:
+        """Every key there is, oldest first; revoked ones too."""
+        ...
+
+    async def touch_key(self, key_id: KeyId, at: Millis) -> None:
+        """Note that a key was used; an older note never overwrites a newer one."""
+        ...
+
+    async def put_login(self, login: Login) -> None: ...
+
+    async def login(self, kind: LoginKind, digest: str, now: Millis) -> Login | None:
+        """A login that has not run out."""
+        ...
+
+    async def take_login(self, kind: LoginKind, digest: str, now: Millis) -> Login | None:
+        """As `login`, and it is gone: of several who ask, one gets it."""
+        ...
+
+    async def forget_logins(self, now: Millis) -> None:
+        """Drop what has run out."""
+        ...
+
+    async def append(self, act: Act) -> AuditEntry:
+        """Add an act to the chain; concurrent ones stand behind each other."""
+        ...
+
+    async def audit(self, *, before: int | None, limit: int) -> list[AuditEntry]:
+        """Entries, newest first."""
+        ...
+
+    async def audit_from(self, after: int, limit: int) -> list[AuditEntry]:
+        """Entries, oldest first, for whoever reads all of them."""
+        ...

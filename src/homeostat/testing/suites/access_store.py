@@ -1,0 +1,124 @@
+"""What every keeper of keys, logins and the audit log promises."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Final
+
+from homeostat.core.chain import FIRST, Verifier
+from homeostat.core.clock import Millis
+from homeostat.core.codec import Json
+from homeostat.core.ids import ProjectId
+from homeostat.core.ports.access import AccessStore
+from homeostat.core.records.access import Act, ApiKey, AuditOutcome, KeyId, Login, LoginKind, Role
+
+Check = Callable[[AccessStore], Awaitable[None]]
+
+NOW: Final = Millis(1_000)
+
+
+def key(number: int = 1, digest: str = "d1") -> ApiKey:
+    return ApiKey(
+        key_id=KeyId(f"key_{number:03d}"),
+        name="ann",
+        role=Role.OPERATOR,
+        project=ProjectId("default"),
+        digest=digest,
+        created_at_ms=NOW,
+        created_by="bob",
+        expires_at_ms=Millis(9_000),
+    )
+
+
+def act(number: int = 1) -> Act:
+    return Act(
+        at_ms=Millis(NOW + number),
+        actor="ann",
+        verb="quarantine_agent",
+        object="/v1/agents/x/quarantine",
+        project=ProjectId("default"),
+        outcome=AuditOutcome.REQUESTED,
+        reason=f"reason {number}",
+        changes=Json('{"phase":["healthy","draining"]}'),
+    )
+
+
+def login(kind: LoginKind = LoginKind.SESSION, until: int = 2_000) -> Login:
+    return Login(digest="secret", kind=kind, data=Json('{"a":1}'), expires_at_ms=Millis(until))
+
+
+async def a_key_is_found_by_its_digest_and_by_the_one_before(store: AccessStore) -> None:
+    assert await store.key_by_digest("d1") is None
+    await store.put_key(key())
+    assert await store.key_by_digest("d1") == key()
+    rotated = replace(key(), digest="d2", old_digest="d1", old_until_ms=Millis(2_000))
+    await store.put_key(rotated)
+    assert await store.key_by_digest("d1") == rotated
+    assert await store.key_by_digest("d2") == rotated
+    assert await store.key(KeyId("key_001")) == rotated
+    assert await store.key(KeyId("key_002")) is None
+
+
+async def keys_are_listed_oldest_first(store: AccessStore) -> None:
+    await store.put_key(key(2, "d2"))
+    await store.put_key(key(1, "d1"))
+    assert await store.keys() == [key(1, "d1"), key(2, "d2")]
+
+
+async def the_last_use_of_a_key_only_moves_on(store: AccessStore) -> None:
+    await store.put_key(key())
+    await store.touch_key(key().key_id, Millis(5_000))
+    await store.touch_key(key().key_id, Millis(4_000))
+    assert await store.key(key().key_id) == replace(key(), last_used_ms=Millis(5_000))
+    await store.put_key(replace(key(), revoked_at_ms=Millis(6_000)))
+    assert await store.key(key().key_id) == replace(key(), last_used_ms=Millis(5_000), revoked_at_ms=Millis(6_000)), (
+        "writing a key does not forget when it was used"
+    )
+
+
+async def a_login_runs_out(store: AccessStore) -> None:
+    await store.put_login(login())
+    assert await store.login(LoginKind.SESSION, "secret", Millis(1_999)) == login()
+    assert await store.login(LoginKind.TICKET, "secret", Millis(1_999)) is None
+    assert await store.login(LoginKind.SESSION, "secret", Millis(2_000)) is None
+    await store.forget_logins(Millis(2_000))
+    assert await store.login(LoginKind.SESSION, "secret", Millis(1)) is None
+
+
+async def a_ticket_is_taken_once(store: AccessStore) -> None:
+    await store.put_login(login(LoginKind.TICKET))
+    takers = [store.take_login(LoginKind.TICKET, "secret", NOW) for _ in range(5)]
+    taken = await asyncio.gather(*takers)
+    assert [one for one in taken if one is not None] == [login(LoginKind.TICKET)]
+
+
+async def acts_form_one_chain_however_many_write(store: AccessStore) -> None:
+    entries = await asyncio.gather(*(store.append(act(number)) for number in range(1, 21)))
+    assert sorted(entry.seq for entry in entries) == list(range(1, 21))
+    read = await store.audit_from(0, 100)
+    assert sorted(read, key=lambda entry: entry.seq) == read
+    assert read[0].previous == FIRST
+    verifier = Verifier()
+    verifier.add(read)
+    assert verifier.verdict.broken_at is None
+    assert verifier.verdict.entries == 20
+    assert {entry.act.reason for entry in read} == {f"reason {number}" for number in range(1, 21)}
+
+
+async def the_log_is_paged_from_both_ends(store: AccessStore) -> None:
+    for number in range(1, 6):
+        await store.append(act(number))
+    assert [entry.seq for entry in await store.audit(before=None, limit=2)] == [5, 4]
+    assert [entry.seq for entry in await store.audit(before=4, limit=9)] == [3, 2, 1]
+    assert [entry.seq for entry in await store.audit_from(3, 9)] == [4, 5]
+
+
+CHECKS: Final[tuple[Check, ...]] = (
+    a_key_is_found_by_its_digest_and_by_the_one_before,
+    keys_are_listed_oldest_first,
+    the_last_use_of_a_key_only_moves_on,
+    a_login_runs_out,
+    a_ticket_is_taken_once,
+    acts_form_one_chain_however_many_write,
+    the_log_is_paged_from_both_ends,
+)
