@@ -15,6 +15,7 @@ export PIP_NO_INPUT := 1
 VENV := .venv
 BIN := $(VENV)/bin
 SEEDS ?= 1000
+MINUTES ?= 2
 ARGS ?=
 
 # A stamp is named after the content of the locks and the place of the tree: as long as neither
@@ -63,6 +64,10 @@ bench: $(DEV_STAMP) $(VENV)/.installed  ## Measure against floors taken in the s
 .PHONY: simulate
 simulate: $(DEV_STAMP) $(VENV)/.installed  ## Run the deterministic simulator over SEEDS=1000 seeds
 	@$(BIN)/python -m homeostat.testing.simulation --seeds $(SEEDS) $(ARGS)
+
+.PHONY: chaos
+chaos: $(DEV_STAMP) $(VENV)/.installed  ## Hurt real installations for MINUTES=2 on each engine, and see what they keep
+	@$(BIN)/python -m homeostat.testing.chaos --minutes $(MINUTES) $(ARGS)
 
 .PHONY: docs
 docs: $(DEV_STAMP) $(VENV)/.installed  ## Write the generated reference pages anew

@@ -18,8 +18,11 @@ class HomeostatServer(Server):
     ready_words = "Press Ctrl-C to stop"
     stop_signal = signal.SIGTERM
 
-    def __init__(self, *options: str, data_dir: Path | None = None, command: str = "server") -> None:
+    def __init__(
+        self, *options: str, data_dir: Path | None = None, command: str = "server", project: str | None = None
+    ) -> None:
         super().__init__()
+        self._project: Final = project
         self.data_dir: Final = data_dir or self.directory / "data"
         self._options: Final = options
         self._command: Final = command
@@ -34,4 +37,5 @@ class HomeostatServer(Server):
     def command(self) -> list[str]:
         fixed = [] if "--ephemeral" in self._options else ["--data-dir", str(self.data_dir)]
         port = [] if "--port" in self._options else ["--port", str(self.port)]
-        return [sys.executable, "-m", "homeostat", self._command, *fixed, *port, *self._options]
+        settings = [f"HOMEOSTAT_PROJECT={self._project}"] if self._project else []
+        return ["env", *settings, sys.executable, "-m", "homeostat", self._command, *fixed, *port, *self._options]
