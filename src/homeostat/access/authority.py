@@ -65,7 +65,7 @@ def _act(
 ROWS: Final = (
     # Whether it lives, what it can do, and the way in.
     *_open("livez", "readyz", "read_openapi", "read_page", "read_session", "login", "login_by_ticket"),
-    *_open("logout"),
+    *_open("oidc_begin", "oidc_end", "logout"),
     *_view("read_metrics", "read_gateway"),
     Row("make_ticket", VIEW),
     # Who may come in, and what was done.

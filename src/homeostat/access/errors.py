@@ -1,7 +1,7 @@
 """What can be wrong with a key or a login.
 
 ProtocolViolation: KeyUnknown
-Refused: TokenMissing · LoginFailed
+Refused: TokenMissing
 """
 
 from homeostat.core.errors import ProtocolViolation, Refused
@@ -20,10 +20,3 @@ class TokenMissing(Refused):
 
     code = "csrf_token_missing"
     hint = "Send X-Homeostat-CSRF with the csrf_token of GET /v1/session."
-
-
-class LoginFailed(Refused):
-    """The provider's answer does not let anybody in: {problem}."""
-
-    code = "login_failed"
-    hint = "Begin again at /v1/login/oidc; the server's log has more."

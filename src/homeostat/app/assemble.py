@@ -28,6 +28,7 @@ from homeostat.core.ports.fleet import RegistryStore, StatusKeeper
 from homeostat.core.ports.gateway import GatewayStore
 from homeostat.core.ports.immune import ImmuneStore
 from homeostat.core.ports.memory import MemoryKeeper
+from homeostat.core.ports.provider import IdentityProvider
 from homeostat.core.ports.store import TurnStore
 from homeostat.core.ports.tools import ToolKeeper
 from homeostat.fleet.fleet import Fleet
@@ -58,6 +59,7 @@ class System:
     immune: Immune
     turn_vitals: TurnVitals
     access: Access
+    provider: IdentityProvider | None
     supervisor: Supervisor
     store_place: str
 
@@ -119,10 +121,28 @@ async def assemble(
             gateway=gateway,
             immune=immune,
             turn_vitals=turn_vitals,
+            provider=_provider(settings, stack, ids),
             access=Access(store=opened.access, clock=clock, ids=ids, required=settings.auth is Auth.KEYS),
             supervisor=supervisor,
             store_place=opened.place,
         )
+
+
+def _provider(settings: Settings, stack: AsyncExitStack, ids: Ids) -> IdentityProvider | None:
+    if settings.oidc_issuer is None:
+        return None
+    from homeostat.adapters.providers.oidc import OidcProvider  # noqa: PLC0415 — an extra is loaded where it is used
+
+    provider = OidcProvider(
+        issuer=settings.oidc_issuer,
+        client_id=settings.oidc_client_id,
+        client_secret=settings.oidc_client_secret,
+        claim=settings.oidc_claim,
+        roles=settings.oidc_roles,
+        ids=ids,
+    )
+    stack.push_async_callback(provider.close)
+    return provider
 
 
 def _kernel(settings: Settings, opened: "Stores", *, bus: Bus, clock: Clock, ids: Ids) -> Kernel:

@@ -25,6 +25,7 @@ from homeostat.server import (
     immune,
     immune_memory,
     login,
+    oidc,
     openapi,
     status_socket,
     tools,
@@ -61,6 +62,7 @@ def table_of(app: FastAPI | None = None, metrics: Metrics | None = None) -> list
         *immune_memory.routes,
         *access.routes,
         *login.routes,
+        *oidc.routes,
         *audit.routes,
         *health_routes(metrics),
     ]

@@ -9,6 +9,7 @@ import homeostat.adapters.stores
 from homeostat.adapters.stores.statements import statements
 
 STORES = Path(homeostat.adapters.stores.__path__[0])
+DIALECTS = ("sqlite", "postgres")
 FILES = sorted(STORES.glob("*/sql/*/*.sql"))
 
 # What only one engine has, by room: SQLite runs several statements in one transaction where PostgreSQL saves round
@@ -67,6 +68,13 @@ def test_both_engines_have_the_same_rooms() -> None:
     rooms = {dialect: {path.name for path in STORES.glob(f"{dialect}/sql/*")} for dialect in ("sqlite", "postgres")}
     assert rooms["postgres"] == {*ONLY_SQLITE, "tools"}
     assert rooms["sqlite"] == rooms["postgres"]
+
+
+def test_migrations_have_numbers_of_their_own_and_the_same_names_on_both_engines() -> None:
+    named = {dialect: sorted(path.name for path in STORES.glob(f"{dialect}/migrations/*.sql")) for dialect in DIALECTS}
+    assert named["sqlite"] == named["postgres"]
+    numbers = [name[:4] for name in named["sqlite"]]
+    assert len(numbers) == len(set(numbers)), "take the next free number: one that is taken is never applied"
 
 
 def name_of(path: Path) -> str:

@@ -73,6 +73,14 @@ class TicketQuery(msgspec.Struct, frozen=True, kw_only=True):
     ticket: Annotated[str, msgspec.Meta(min_length=1, max_length=128)] = "none"
 
 
+class OidcAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """What a browser brings back from the provider."""
+
+    state: Annotated[str, msgspec.Meta(max_length=256)] = ""
+    code: Annotated[str, msgspec.Meta(max_length=4096)] = ""
+    error: Annotated[str, msgspec.Meta(max_length=256)] = ""
+
+
 class TicketShape(Shape, frozen=True, kw_only=True):
     """A path that logs a browser in, once, within a minute."""
 
