@@ -105,6 +105,7 @@ ROWS: Final = (
     *(_act(verb, shows="read_budget") for verb in ("put_budget", "drop_budget")),
     # Health. What isolates may be done by operators; who lets out or consents to a treatment answers for it.
     Row("post_vitals", OPERATE, Agents.ANY),
+    Row("take_traces", OPERATE, Agents.ANY),
     *_view("list_incidents", "read_incident", "list_approvals", "read_lessons"),
     *(_act(verb, shows="read_health") for verb in ("quarantine_agent", "release_agent", "heal_agent")),
     *(_act(verb, APPROVE) for verb in ("approve", "reject", "approve_all")),

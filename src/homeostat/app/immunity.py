@@ -20,7 +20,6 @@ from homeostat.core.records.turn import AgentKey
 from homeostat.fleet.fleet import Fleet
 from homeostat.gateway.gateway import Gateway
 from homeostat.immune.doctrine import Doctrine
-from homeostat.immune.hearing import Listener
 from homeostat.immune.immune import Immune
 from homeostat.immune.orchestrator import Member
 from homeostat.kernel.kernel import Kernel
@@ -93,7 +92,7 @@ async def open_immune(
     stack.push_async_callback(supervisor.stop)  # its loop ends before it writes what is left
     for title, run in immune.loops:
         supervisor.add(title, run)
-    turns = TurnVitals(immune=immune, listener=Listener(), clock=clock)
+    turns = TurnVitals(immune=immune, listener=immune.listener, clock=clock)
     await turns.listen(bus)
     kernel.on_result = turns.on_result
     supervisor.add("tool results", turns.run)

@@ -85,12 +85,16 @@ UPSTREAM_CONNECT_ATTEMPTS: Final = 3
 UPSTREAM_FIRST_BYTE_SECONDS: Final = 600.0  # reasoning models think before they speak
 UPSTREAM_SILENCE_SECONDS: Final = 120.0  # in the middle of an answer
 UPSTREAM_SWEEP_SECONDS: Final = 0.25  # how exactly time-outs are kept
-
-# --- ledgers -----------------------------------------------------------------------------------------------
-ENTRY_BYTES_MAX: Final = 8 << 20  # one entry of a ledger: a call with its arguments and its answer, each a payload
 HEARING_BYTES_MAX: Final = 64 << 20  # requests whose tool results wait to be looked at; beyond it they go unheard
 HEARING_CHARS_MAX: Final = 1 << 20  # of one conversation, its latest part
 HEARING_TEXTS_MAX: Final = 256
+OTLP_BODY_BYTES_MAX: Final = 8 << 20  # one export of spans, packed and unpacked
+OTLP_SPANS_MAX: Final = 10_000  # in one export
+OTLP_ATTRIBUTES_MAX: Final = 256  # of one span; later ones are not read
+OTLP_DEPTH_MAX: Final = 8  # how deep an attribute may be nested
+
+# --- ledgers -----------------------------------------------------------------------------------------------
+ENTRY_BYTES_MAX: Final = 8 << 20  # one entry of a ledger: a call with its arguments and its answer, each a payload
 
 # --- time --------------------------------------------------------------------------------------------------
 LEASE_SECONDS: Final = 10.0  # how long a silent worker keeps its turns

@@ -14,6 +14,7 @@ from homeostat.core.records.immune import (
     Applied,
     Approval,
     ApprovalId,
+    ApprovalStatus,
     Chart,
     Diagnosis,
     Incident,
@@ -133,7 +134,8 @@ class Healer:
             asked_at_ms=now,
             expires_at_ms=Millis(now + int(self._doctrine.approval_seconds * 1000)),
         )
-        await self._ward.store.save(Chart(asked=(approval,)))
+        if await self._ward.store.save(Chart(asked=(approval,))):
+            self._ward.counts.approvals[ApprovalStatus.PENDING] += 1
 
     # --- treatment -----------------------------------------------------------------------------------------
 
@@ -179,6 +181,7 @@ class Healer:
 
     async def _apply(self, watch: Watch, diagnosis: Diagnosis, action: RemedyAction) -> Treatment:
         applied, note = await self._remedies.apply(watch.key, action, f"{diagnosis}: {watch.patient.cause}"[:500])
+        self._ward.counts.treated[action, applied] += 1
         return Treatment(
             action=action,
             diagnosis=diagnosis,
@@ -239,6 +242,7 @@ class Healer:
         last = replace(incident.treatments[-1], cured=cured)
         lesson = self._lesson(watch, last, cured=cured)
         self.experience.learn(lesson)
+        self._ward.counts.judged[last.action, cured] += 1
         return replace(incident, treatments=(*incident.treatments[:-1], last)), (lesson,)
 
     async def _relapse(self, watch: Watch) -> None:

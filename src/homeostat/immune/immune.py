@@ -29,11 +29,13 @@ from homeostat.core.records.immune import (
 from homeostat.core.records.turn import AgentKey
 from homeostat.core.records.vitals import Vitals
 from homeostat.immune.baseline import Baselines, Normal
+from homeostat.immune.counts import Counts
 from homeostat.immune.diagnostician import Diagnostician
 from homeostat.immune.doctrine import Doctrine
 from homeostat.immune.errors import ApprovalSettled, ApprovalUnknown, FeedbackUnknown
 from homeostat.immune.examination import Settings
 from homeostat.immune.healer import BY_HAND, Healer, evidence_digest
+from homeostat.immune.hearing import Listener
 from homeostat.immune.intake import CALL, Intake
 from homeostat.immune.ladder import Experience
 from homeostat.immune.observer import Observer
@@ -78,8 +80,10 @@ class Immune:
         self.leading = False
         self.baselines = Baselines()
         self.intake = Intake(clock=self.clock)
+        self.listener = Listener()
         self.diagnostician = Diagnostician()
-        self.ward = Ward(store=store, bus=bus, clock=self.clock, ids=self.ids)
+        self.counts = Counts()
+        self.ward = Ward(store=store, bus=bus, clock=self.clock, ids=self.ids, counts=self.counts)
         self.healer = Healer(
             ward=self.ward,
             enforcer=enforcer,
@@ -138,8 +142,12 @@ class Immune:
             if not await self._lead():
                 self.intake.drain()
                 return 0
+            began = self.clock.monotonic()
             scored = await self.orchestrator.tick()
             await self._expire()
+            self.counts.ticks += 1
+            self.counts.scored += scored
+            self.counts.tick_seconds = self.clock.monotonic() - began
             return scored
 
     async def _lead(self) -> bool:
@@ -231,6 +239,7 @@ class Immune:
             )
             if not await self.ward.move(move):
                 raise ApprovalSettled(approval_id=approval_id, status="answered meanwhile")
+            self.counts.approvals[answer.status] += 1
             await self.healer.step(watch)
             return answer
 
@@ -247,6 +256,7 @@ class Immune:
             )
             if not await self.ward.move(move):
                 raise ApprovalSettled(approval_id=approval_id, status="answered meanwhile")
+            self.counts.approvals[answer.status] += 1
             return answer
 
     async def _answer(
@@ -274,7 +284,8 @@ class Immune:
             moot = watch is None or watch.phase is not Phase.QUARANTINED
             if approval.expires_at_ms <= now or moot:
                 expired = replace(approval, status=ApprovalStatus.EXPIRED, answered_at_ms=now)
-                await self.store.save(Chart(answered=(expired,)))
+                if await self.store.save(Chart(answered=(expired,))):
+                    self.counts.approvals[ApprovalStatus.EXPIRED] += 1
 
     # --- feedback ------------------------------------------------------------------------------------------
 
@@ -297,6 +308,7 @@ class Immune:
             kinds=tuple(sorted({one.kind for one in incident.evidence})),
         )
         await self.store.put_feedback(said)
+        self.counts.feedback[cause] += 1
         self.diagnostician.hear(said)
         return said
 

@@ -24,7 +24,7 @@ from homeostat.immune.correlator import EVERYBODY, Correlator, Verdict
 from homeostat.immune.diagnostician import Diagnostician
 from homeostat.immune.doctrine import Doctrine
 from homeostat.immune.healer import BY_HAND, Healer
-from homeostat.immune.intake import CALL, GATEWAY, Intake
+from homeostat.immune.intake import CALL, GATEWAY, HEARSAY, Intake
 from homeostat.immune.observer import Observer, stream_of
 from homeostat.immune.ward import ISOLATED, Move, Ward
 from homeostat.immune.watch import Watch, in_words
@@ -92,12 +92,9 @@ class Orchestrator:
         self._alerts: dict[tuple[str, str], tuple[Incident, float]] = {}
         self._freed: set[AgentKey] = set()
         self._saved_at = self._reconciled_at = clock.monotonic()
-        self.ticks = 0
-        self.alerts = 0
 
     async def tick(self) -> int:
         """One pass; returns how many samples were looked at."""
-        self.ticks += 1
         for key in [key for key, watch in self._ward.watches.items() if watch.stale]:
             await self._ward.reload(key)
         waiting = self._intake.drain()
@@ -136,7 +133,8 @@ class Orchestrator:
             if sample.source == GATEWAY:
                 watch.gateway_at_ms = max(watch.gateway_at_ms, sample.at_ms)
             outranked = sample.at_ms - watch.gateway_at_ms < self._doctrine.self_report_seconds * 1000
-            if stream_of(sample) == CALL and sample.source != GATEWAY and watch.gateway_at_ms and outranked:
+            measured = sample.source not in (GATEWAY, HEARSAY) and stream_of(sample) == CALL
+            if measured and watch.gateway_at_ms and outranked:
                 self._intake.refused["outranked"] += 1
                 continue
             if watch.phase in MONITORED or watch.phase is Phase.INITIALIZING:
@@ -218,6 +216,7 @@ class Orchestrator:
         if self._ward.isolated >= max(1, int(self._doctrine.isolated_share * size)):
             if not watch.capped:
                 watch.capped = True
+                self._ward.counts.capped += 1
                 problem = f"{self._ward.isolated} of {size} agents are isolated, which is the most"
                 await self._tell(watch.key[0], watch.key[1], "cap", {"problem": problem, "sigma": watch.sigma})
             return
@@ -289,7 +288,7 @@ class Orchestrator:
         self._alerts[place] = (incident, now)
         if explained:
             return  # another side of the same trouble
-        self.alerts += 1
+        self._ward.counts.alerts += 1
         await self._ward.store.save(Chart(incidents=(incident,)))
         said = {"incident_id": incident.incident_id, "kind": verdict.kind, "affected": verdict.affected}
         await self._tell(watch.key[0], verdict.cohort, "fleet_wide", {**said, "comparable": verdict.comparable})

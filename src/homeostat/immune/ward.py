@@ -15,6 +15,7 @@ from homeostat.core.ports.immune import ImmuneStore
 from homeostat.core.records.event import Channel, Event, subject
 from homeostat.core.records.immune import IMMUNE_ACTOR, Chart, Incident, IncidentId, Patient, Transition
 from homeostat.core.records.turn import AgentKey
+from homeostat.immune.counts import Counts
 from homeostat.immune.watch import Watch
 
 log = logging.getLogger(__name__)
@@ -44,11 +45,12 @@ class Move:
 class Ward:
     """Patients by agent. What is here is what the store has, or `stale`."""
 
-    def __init__(self, *, store: ImmuneStore, bus: Bus, clock: Clock, ids: Ids) -> None:
+    def __init__(self, *, store: ImmuneStore, bus: Bus, clock: Clock, ids: Ids, counts: Counts) -> None:
         self.store = store
         self._bus = bus
         self._clock = clock
         self._ids = ids
+        self.counts = counts
         self.watches: dict[AgentKey, Watch] = {}
         self.unsettled: set[AgentKey] = set()
         self.told: Callable[[Watch, Transition], None] = lambda _watch, _step: None
@@ -165,6 +167,7 @@ class Ward:
             if patient.incident_id is None:
                 move.watch.incident = None
             self._sort(move.watch)
+            self.counts.steps[step.event, step.target] += 1
             self.told(move.watch, step)
         await self._tell(patients, steps)
         return True

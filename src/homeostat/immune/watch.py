@@ -128,9 +128,12 @@ class Watch:
         return found, alarming
 
     def overhear(self, sample: Vitals) -> None:
-        """What tools told it in a run: no sign by itself, until it goes on."""
+        """What tools told it, or which it used, in a run: no sign by itself, until it goes on."""
+        trail = self._follow(sample)
+        for use in sample.tools:
+            trail.call(use.name, use.arguments)
         if sample.hearsay is not None:
-            self._follow(sample).overhear(sample.hearsay)
+            trail.overhear(sample.hearsay)
 
     def _prompt_changed(self, sample: Vitals) -> bool:
         habits = self.habits

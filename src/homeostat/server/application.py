@@ -27,6 +27,7 @@ from homeostat.server import (
     login,
     oidc,
     openapi,
+    otlp,
     status_socket,
     tools,
     turns,
@@ -64,6 +65,7 @@ def table_of(app: FastAPI | None = None, metrics: Metrics | None = None) -> list
         *login.routes,
         *oidc.routes,
         *audit.routes,
+        *otlp.routes,
         *health_routes(metrics),
     ]
     return [*endpoints, *_documentation(app or FastAPI(), endpoints)]

@@ -35,7 +35,9 @@ SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _WANTED: Final = frozenset(
     {
         b"authorization",
+        b"content-encoding",
         b"content-length",
+        b"content-type",
         b"cookie",
         b"host",
         b"idempotency-key",

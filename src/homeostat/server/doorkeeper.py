@@ -22,7 +22,7 @@ from homeostat.server.endpoints import Endpoint
 
 log = logging.getLogger(__name__)
 
-API: Final = ("/v1/", "/api/")
+API: Final = ("/v1/", "/api/", "/otlp/")
 COOKIE: Final = "homeostat_session"
 PROVES_ITSELF: Final = "register"  # an agent that comes back shows a key that is on no register now
 SHOWN_CHARS_MAX: Final = 2_000

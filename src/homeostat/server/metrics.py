@@ -13,6 +13,7 @@ from homeostat.app.assemble import System
 from homeostat.core.records.fleet import Census
 from homeostat.gateway.gateway import Gateway
 from homeostat.server.endpoints import Endpoint
+from homeostat.server.immune_metrics import ImmuneCollector
 from homeostat.server.patience import Patience
 
 BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0)
@@ -37,6 +38,7 @@ class Metrics:
         )
         self.registry.register(KernelCollector(system, patience))
         self.registry.register(GatewayCollector(system.gateway))
+        self.registry.register(ImmuneCollector(system))
         self.heartbeats = Tally()
         self.fleet = FleetCollector(system, self.heartbeats)
         self.registry.register(self.fleet)
