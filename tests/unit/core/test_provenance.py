@@ -108,7 +108,7 @@ def test_the_hash_is_sha256_of_one_canonical_object() -> None:
         "seq": 7, "kind": "run.moved", "payload": {"b": 1, "to": "paused"}, "previous": "ab" * 32,
         "project": "default", "run_id": "run_1", "at_ms": AT,
     }  # fmt: skip
-    assert entry.hash == hashlib.sha256(canonical_of(json.dumps(whole)).encode()).hexdigest()
+    assert entry.hash == hashlib.sha256(b"\0" + canonical_of(json.dumps(whole)).encode()).hexdigest()
 
 
 def test_a_chain_goes_on_where_it_ended() -> None:

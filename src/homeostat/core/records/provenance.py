@@ -1,8 +1,8 @@
 """The ledger of a run: entries that are chained by hash, so that none can be changed, left out or moved unseen.
 
 An entry is hashed as one canonical JSON object (RFC 8785) of all it holds and the hash of the entry before it:
-`{"at_ms":…,"kind":…,"payload":…,"previous":…,"project":…,"run_id":…,"seq":…}`. Anybody with SHA-256 can check it.
-Payloads are freed of secrets before that.
+`{"at_ms":…,"kind":…,"payload":…,"previous":…,"project":…,"run_id":…,"seq":…}`, behind a zero byte: so it is the hash of
+a leaf in the Merkle tree of RFC 6962 as well. Anybody with SHA-256 can check it. Payloads are freed of secrets before.
 """
 
 import hashlib
@@ -45,6 +45,9 @@ class Tip(NamedTuple):
     hash: str
 
 
+LEAF: Final = b"\0"
+"""What is hashed before a leaf, so that no inner node of a tree can be taken for one."""
+
 START: Final = Tip(1, "0" * 64)
 """The tip of a ledger without entries."""
 
@@ -73,13 +76,17 @@ def hashed_text(tip: Tip, *, project: str, run_id: str, kind: str, at_ms: int, p
     ).encode()
 
 
+def hash_of(line: bytes) -> str:
+    return hashlib.sha256(LEAF + line).hexdigest()
+
+
 def next_entry(
     tip: Tip, *, project: ProjectId, run_id: RunId, kind: EntryKind, at_ms: Millis, payload: object
 ) -> Entry:
     """The entry that follows the tip. The payload is any value that JSON can hold; its secrets are taken out."""
     text = canonical_of(redact_json(to_json(payload, limit=ENTRY_BYTES_MAX)))
     line = hashed_text(tip, project=project, run_id=run_id, kind=kind.value, at_ms=at_ms, payload=text)
-    return Entry(project, run_id, tip.next_seq, kind.value, at_ms, text, hashlib.sha256(line).hexdigest())
+    return Entry(project, run_id, tip.next_seq, kind.value, at_ms, text, hash_of(line))
 
 
 @dataclass(slots=True)

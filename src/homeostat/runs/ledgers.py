@@ -1,0 +1,90 @@
+"""The ledgers of runs as others see them: read by pages, sealed with signed heads, and exported as bundles."""
+
+from collections.abc import AsyncGenerator, Callable
+from typing import Final
+
+from homeostat.core.clock import Clock, SystemClock
+from homeostat.core.ids import ProjectId, RunId
+from homeostat.core.ports.heads import HeadKeeper
+from homeostat.core.ports.ledger import LedgerStore
+from homeostat.core.records.provenance import START, Entry
+from homeostat.runs.bundle import Header, Packer, Page, lines_of
+from homeostat.runs.heads import Head, Marks, Signer, read_head, sign, write_head
+from homeostat.runs.verify import LedgerBroken, Walk, whole
+
+PAGE_ENTRIES: Final = 1_000
+
+
+class Ledgers:
+    """Reads and seals. It writes no entry: those are written with what they tell of."""
+
+    def __init__(
+        self, *, store: LedgerStore, keeper: HeadKeeper, signer: Callable[[], Signer], clock: Clock | None = None
+    ) -> None:
+        self._store = store
+        self._keeper = keeper
+        self._signer = signer
+        self._clock = clock or SystemClock()
+
+    @property
+    def public_key(self) -> str:
+        return self._signer().public_key
+
+    async def entries(self, project: ProjectId, run_id: RunId, *, after: int, limit: int) -> list[Entry]:
+        return await self._store.entries(project, run_id, after=after, limit=limit)
+
+    async def heads(self, run_id: RunId) -> list[Head]:
+        """Every head that was signed for a run, the smallest first."""
+        return sorted(map(read_head, await self._keeper.heads(run_id)), key=lambda head: head.size)
+
+    async def seal(self, project: ProjectId, run_id: RunId) -> Head:
+        """The head of a ledger as it is now: signed anew if it grew, and only if it agrees with every head before.
+
+        Raises `LedgerBroken` if it does not: what was changed is not signed.
+        """
+        heads = await self.heads(run_id)
+        walk = Walk(project, run_id, heads, collected=(marks := Marks()))
+        with whole(run_id):
+            async for page in self._pages(project, run_id):
+                walk.take(page)
+            walk.close(complete=False)
+        if heads and heads[-1].size == walk.size:
+            return heads[-1]
+        signer = self._signer()
+        head = Head(
+            project=project,
+            run_id=run_id,
+            size=walk.size,
+            root=walk.tree.root().hex(),
+            last=walk.last,
+            at_ms=self._clock.now_ms(),
+            stride=marks.stride,
+            marks=marks.text(),
+            public_key=signer.public_key,
+        )
+        signed = sign(head, signer)
+        await self._keeper.keep(run_id, write_head(signed))
+        return signed
+
+    async def export(self, project: ProjectId, run_id: RunId) -> AsyncGenerator[bytes]:
+        """A bundle as it is made. A ledger that is broken is exported as it is, with the heads that tell."""
+        try:
+            size: int | None = (await self.seal(project, run_id)).size
+        except LedgerBroken:
+            size = None
+        packer = Packer()
+        yield packer.begin(Header(project=project, run_id=run_id, heads=tuple(await self.heads(run_id))))
+        async for page in self._pages(project, run_id, until=size):
+            if packed := packer.add(page):
+                yield packed
+        yield packer.end()
+
+    async def _pages(self, project: ProjectId, run_id: RunId, *, until: int | None = None) -> AsyncGenerator[Page]:
+        after, previous = 0, START.hash
+        while until is None or after < until:
+            limit = PAGE_ENTRIES if until is None else min(PAGE_ENTRIES, until - after)
+            entries = await self._store.entries(project, run_id, after=after, limit=limit)
+            if not entries:
+                return
+            yield lines_of(entries, previous)
+            after, previous = entries[-1].seq, entries[-1].hash
