@@ -136,6 +136,8 @@ class Flusher:
                     if idle in self._idle:
                         self._idle.remove(idle)
             await self.tick()
+            if self._wanted:  # a save may have taken no turn of the loop at all, and others want theirs
+                await asyncio.sleep(0)
 
     def _wake(self) -> None:
         """There is something to flush. If all lanes are under way, the first to be done looks by itself."""

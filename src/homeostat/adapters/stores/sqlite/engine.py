@@ -1,21 +1,27 @@
-"""Two threads on one SQLite file: one writes, one reads, and the event loop waits for neither."""
+"""One SQLite file: a thread that writes, one that reads, and saves that stay in the loop where a sync is quick."""
 
 import asyncio
 import sqlite3
 import threading
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, TypeVar, cast
 
+from homeostat.adapters.stores.sqlite.transaction import immediate
 from homeostat.adapters.stores.statements import migrations
+from homeostat.core.clock import SystemClock
 from homeostat.core.errors import StoreUnavailable
+from homeostat.core.limits import LOOP_COMMIT_SECONDS_MAX, LOOP_COMMITS_IN_A_ROW
 
 T = TypeVar("T")
 
 PAGE_BYTES = 1024
 """A commit logs whole pages; small ones make a lone turn 14 kB instead of 51, one of fifty 1.5 instead of 2.3."""
+
+LOG_PAGES = 4096
+"""When the log is carried into the file: about every 4 MB, as SQLite does with pages of its usual size."""
 
 Work = Callable[[sqlite3.Connection], T]
 Job = tuple[Work[Any], asyncio.AbstractEventLoop, "asyncio.Future[Any]"]
@@ -41,6 +47,13 @@ class SqliteThread:
 
         await self.do(connect)
 
+    async def another(self) -> sqlite3.Connection:
+        """A second connection to the same file, for the event loop's own thread: it waits for no lock."""
+        connection = await self.do(lambda _: _connect(self._target))
+        connection.execute("PRAGMA busy_timeout = 0")
+        connection.execute("PRAGMA wal_autocheckpoint = 0")
+        return connection
+
     async def do(self, work: Work[T]) -> T:
         """Run a piece of work on this thread's connection."""
         if not self._thread.is_alive():
@@ -48,12 +61,8 @@ class SqliteThread:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
         self._jobs.put((work, loop, future))
-        try:
+        with _outages():
             return await future
-        except sqlite3.IntegrityError:
-            raise
-        except sqlite3.Error as problem:
-            raise StoreUnavailable(problem=str(problem)) from problem
 
     def _run(self) -> None:
         while (job := self._jobs.get()) is not None:
@@ -82,6 +91,17 @@ def _hand_over(future: asyncio.Future[Any], result: object, error: BaseException
         future.set_exception(error)
 
 
+@contextmanager
+def _outages() -> Generator[None]:
+    """Tell trouble with the file as an error a caller can act on; a row that must not be is a matter of its own."""
+    try:
+        yield
+    except sqlite3.IntegrityError:
+        raise
+    except sqlite3.Error as problem:
+        raise StoreUnavailable(problem=str(problem)) from problem
+
+
 class SqliteEngine:
     """One file, a thread that writes and one that reads; in memory both are the same thread."""
 
@@ -89,6 +109,10 @@ class SqliteEngine:
         target = str(path) if path is not None else ":memory:"
         self._writer = SqliteThread("sqlite-writer", target)
         self._reader = self._writer if path is None else SqliteThread("sqlite-reader", target)
+        self._own: sqlite3.Connection | None = None
+        self._clock = SystemClock()
+        self._commit_seconds = LOOP_COMMIT_SECONDS_MAX
+        self._in_a_row = 0
 
     async def open(self) -> list[str]:
         """Open the file and bring its schema up to date; returns the migrations that were applied."""
@@ -99,6 +123,7 @@ class SqliteEngine:
         await self._writer.open()
         if self._reader is not self._writer:
             await self._reader.open()
+            self._own = await self._writer.another()
 
     async def migrate(self) -> list[str]:
         """Bring the schema up to date; returns what was applied."""
@@ -114,7 +139,39 @@ class SqliteEngine:
     async def read(self, work: Work[T]) -> T:
         return await self._reader.do(work)
 
+    async def save(self, work: Work[T]) -> T:
+        """Run work as one transaction, which it may roll back itself: here if commits are quick of late, else apart.
+
+        The log is carried into the file by the thread alone, so now and then a save goes there in any case.
+        """
+        own = self._own
+        if (
+            own is not None
+            and self._commit_seconds < LOOP_COMMIT_SECONDS_MAX
+            and self._in_a_row < LOOP_COMMITS_IN_A_ROW
+        ):
+            self._in_a_row += 1
+            with _outages():
+                try:
+                    return self._transact(own, work)
+                except sqlite3.OperationalError as problem:
+                    if problem.sqlite_errorcode != sqlite3.SQLITE_BUSY:
+                        raise
+        measured, self._in_a_row = self._in_a_row < LOOP_COMMITS_IN_A_ROW, 0
+        return await self._writer.do(lambda connection: self._transact(connection, work, measured=measured))
+
+    def _transact(self, connection: sqlite3.Connection, work: Work[T], *, measured: bool = True) -> T:
+        with immediate(connection):
+            result = work(connection)
+            began = self._clock.monotonic()
+        if measured:
+            self._commit_seconds += (self._clock.monotonic() - began - self._commit_seconds) / 8
+        return result
+
     async def close(self) -> None:
+        if self._own is not None:
+            self._own.close()
+            self._own = None
         await self._reader.close()
         if self._reader is not self._writer:
             await self._writer.close()
@@ -122,12 +179,15 @@ class SqliteEngine:
 
 def _connect(target: str) -> sqlite3.Connection:
     """Open a connection on which a commit means that the data is on disk."""
-    connection = sqlite3.connect(target, isolation_level=None, timeout=10.0, cached_statements=256)
+    connection = sqlite3.connect(
+        target, isolation_level=None, timeout=10.0, cached_statements=256, check_same_thread=False
+    )
     connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA busy_timeout = 10000")
     connection.execute("PRAGMA journal_size_limit = 67108864")
+    connection.execute(f"PRAGMA wal_autocheckpoint = {LOG_PAGES}")
     return connection
 
 

@@ -3,11 +3,11 @@
 import json
 import sqlite3
 from collections.abc import Collection, Iterable, Sequence
-from contextlib import suppress
 from typing import Any
 
 from homeostat.adapters.stores import rows
 from homeostat.adapters.stores.sqlite.engine import SqliteEngine
+from homeostat.adapters.stores.sqlite.transaction import immediate
 from homeostat.adapters.stores.statements import statements
 from homeostat.adapters.stores.turns_read import TurnsReading
 from homeostat.core.ids import Scope
@@ -47,35 +47,19 @@ class SqliteTurns(TurnsReading):
     # --- saving --------------------------------------------------------------------------------------------
 
     async def save(self, writes: Writes) -> Saved:
-        return await self._engine.write(lambda connection: _save(connection, writes))
+        return await self._engine.save(lambda connection: _save(connection, writes))
 
     async def expire(self, before: Scope, limit: int) -> int:
         def work(connection: sqlite3.Connection) -> int:
             instant = int(before, 16) >> 48
             old = [row[0] for row in connection.execute(SQL["turns_old"], ("turn_" + before, instant, limit))]
-            connection.execute("BEGIN IMMEDIATE")
-            with _Rollback(connection):
+            with immediate(connection):
                 for name in ("expire_cards", "expire_steps", "expire_waits", "expire_turns"):
                     connection.execute(SQL[name], (json.dumps(old),))
                 connection.execute(SQL["expire_answers"], (instant, limit))
-                connection.execute("COMMIT")
             return len(old)
 
         return await self._engine.write(work)
-
-
-class _Rollback:
-    """Leaves no transaction open behind an error."""
-
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        self._connection = connection
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is not None and self._connection.in_transaction:
-            with suppress(sqlite3.Error):
-                self._connection.execute("ROLLBACK")
 
 
 def _load(connection: sqlite3.Connection, agents: Collection[AgentKey]) -> dict[AgentKey, Mailbox]:
@@ -118,21 +102,17 @@ def _load(connection: sqlite3.Connection, agents: Collection[AgentKey]) -> dict[
 
 
 def _save(connection: sqlite3.Connection, writes: Writes) -> Saved:
-    many = connection.executemany
-    connection.execute("BEGIN IMMEDIATE")
-    with _Rollback(connection):
-        if writes.heads:
-            swaps = [(*rows.write_head(head), base) for base, head in writes.heads.values()]
-            if many(SQL["head_swap"], swaps).rowcount != len(swaps):
-                connection.execute("ROLLBACK")
-                return Saved(stale=_stale(connection, writes))
-        try:
-            _save_keyed(connection, writes)
-        except sqlite3.IntegrityError:
+    if writes.heads:
+        swaps = [(*rows.write_head(head), base) for base, head in writes.heads.values()]
+        if connection.executemany(SQL["head_swap"], swaps).rowcount != len(swaps):
             connection.execute("ROLLBACK")
-            return Saved(answered=True)
-        _save_rows(connection, writes)
-        connection.execute("COMMIT")
+            return Saved(stale=_stale(connection, writes))
+    try:
+        _save_keyed(connection, writes)
+    except sqlite3.IntegrityError:
+        connection.execute("ROLLBACK")
+        return Saved(answered=True)
+    _save_rows(connection, writes)
     return Saved()
 
 
