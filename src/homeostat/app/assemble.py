@@ -10,6 +10,7 @@ from homeostat.adapters.prices.listed import ListedPrices
 from homeostat.adapters.statuses.local import LocalStatuses
 from homeostat.app import stores
 from homeostat.app.assignments import KernelAssignments
+from homeostat.app.feed import Feed
 from homeostat.app.forgetting import context_clearer
 from homeostat.app.immunity import Rooms, StandIns, open_immune
 from homeostat.app.keyring import RegisterKeyring
@@ -20,6 +21,7 @@ from homeostat.app.supervisor import Supervisor
 from homeostat.app.tool_desk import ToolDesks
 from homeostat.app.turn_vitals import TurnVitals
 from homeostat.app.upstreams import open_outlets, read_prices
+from homeostat.app.vitals_log import VitalsLog
 from homeostat.core.clock import Clock, SystemClock
 from homeostat.core.ids import AgentId, Ids, ProjectId
 from homeostat.core.ports.access import AccessStore
@@ -60,6 +62,8 @@ class System:
     turn_vitals: TurnVitals
     access: Access
     provider: IdentityProvider | None
+    feed: Feed
+    vitals_log: VitalsLog
     supervisor: Supervisor
     store_place: str
 
@@ -107,6 +111,7 @@ async def assemble(
         stack.push_async_callback(workers.leave)
         tools = ToolDesks(kernel=kernel, keeper=opened.tools, bus=bus, clock=clock)
         await tools.listen()
+        feed, vitals_log = await _open_views(fleet, supervisor, bus=bus, clock=clock, ids=ids)
         yield System(
             settings=settings,
             clock=clock,
@@ -123,6 +128,8 @@ async def assemble(
             turn_vitals=turn_vitals,
             provider=_provider(settings, stack, ids),
             access=Access(store=opened.access, clock=clock, ids=ids, required=settings.auth is Auth.KEYS),
+            feed=feed,
+            vitals_log=vitals_log,
             supervisor=supervisor,
             store_place=opened.place,
         )
@@ -143,6 +150,19 @@ def _provider(settings: Settings, stack: AsyncExitStack, ids: Ids) -> IdentityPr
     )
     stack.push_async_callback(provider.close)
     return provider
+
+
+async def _open_views(
+    fleet: Fleet, supervisor: Supervisor, *, bus: Bus, clock: Clock, ids: Ids
+) -> tuple[Feed, VitalsLog]:
+    """What those who look are shown besides what is stored."""
+    feed = Feed(bus=bus, clock=clock, ids=ids)
+    await feed.listen()
+    fleet.broadcaster.told = feed.hear
+    supervisor.add("event feed", feed.run)
+    vitals_log = VitalsLog(clock=clock)
+    await vitals_log.listen(bus)
+    return feed, vitals_log
 
 
 def _kernel(settings: Settings, opened: "Stores", *, bus: Bus, clock: Clock, ids: Ids) -> Kernel:

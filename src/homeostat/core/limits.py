@@ -197,3 +197,13 @@ READER_BYTES_MAX: Final = (
     128 << 10
 )  # what is under way to one reader; beyond it the reader is waited for, by nobody else
 READERS_MAX: Final = 10_000
+
+# --- events ------------------------------------------------------------------------------------------------
+EVENTS_KEPT_MAX: Final = 8_192  # events a reader may have missed and still resume
+EVENT_GAP_SECONDS: Final = 0.1  # events of this long are handed out together
+EVENT_BEAT_SECONDS: Final = 10.0  # a reader hears at least this often, if only that there is nothing new
+EVENT_BATCH_MAX: Final = 256  # events written to one reader at once
+VITALS_KEPT_MAX: Final = 180  # samples remembered per agent, for graphs
+VITALS_AGENTS_MAX: Final = 2_000  # agents whose samples are remembered; those silent longest go first
+TRAFFIC_MINUTES: Final = 60
+TRAFFIC_NAMES_MAX: Final = 64  # models told apart in one minute: agents choose their names

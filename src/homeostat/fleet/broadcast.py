@@ -111,6 +111,7 @@ class Broadcaster:
         self.readers = 0
         self.resyncs = 0
         self.followed = relay is not None
+        self.told: Callable[[Change], None] = lambda _: None
         self._followed_at = clock.monotonic()
         self._clock = clock
         self._rows = rows
@@ -133,6 +134,8 @@ class Broadcaster:
     def publish(self, change: Change, *, relay: bool = True) -> None:
         """Take a change into the sequence. Heartbeats wait for company; everything else is told at once."""
         self.seq += 1
+        if not isinstance(change, Heard):
+            self.told(change)
         if not self.followed:
             return
         update = Update(self.seq, change)

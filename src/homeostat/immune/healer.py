@@ -134,7 +134,7 @@ class Healer:
             asked_at_ms=now,
             expires_at_ms=Millis(now + int(self._doctrine.approval_seconds * 1000)),
         )
-        if await self._ward.store.save(Chart(asked=(approval,))):
+        if await self._ward.note(Chart(asked=(approval,))):
             self._ward.counts.approvals[ApprovalStatus.PENDING] += 1
 
     # --- treatment -----------------------------------------------------------------------------------------

@@ -284,7 +284,7 @@ class Immune:
             moot = watch is None or watch.phase is not Phase.QUARANTINED
             if approval.expires_at_ms <= now or moot:
                 expired = replace(approval, status=ApprovalStatus.EXPIRED, answered_at_ms=now)
-                if await self.store.save(Chart(answered=(expired,))):
+                if await self.ward.note(Chart(answered=(expired,))):
                     self.counts.approvals[ApprovalStatus.EXPIRED] += 1
 
     # --- feedback ------------------------------------------------------------------------------------------

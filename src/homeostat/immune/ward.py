@@ -13,7 +13,7 @@ from homeostat.core.machines.phase import PHASE, Phase, PhaseEvent
 from homeostat.core.ports.bus import Bus
 from homeostat.core.ports.immune import ImmuneStore
 from homeostat.core.records.event import Channel, Event, subject
-from homeostat.core.records.immune import IMMUNE_ACTOR, Chart, Incident, IncidentId, Patient, Transition
+from homeostat.core.records.immune import IMMUNE_ACTOR, Approval, Chart, Incident, IncidentId, Patient, Transition
 from homeostat.core.records.turn import AgentKey
 from homeostat.immune.counts import Counts
 from homeostat.immune.watch import Watch
@@ -22,6 +22,7 @@ log = logging.getLogger(__name__)
 
 MOVES_PER_SAVE_MAX: Final = 256
 HEALTH: Final = "health"
+APPROVAL: Final = "approval"
 
 UNSETTLED: Final = frozenset({Phase.DRAINING, Phase.QUARANTINED, Phase.HEALING, Phase.PROBATION, Phase.EXHAUSTED})
 """Phases in which something is still to be done about an agent, or was given up."""
@@ -170,6 +171,14 @@ class Ward:
             self.counts.steps[step.event, step.target] += 1
             self.told(move.watch, step)
         await self._tell(patients, steps)
+        await self._tell_questions(chart)
+        return True
+
+    async def note(self, chart: Chart) -> bool:
+        """Store questions or answers that move nobody, then tell of them; False where somebody was first."""
+        if not await self.store.save(chart):
+            return False
+        await self._tell_questions(chart)
         return True
 
     def _step(self, move: Move, before: Patient, target: Phase, incident_id: IncidentId | None) -> Transition:
@@ -204,6 +213,10 @@ class Ward:
         ]
         await self.publish(*events)
 
+    async def _tell_questions(self, chart: Chart) -> None:
+        if questions := (*chart.asked, *chart.answered):
+            await self.publish(*map(_asked_or_answered, questions))
+
     async def publish(self, *events: Event) -> None:
         try:
             await self._bus.publish(events)
@@ -221,3 +234,17 @@ class Ward:
             await self.reload(key)
         elif watch.patient.version < version:
             watch.stale = True
+
+
+def _asked_or_answered(approval: Approval) -> Event:
+    """Word of a question, or of its answer."""
+    said = {
+        "approval_id": approval.approval_id,
+        "agent_id": approval.agent_id,
+        "incident_id": approval.incident_id,
+        "action": approval.action,
+        "status": approval.status,
+        "answered_by": approval.answered_by,
+    }
+    event_id = f"{approval.approval_id}:{approval.status}"
+    return Event(event_id, approval.project, Channel.EVT, "agent", approval.agent_id, APPROVAL, to_json(said))

@@ -20,6 +20,8 @@ from homeostat.core.errors import (
 from homeostat.server import (
     access,
     audit,
+    dashboard,
+    events,
     fleet,
     gateway,
     immune,
@@ -28,6 +30,7 @@ from homeostat.server import (
     oidc,
     openapi,
     otlp,
+    overview,
     status_socket,
     tools,
     turns,
@@ -66,6 +69,9 @@ def table_of(app: FastAPI | None = None, metrics: Metrics | None = None) -> list
         *oidc.routes,
         *audit.routes,
         *otlp.routes,
+        *overview.routes,
+        *events.routes,
+        *dashboard.routes,
         *health_routes(metrics),
     ]
     return [*endpoints, *_documentation(app or FastAPI(), endpoints)]

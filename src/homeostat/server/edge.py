@@ -1,6 +1,7 @@
 """The outermost layer: every request is bounded, guarded, answered and counted here, whatever becomes of it."""
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any, Final
@@ -10,7 +11,7 @@ from homeostat.app.settings import is_loopback
 from homeostat.core.errors import HomeostatError, InternalError, OriginRefused, PayloadTooLarge
 from homeostat.core.limits import BODY_BYTES_MAX
 from homeostat.server import heartbeats
-from homeostat.server.answers import Answer
+from homeostat.server.answers import Answer, StreamedAnswer
 from homeostat.server.call import SAFE_METHODS, Call, Receive, Scope
 from homeostat.server.doorkeeper import Doorkeeper
 from homeostat.server.endpoints import Endpoint
@@ -95,7 +96,10 @@ class Edge:
             raise
         except Exception as error:  # noqa: BLE001 — whatever it was, the caller is answered and the log has it
             answer = self._broken(call, error)
-        await self._send(call, answer, send)
+        if isinstance(answer, StreamedAnswer):
+            await self._stream(call, answer, send)
+        else:
+            await self._send(call, answer, send)
         self._metrics.answered(endpoint, scope["method"], answer.status, self._system.clock.monotonic() - began)
 
     async def _gateway(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -188,6 +192,23 @@ class Edge:
             await call.discard()
             body = b""
         await send({"type": "http.response.body", "body": body})
+
+    async def _stream(self, call: Call, answer: StreamedAnswer, send: Send) -> None:
+        """Send parts as they come, until the caller leaves or the server stops."""
+        headers = [(b"content-type", answer.media_type), (b"x-content-type-options", b"nosniff"), *answer.headers]
+        await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+
+        async def send_all() -> None:
+            if call.scope["method"] != "HEAD":
+                async for part in answer.parts:
+                    await send({"type": "http.response.body", "body": part, "more_body": True})
+
+        try:
+            with contextlib.suppress(HomeostatError):  # the server stops, and a reader comes back to the next one
+                await self.patience.wait(send_all(), call.hung_up())
+            await send({"type": "http.response.body", "body": b""})
+        finally:
+            answer.close()
 
     async def _pass_on(self, call: Call, receive: Receive, send: Send) -> int:
         """Let the framework answer; its bodies are bounded as ours are."""

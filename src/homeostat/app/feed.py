@@ -1,0 +1,255 @@
+"""What happens, as one numbered sequence that a reader can leave and come back to."""
+
+import asyncio
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final
+
+import msgspec
+
+from homeostat.core.clock import Clock
+from homeostat.core.codec import from_json
+from homeostat.core.errors import MalformedPayload
+from homeostat.core.ids import Ids, ProjectId
+from homeostat.core.limits import EVENT_BATCH_MAX, EVENT_GAP_SECONDS, EVENTS_KEPT_MAX, READERS_MAX, RESUME_SECONDS
+from homeostat.core.ports.bus import Bus, Subscription
+from homeostat.core.records.event import Channel, Event, subject
+from homeostat.fleet.updates import Change, Fell, Heard, Joined
+
+
+class Kind(StrEnum):
+    """What an event tells."""
+
+    PRESENCE = "presence"
+    TURN = "turn"
+    DELIVERABLE = "deliverable"
+    CALL = "call"
+    PHASE = "phase"
+    APPROVAL = "approval"
+    ALERT = "alert"
+    POLICY = "policy"
+    BUDGET = "budget"
+    RUN = "run"
+
+
+# Where each kind is said: component, suffix.
+STEADY: Final = {
+    ("agent", "health"): Kind.PHASE,
+    ("agent", "approval"): Kind.APPROVAL,
+    ("agent", "alert"): Kind.ALERT,
+    ("gateway", "policies"): Kind.POLICY,
+    ("agent", "budget_warning"): Kind.BUDGET,
+    ("run", "budget_warning"): Kind.BUDGET,
+}
+BUSY: Final = {
+    ("agent", "state"): Kind.TURN,
+    ("agent", "task"): Kind.DELIVERABLE,
+    ("agent", "vitals"): Kind.CALL,
+}
+"""Kinds that cost something to say: nobody says them while nobody reads."""
+
+_encode = msgspec.json.Encoder().encode
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One event with its number, ready to be sent."""
+
+    seq: int
+    kind: Kind
+    project: ProjectId
+    data: bytes
+
+
+class Feed:
+    """Keeps the last events in order. A reader that fell too far behind is told of the gap, and reads anew."""
+
+    def __init__(self, *, bus: Bus, clock: Clock, ids: Ids) -> None:
+        self.stream: Final = ids.scope()
+        self.seq = 0
+        self.readers = 0
+        self._bus = bus
+        self._clock = clock
+        self._kept: deque[Entry] = deque(maxlen=EVENTS_KEPT_MAX)
+        self._levels: dict[tuple[str, str], Event] = {}
+        self._waiting: list[asyncio.Future[None]] = []
+        self._handing_out: asyncio.TimerHandle | None = None
+        self._busy: list[Subscription] = []
+        self._following = asyncio.Lock()
+        self._left_at = clock.monotonic()
+
+    async def listen(self) -> None:
+        for component, suffix in STEADY:
+            await self._bus.subscribe(subject("*", Channel.EVT, component, "*", suffix), self._on_event)
+
+    async def run(self) -> None:
+        """Stop asking for what is costly a while after the last reader has left."""
+        while True:
+            await asyncio.sleep(RESUME_SECONDS / 4)
+            await self.tick()
+
+    async def tick(self) -> None:
+        async with self._following:
+            if self._busy and not self.readers and self._clock.monotonic() - self._left_at > RESUME_SECONDS:
+                busy, self._busy = self._busy, []
+                for subscription in busy:
+                    await subscription.cancel()
+                self._kept.clear()
+                self.seq += 1  # nobody resumes across a time in which nobody listened
+
+    # --- what happens --------------------------------------------------------------------------------------
+
+    async def _on_event(self, event: Event) -> None:
+        if event.suffix == "state":
+            # How a head stands is a level: of several states within a moment only the last is so.
+            self._levels[event.project, event.target] = event
+        else:
+            self._add_event(event)
+        self._stir()
+
+    def hear(self, change: Change) -> None:
+        """Take what the fleet says of who is there; heartbeats have a feed of their own."""
+        match change:
+            case Joined():
+                told = {"agent_id": change.agent.agent_id, "event": "registered", "presence": change.agent.presence}
+            case Fell():
+                told = {"agent_id": change.agent_id, "event": change.event, "presence": change.presence}
+            case Heard():
+                return
+        self._add(Kind.PRESENCE, change.project, told)
+        self._stir()
+
+    def _add_event(self, event: Event) -> None:
+        kind = STEADY.get((event.component, event.suffix)) or BUSY[event.component, event.suffix]
+        try:
+            said = from_json(event.payload)
+        except MalformedPayload:
+            return
+        self._add(kind, event.project, _told(kind, event.target, said))
+
+    def _add(self, kind: Kind, project: ProjectId, told: dict[str, Any]) -> None:
+        self.seq += 1
+        data = _encode({"seq": self.seq, "kind": kind, "at_ms": self._clock.now_ms(), **told})
+        self._kept.append(Entry(self.seq, kind, project, data))
+
+    def _stir(self) -> None:
+        if self._handing_out is None:
+            self._handing_out = asyncio.get_running_loop().call_later(EVENT_GAP_SECONDS, self._hand_out)
+
+    def _hand_out(self) -> None:
+        self._handing_out = None
+        levels, self._levels = self._levels, {}
+        for event in levels.values():
+            self._add_event(event)
+        waiting, self._waiting = self._waiting, []
+        for future in waiting:
+            if not future.done():
+                future.set_result(None)
+
+    # --- reading -------------------------------------------------------------------------------------------
+
+    async def follow(self, project: ProjectId, kinds: frozenset[Kind], last_id: str | None) -> "FeedReader":
+        """Begin to read: behind the event whose id is shown if that is still known, else from now on."""
+        async with self._following:
+            if not self._busy:
+                for component, suffix in BUSY:
+                    wanted = subject("*", Channel.EVT, component, "*", suffix)
+                    self._busy.append(await self._bus.subscribe(wanted, self._on_event))
+        stream, _, after = (last_id or "").partition(".")
+        known = stream == self.stream and after.isdigit() and self.reaches(int(after))
+        self.readers += 1
+        return FeedReader(self, project, kinds, int(after) if known else self.seq, missed=bool(last_id) and not known)
+
+    @property
+    def full(self) -> bool:
+        return self.readers >= READERS_MAX
+
+    def reaches(self, after: int) -> bool:
+        """Whether everything behind a number is still here."""
+        first = self._kept[0].seq if self._kept else self.seq + 1
+        return first - 1 <= after <= self.seq
+
+    def since(self, after: int) -> Iterator[Entry]:
+        """What came behind a number, oldest first."""
+        fresh = min(self.seq - after, len(self._kept))
+        for index in range(len(self._kept) - fresh, len(self._kept)):
+            yield self._kept[index]
+
+    def news(self) -> asyncio.Future[None]:
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(future)
+        return future
+
+    def leave(self) -> None:
+        self.readers -= 1
+        self._left_at = self._clock.monotonic()
+
+
+class FeedReader:
+    """One reader's place in the sequence."""
+
+    def __init__(self, feed: Feed, project: ProjectId, kinds: frozenset[Kind], place: int, *, missed: bool) -> None:
+        self._feed = feed
+        self._project = project
+        self._kinds = kinds
+        self.place = place
+        self._missed = missed
+
+    @property
+    def id(self) -> str:
+        """What to show to go on from here."""
+        return f"{self._feed.stream}.{self.place}"
+
+    @property
+    def behind(self) -> bool:
+        return self.place != self._feed.seq
+
+    def missed(self) -> bool:
+        """Whether something was lost since the last look; asked once, it is told once."""
+        if not self._feed.reaches(self.place):
+            self.place, self._missed = self._feed.seq, True
+        missed, self._missed = self._missed, False
+        return missed
+
+    def take(self) -> list[Entry]:
+        """What is new for this reader, as much as fits one writing."""
+        found: list[Entry] = []
+        for entry in self._feed.since(self.place):
+            self.place = entry.seq
+            if entry.project == self._project and (not self._kinds or entry.kind in self._kinds):
+                found.append(entry)
+                if len(found) == EVENT_BATCH_MAX:
+                    break
+        return found
+
+    async def news(self, seconds: float) -> None:
+        """Wait until something happens, but not for ever."""
+        if not self.behind:
+            try:
+                async with asyncio.timeout(seconds):
+                    await self._feed.news()
+            except TimeoutError:
+                return
+
+    def close(self) -> None:
+        self._feed.leave()
+
+
+def _told(kind: Kind, target: str, said: Any) -> dict[str, Any]:
+    """The part of an announcement that a reader can use, by names that do not change with its maker."""
+    match kind:
+        case Kind.PHASE:
+            step = said["step"]
+            names = ("source", "event", "target", "cause", "actor", "incident_id")
+            return {"agent_id": target, "phase": said["phase"], **{name: step.get(name) for name in names}}
+        case Kind.CALL:
+            names = ("latency_ms", "tokens_in", "tokens_out", "cost_usd", "error", "model", "source", "run_id")
+            return {"agent_id": target, "call_id": said["sample_id"], **{name: said.get(name) for name in names}}
+        case Kind.TURN | Kind.DELIVERABLE:
+            return {"agent_id": target, "turn_id": said.get("agent_turn_id"), **said}
+        case Kind.BUDGET:
+            return {"holder": target, **said}
+        case _:
+            return {"target": target, **said}

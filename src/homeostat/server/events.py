@@ -1,0 +1,65 @@
+"""The one sequence of events over HTTP, as server-sent events: resumable, and honest about what was missed."""
+
+from collections.abc import AsyncIterator
+
+import msgspec
+
+from homeostat.app.feed import FeedReader, Kind
+from homeostat.core.errors import MalformedPayload, Overloaded
+from homeostat.core.limits import EVENT_BEAT_SECONDS
+from homeostat.core.wire.overview import EventsQuery
+from homeostat.server.answers import Answer, StreamedAnswer
+from homeostat.server.call import Call
+from homeostat.server.endpoints import Routes
+
+routes = Routes("live")
+
+STREAM = "text/event-stream"
+HEADERS = ((b"cache-control", b"no-store"), (b"x-accel-buffering", b"no"))
+
+
+@routes.taking("GET", "/v1/events", EventsQuery, media_type=STREAM, errors=(MalformedPayload, Overloaded))
+async def follow_events(call: Call, query: EventsQuery) -> Answer:
+    """Follow what happens: presence, turns, deliverables, calls, phases, approvals, alerts, policies, budgets, runs.
+
+    Each event has an id; a reader that comes back with the last one it saw (`Last-Event-ID`) misses nothing. Where
+    that is not possible any more, an event `gap` comes first: read anew what you show. `beat` says that nothing is new.
+    Heartbeats are not among the events; they are on `/v1/ws/status`.
+    """
+    feed = call.system.feed
+    if feed.full:
+        raise Overloaded(problem=f"{feed.readers} readers follow the events")
+    shown = next((value for name, value in call.scope["headers"] if name == b"last-event-id"), None)
+    last_id = query.last_event_id if shown is None else shown.decode("latin-1")
+    reader = await feed.follow(call.project, _kinds(query.kinds), last_id or None)
+    return StreamedAnswer(200, b"", STREAM.encode(), HEADERS, parts=_parts(reader), close=reader.close)
+
+
+def _kinds(named: str | None) -> frozenset[Kind]:
+    wanted = {word.strip() for word in (named or "").split(",")} - {""}
+    if unknown := wanted - set(Kind):
+        problem = f"{', '.join(sorted(unknown))[:100]} is none of {', '.join(Kind)}"
+        raise MalformedPayload(field="kinds", problem=problem)
+    return frozenset(map(Kind, wanted))
+
+
+async def _parts(reader: FeedReader) -> AsyncIterator[bytes]:
+    yield _event("hello", reader.id, {"id": reader.id})
+    while True:
+        if reader.missed():
+            yield _event("gap", reader.id, {"id": reader.id})
+        place = reader.place
+        if entries := reader.take():
+            stream = reader.id.partition(".")[0]
+            yield b"".join(
+                b"id: %b.%d\nevent: %b\ndata: %b\n\n" % (stream.encode(), one.seq, one.kind.encode(), one.data)
+                for one in entries
+            )
+        elif place == reader.place:
+            await reader.news(EVENT_BEAT_SECONDS)
+            if place == reader.place and not reader.behind:
+                yield _event("beat", reader.id, {})
+
+
+def _event(name: str, event_id: str, data: dict[str, str]) -> bytes:
+    return f"id: {event_id}\nevent: {name}\ndata: {msgspec.json.encode(data).decode()}\n\n".encode()
