@@ -26,6 +26,8 @@ DEV_LOCKS := requirements/dev.lock
 RUNTIME_STAMP := $(VENV)/.runtime-$(call lock_key,$(RUNTIME_LOCKS))
 DEV_STAMP := $(VENV)/.dev-$(call lock_key,$(DEV_LOCKS))
 
+NODE_LOCK := requirements/node.lock
+
 # The development environment holds everything the runtime one does.
 ifneq ($(wildcard $(DEV_STAMP)),)
 RUNTIME := $(DEV_STAMP)
@@ -38,11 +40,17 @@ help:  ## Print the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: up
-up: $(RUNTIME) $(VENV)/.installed  ## Start Homeostat on embedded engines (ARGS="--demo" and the like)
+up: $(RUNTIME) $(VENV)/.installed dashboard  ## Start Homeostat on embedded engines (ARGS="--demo" and the like)
 	@$(BIN)/homeostat up $(ARGS)
 
+# Only a changed source is built again, and only a changed lock asks npm; Node is the machine's, or comes from a wheel.
+.PHONY: dashboard
+dashboard: | $(VENV)/bin/python  ## Build the dashboard
+	@$(BIN)/python ui/build.py --check || $(BIN)/python -m pip install --quiet --require-hashes -r $(NODE_LOCK)
+	@$(BIN)/python ui/build.py
+
 .PHONY: test
-test: $(DEV_STAMP) $(VENV)/.installed  ## Run all tests on all cores, real servers included (ARGS="-k name")
+test: $(DEV_STAMP) $(VENV)/.installed dashboard  ## Run all tests on all cores, real servers included (ARGS="-k name")
 	@$(BIN)/python -m pytest -n auto --dist loadfile $(ARGS)
 
 .PHONY: check
@@ -79,7 +87,7 @@ lock: $(DEV_STAMP)  ## Resolve the dependencies anew and write requirements/*.lo
 
 .PHONY: clean
 clean:  ## Remove the environment and everything that was generated
-	@rm -rf $(VENV) build dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	@rm -rf $(VENV) build dist ui/node_modules src/homeostat/server/bundle .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	@find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 # The newest Python that really works: a shim without a version behind it does not.

@@ -17,3 +17,4 @@ compile() {
 compile requirements/dev.lock --extra dev pyproject.toml
 compile requirements/runtime.lock --constraint requirements/dev.lock pyproject.toml
 compile requirements/build.lock --constraint requirements/dev.lock requirements/build.in
+compile requirements/node.lock --constraint requirements/dev.lock requirements/node.in

@@ -1,0 +1,67 @@
+// The fleet's rows as the filter and the columns see them.
+
+import type { Fields } from './filter'
+import type { Headline } from './headline'
+import type { AgentRow, Head } from './types'
+
+export interface FleetRow {
+  row: AgentRow
+  head: Head | null
+  headline: Headline
+}
+
+export const SEARCHED = ['name', 'type', 'tag', 'host', 'action']
+export const FIELDS = [
+  'name', 'type', 'tag', 'host', 'phase', 'presence', 'says', 'turn', 'queue', 'errors', 'ms', 'memory', 'items', 'seen', 'up', 'action',
+] // prettier-ignore
+
+export function fieldsOf({ row, head }: FleetRow, now: number): Fields {
+  return {
+    name: row.agent_id,
+    type: row.agent_type,
+    tag: row.tags,
+    host: row.hostname,
+    phase: row.phase,
+    presence: row.presence === 'alive' ? ['live', 'alive'] : row.presence,
+    says: row.reported_status,
+    turn: head?.status ?? 'idle',
+    queue: head?.queued ?? row.queue_depth,
+    errors: row.error_count,
+    ms: row.processing_time_avg_ms,
+    memory: row.memory_mb,
+    items: row.items_processed,
+    seen: (now - Date.parse(row.last_seen_at)) / 1000,
+    up: row.uptime_seconds,
+    action: row.last_action,
+  }
+}
+
+type Key = (one: FleetRow) => string | number
+
+const KEYS: Record<string, Key> = {
+  name: (one) => one.row.agent_id,
+  headline: (one) => one.headline.rank,
+  phase: (one) => one.row.phase,
+  presence: (one) => one.row.presence,
+  type: (one) => one.row.agent_type,
+  tags: (one) => one.row.tags.join(' '),
+  queue: (one) => -(one.head?.queued ?? one.row.queue_depth ?? -1),
+  errors: (one) => -(one.row.error_count ?? -1),
+  ms: (one) => -(one.row.processing_time_avg_ms ?? -1),
+  host: (one) => one.row.hostname ?? '',
+  seen: (one) => -Date.parse(one.row.last_seen_at),
+}
+
+// Ties are in order of names, so that rows do not jump about as they change.
+export function ordered(rows: FleetRow[], sort: string): FleetRow[] {
+  const down = sort.startsWith('-')
+  const key = KEYS[down ? sort.slice(1) : sort] ?? KEYS.headline
+  if (!key) return rows
+  const keyed = rows.map((one) => [key(one), one] as const)
+  keyed.sort(([a, one], [b, two]) => {
+    const order = a < b ? -1 : a > b ? 1 : 0
+    if (order) return down ? -order : order
+    return one.row.agent_id < two.row.agent_id ? -1 : 1
+  })
+  return keyed.map(([, one]) => one)
+}

@@ -1,0 +1,133 @@
+// The live connection: one resumable sequence of events, and an honest word on how fresh it is.
+
+import { address } from './api'
+import { EventParser } from './sse'
+import { EVENT_KINDS, type EventKind, type FeedEvent } from './types'
+
+export type Freshness = 'connecting' | 'live' | 'reconnecting' | 'stale'
+
+const SILENCE_MS = 25_000 // the server beats every ten seconds
+const STALE_MS = 15_000
+const BACKOFF_MS = [300, 600, 1200, 2500, 5000] as const
+const KEPT = 200
+
+type Listener = { kinds: ReadonlySet<EventKind>; hear: (event: FeedEvent) => void; reread: () => void }
+
+class Live {
+  freshness = $state<Freshness>('connecting')
+  lostAt = $state<number | null>(null)
+  now = $state(Date.now())
+  recent = $state.raw<FeedEvent[]>([])
+  #listeners = new Set<Listener>()
+  #lastId: string | null = null
+  #kinds = ''
+  #abort: AbortController | null = null
+  #running = false
+  #kindsTimer: ReturnType<typeof setTimeout> | undefined
+  #fresh: FeedEvent[] = []
+
+  start(): () => void {
+    this.#running = true
+    void this.#run()
+    const ticking = setInterval(() => {
+      this.now = Date.now()
+      if (this.lostAt !== null && this.now - this.lostAt > STALE_MS) this.freshness = 'stale'
+    }, 1000)
+    const online = () => this.#abort?.abort('online')
+    addEventListener('online', online)
+    return () => {
+      this.#running = false
+      clearInterval(ticking)
+      removeEventListener('online', online)
+      this.#abort?.abort('stopped')
+    }
+  }
+
+  // Hear events of some kinds; `reread` is called when events were missed.
+  on(kinds: readonly EventKind[], hear: (event: FeedEvent) => void, reread: () => void): () => void {
+    const listener = { kinds: new Set(kinds), hear, reread }
+    this.#listeners.add(listener)
+    this.#reconsider()
+    return () => {
+      this.#listeners.delete(listener)
+      this.#reconsider()
+    }
+  }
+
+  #wanted(): string {
+    const kinds = new Set<EventKind>(['phase', 'approval', 'alert', 'presence', 'policy', 'budget', 'run'])
+    for (const listener of this.#listeners) for (const kind of listener.kinds) kinds.add(kind)
+    return EVENT_KINDS.filter((kind) => kinds.has(kind)).join(',')
+  }
+
+  // Busy kinds are asked for only while a page shows them; the sequence goes on behind the last event.
+  #reconsider(): void {
+    clearTimeout(this.#kindsTimer)
+    this.#kindsTimer = setTimeout(() => {
+      if (this.#running && this.#wanted() !== this.#kinds) this.#abort?.abort('kinds')
+    }, 150)
+  }
+
+  async #run(): Promise<void> {
+    let attempt = 0
+    while (this.#running) {
+      const abort = (this.#abort = new AbortController())
+      try {
+        await this.#follow(abort, () => (attempt = 0))
+      } catch {
+        // Whatever ended it, it begins again.
+      }
+      if (abort.signal.reason === 'kinds') continue
+      if (this.lostAt === null) this.lostAt = Date.now()
+      if (this.freshness !== 'stale') this.freshness = 'reconnecting'
+      const pause = BACKOFF_MS[Math.min(attempt++, BACKOFF_MS.length - 1)] ?? 5000
+      await new Promise((resume) => setTimeout(resume, pause * (0.7 + Math.random() * 0.6)))
+    }
+  }
+
+  async #follow(abort: AbortController, arrived: () => void): Promise<void> {
+    this.#kinds = this.#wanted()
+    const headers: Record<string, string> = this.#lastId ? { 'last-event-id': this.#lastId } : {}
+    let watchdog = setTimeout(() => abort.abort('silence'), SILENCE_MS)
+    try {
+      const url = address('v1/events', { kinds: this.#kinds })
+      const response = await fetch(url, { headers, signal: abort.signal, cache: 'no-store', credentials: 'same-origin' })
+      if (!response.ok || !response.body) throw new Error(`events: ${response.status}`)
+      const reader = response.body.pipeThrough(new TextDecoderStream()).getReader()
+      const parser = new EventParser()
+      for (;;) {
+        const { done, value } = await reader.read()
+        if (done) return
+        clearTimeout(watchdog)
+        watchdog = setTimeout(() => abort.abort('silence'), SILENCE_MS)
+        for (const message of parser.push(value)) {
+          if (message.event === 'hello') {
+            arrived()
+            this.freshness = 'live'
+            this.lostAt = null
+          }
+          if (message.id) this.#lastId = message.id
+          if (message.event === 'gap') for (const listener of this.#listeners) listener.reread()
+          else if (message.event !== 'hello' && message.event !== 'beat') this.#hear(message.data)
+        }
+        this.#settle()
+      }
+    } finally {
+      clearTimeout(watchdog)
+    }
+  }
+
+  #hear(data: string): void {
+    const event = JSON.parse(data) as FeedEvent
+    if (event.kind !== 'call' && event.kind !== 'turn') this.#fresh.push(event)
+    for (const listener of this.#listeners) if (listener.kinds.has(event.kind)) listener.hear(event)
+  }
+
+  #settle(): void {
+    if (!this.#fresh.length) return
+    this.recent = [...this.#fresh.reverse(), ...this.recent].slice(0, KEPT)
+    this.#fresh = []
+  }
+}
+
+export const live = new Live()

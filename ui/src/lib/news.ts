@@ -1,0 +1,28 @@
+// An event in words.
+
+import { words } from './format'
+import type { FeedEvent } from './types'
+
+export function told(event: FeedEvent): string {
+  const text = (name: string) => words(String(event[name] ?? ''))
+  switch (event.kind) {
+    case 'phase':
+      return `${text('source')} → ${text('phase')} (${text('cause')}):`
+    case 'approval':
+      return event.status === 'pending' ? `asks for ${text('action')}:` : `${text('action')} was ${text('status')}:`
+    case 'presence':
+      return `${text('event')}:`
+    case 'deliverable':
+      return `turn ended, ${text('status')}:`
+    case 'alert':
+      return `alert ${text('reason')}:`
+    case 'policy':
+      return event.dropped ? `policy removed: ${String(event.dropped)}` : `policy or budget changed: ${text('target')}`
+    case 'budget':
+      return `budget nearly spent: ${text('holder')}`
+    case 'run':
+      return `run ${text('target')} ${text('status')}`
+    default:
+      return event.kind
+  }
+}

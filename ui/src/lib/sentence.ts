@@ -1,0 +1,24 @@
+// The one sentence at the top of Now.
+
+import { plural, usd } from './format'
+import type { Overview } from './types'
+
+export function sentence(now: Overview, incidents: number): string {
+  if (now.agents === 0) return 'No agent is registered yet.'
+  const phases = now.phases
+  const isolated = (phases.draining ?? 0) + (phases.quarantined ?? 0) + (phases.healing ?? 0)
+  const parts: string[] = []
+  const healthy = phases.healthy ?? 0
+  if (healthy === now.agents) parts.push(`${now.agents === 1 ? 'The agent is' : `All ${plural(now.agents, 'agent')} are`} healthy`)
+  else parts.push(`${healthy} of ${plural(now.agents, 'agent')} healthy`)
+  if (phases.initializing) parts.push(`${phases.initializing} still learning`)
+  if (phases.suspected) parts.push(`${phases.suspected} suspected`)
+  if (isolated) parts.push(`${isolated} isolated`)
+  if (phases.probation) parts.push(`${phases.probation} on probation`)
+  if (phases.exhausted) parts.push(`${phases.exhausted} beyond help of its remedies`)
+  if (now.presence.dead) parts.push(`${now.presence.dead} dead`)
+  if (now.approvals_pending) parts.push(`${plural(now.approvals_pending, 'approval')} waiting`)
+  if (incidents) parts.push(plural(incidents, 'open incident'))
+  parts.push(`${usd(now.traffic.cost_usd)} in the last hour`)
+  return `${parts.join(', ')}.`
+}

@@ -1,0 +1,87 @@
+import { describe, expect, test } from 'vitest'
+import { age, brief, count, millis, percent, seconds, usd } from '../src/lib/format'
+import { headline } from '../src/lib/headline'
+import { href, parse } from '../src/lib/route.svelte'
+import { sentence } from '../src/lib/sentence'
+import { EventParser } from '../src/lib/sse'
+import type { Head, Overview } from '../src/lib/types'
+import { reveal, visible } from '../src/lib/window'
+
+describe('server-sent events', () => {
+  test('are read however the stream is cut', () => {
+    const text = 'id: s.1\nevent: phase\ndata: {"a":1}\n\n: comment\n\nid: s.2\ndata: x\ndata: y\n\n'
+    for (let size = 1; size < text.length; size += 3) {
+      const parser = new EventParser()
+      const found = []
+      for (let at = 0; at < text.length; at += size) found.push(...parser.push(text.slice(at, at + size)))
+      expect(found).toEqual([
+        { id: 's.1', event: 'phase', data: '{"a":1}' },
+        { id: 's.2', event: 'message', data: 'x\ny' },
+      ])
+    }
+  })
+})
+
+describe('addresses', () => {
+  test.each(['agent-1', 'a/b?c#d', '100%', '<img src=x>', 'ü 漢'])('%s survives its address', (id) => {
+    expect(parse(href('agents', id, { q: 'tag:a b' }))).toMatchObject({ page: 'agents', id })
+    expect(parse(href('agents', id, { q: 'tag:a b' })).query.get('q')).toBe('tag:a b')
+  })
+  test('nothing is Now', () => {
+    expect(parse('')).toMatchObject({ page: 'now', id: null })
+    expect(parse('#/agents/%E0%A4%A')).toMatchObject({ page: 'agents', id: '%E0%A4%A' })
+  })
+})
+
+describe('headlines', () => {
+  const head = (status: Head['status'], more: Partial<Head> = {}) => ({ status, gate: 'open', worker_id: 'w', waiting_tool_count: 0, ...more }) as Head
+  test.each([
+    ['dead', 'quarantined', null, false, 'dead'],
+    ['alive', 'quarantined', head('running'), false, 'quarantined'],
+    ['alive', 'quarantined', null, true, 'approval waiting'],
+    ['stale', 'suspected', null, false, 'suspected'],
+    ['stale', 'healthy', head('running'), false, 'stale'],
+    ['alive', 'healthy', head('running'), false, 'running'],
+    ['alive', 'healthy', head('running', { worker_id: null }), false, 'idle'],
+    ['alive', 'healthy', head('suspended', { waiting_tool_count: 2 }), false, 'waiting for 2 tools'],
+    ['alive', 'healthy', null, false, 'idle'],
+  ] as const)('%s %s', (presence, phase, state, asked, word) => {
+    expect(headline({ presence, phase }, state, asked).word).toBe(word)
+  })
+})
+
+describe('windows', () => {
+  test('only what is on screen, whatever the size', () => {
+    const slice = visible(100_000, 30, 1_500_000, 600)
+    expect(slice.last - slice.first).toBeLessThan(40)
+    expect(slice.above + slice.below + (slice.last - slice.first) * 30).toBe(3_000_000)
+    expect(visible(3, 30, 0, 600)).toEqual({ first: 0, last: 3, above: 0, below: 0 })
+    expect(visible(3, 30, 9000, 600).first).toBeLessThanOrEqual(3)
+  })
+  test('a row is brought into view', () => {
+    expect([reveal(0, 30, 90, 300), reveal(20, 30, 0, 300), reveal(4, 30, 0, 300)]).toEqual([0, 330, null])
+  })
+})
+
+describe('words', () => {
+  test('figures carry units', () => {
+    expect([seconds(0.4), seconds(75), seconds(7200), seconds(null)]).toEqual(['0.4 s', '75 s', '2 h', '–'])
+    expect([count(1234), count(12_345), count(2_500_000), count(0.5)]).toEqual(['1,234', '12.3 k', '2.5 M', '0.5'])
+    expect([usd(0), usd(0.0012), usd(3.1)]).toEqual(['$0', '$0.0012', '$3.10'])
+    expect([millis(420), millis(1500), percent(0.034), percent(1)]).toEqual(['420 ms', '1.5 s', '3.4 %', '100 %'])
+    expect(age('2026-01-01T00:00:00Z', Date.parse('2026-01-01T00:01:00Z'))).toBe('60 s')
+    expect(brief({ a: 'x'.repeat(300) }).length).toBe(120)
+  })
+  test('one sentence', () => {
+    const now = {
+      agents: 42,
+      phases: { healthy: 41, quarantined: 1 },
+      presence: {},
+      approvals_pending: 2,
+      traffic: { cost_usd: 3.1 },
+    } as unknown as Overview
+    expect(sentence(now, 1)).toBe('41 of 42 agents healthy, 1 isolated, 2 approvals waiting, 1 open incident, $3.10 in the last hour.')
+    expect(sentence({ ...now, phases: { healthy: 42 }, approvals_pending: 0 }, 0)).toBe('All 42 agents are healthy, $3.10 in the last hour.')
+    expect(sentence({ ...now, agents: 0 }, 0)).toBe('No agent is registered yet.')
+  })
+})
