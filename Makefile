@@ -77,6 +77,10 @@ simulate: $(DEV_STAMP) $(VENV)/.installed  ## Run the deterministic simulator ov
 chaos: $(DEV_STAMP) $(VENV)/.installed  ## Hurt real installations for MINUTES=2 on each engine, and see what they keep
 	@$(BIN)/python -m homeostat.testing.chaos --minutes $(MINUTES) $(ARGS)
 
+.PHONY: compare
+compare: $(DEV_STAMP) $(VENV)/.installed  ## Measure beside other systems, each in its own environment (ARGS="--data DIR")
+	@$(BIN)/python -m benchmarks._compare $(ARGS)
+
 .PHONY: docs
 docs: $(DEV_STAMP) $(VENV)/.installed  ## Write the generated reference pages anew
 	@$(BIN)/python docs/generate.py
