@@ -104,6 +104,13 @@ ROWS: Final = (
     _act("put_policy"),
     *(_act(verb, shows="read_policy") for verb in ("put_named_policy", "drop_policy")),
     *(_act(verb, shows="read_budget") for verb in ("put_budget", "drop_budget")),
+    # Runs. Whoever lets a task go that waits for it answers for it; the whole system's red button needs all projects.
+    *_view("list_runs", "read_run", "list_tasks", "read_task", agents=Agents.ANY),
+    *_view("read_buttons"),
+    _act("create_run"),
+    *(_act(f"{verb}_run", shows="read_run") for verb in ("plan", "apply", "pause", "resume", "kill")),
+    *(_act(f"{verb}_task", APPROVE, shows="read_task") for verb in ("approve", "reject")),
+    *(_act(f"{verb}_button", everywhere=True) for verb in ("press", "lift")),
     # Health. What isolates may be done by operators; who lets out or consents to a treatment answers for it.
     Row("post_vitals", OPERATE, Agents.ANY),
     Row("take_traces", OPERATE, Agents.ANY),

@@ -22,6 +22,7 @@ from homeostat.app.tool_desk import ToolDesks
 from homeostat.app.turn_vitals import TurnVitals
 from homeostat.app.upstreams import open_outlets, read_prices
 from homeostat.app.vitals_log import VitalsLog
+from homeostat.app.workforce import Workforce
 from homeostat.core.clock import Clock, SystemClock
 from homeostat.core.ids import AgentId, Ids, ProjectId
 from homeostat.core.ports.access import AccessStore
@@ -31,6 +32,7 @@ from homeostat.core.ports.gateway import GatewayStore
 from homeostat.core.ports.immune import ImmuneStore
 from homeostat.core.ports.memory import MemoryKeeper
 from homeostat.core.ports.provider import IdentityProvider
+from homeostat.core.ports.runs import RunStore
 from homeostat.core.ports.store import TurnStore
 from homeostat.core.ports.tools import ToolKeeper
 from homeostat.fleet.fleet import Fleet
@@ -41,6 +43,7 @@ from homeostat.immune.hearing import Listener
 from homeostat.immune.immune import Immune
 from homeostat.kernel.commands import Idempotency
 from homeostat.kernel.kernel import Kernel
+from homeostat.runs.runs import Runs
 
 
 @dataclass(slots=True, kw_only=True)
@@ -64,6 +67,7 @@ class System:
     provider: IdentityProvider | None
     feed: Feed
     vitals_log: VitalsLog
+    runs: Runs
     supervisor: Supervisor
     store_place: str
 
@@ -92,9 +96,7 @@ async def assemble(
         stack.push_async_callback(fleet.close)
         supervisor = Supervisor(clock=clock)
         stack.push_async_callback(supervisor.stop)
-        for title, run in kernel.loops:
-            supervisor.add(title, run)
-        await kernel.listen()
+        await _start(kernel, opened, supervisor)
         await fleet.open()
         for title, run in fleet.loops:
             supervisor.add(title, run)
@@ -106,6 +108,7 @@ async def assemble(
             opened.immune, stack, supervisor, rooms, bus=bus, clock=clock, ids=ids, stand_ins=stand_ins
         )
         turns = LocalTurns(kernel)
+        runs = await open_runs(settings, supervisor, opened, rooms, bus=bus, clock=clock, ids=ids)
         workers = WorkerSessions(kernel, turns)
         supervisor.add("worker sessions", workers.run)
         stack.push_async_callback(workers.leave)
@@ -130,6 +133,7 @@ async def assemble(
             access=Access(store=opened.access, clock=clock, ids=ids, required=settings.auth is Auth.KEYS),
             feed=feed,
             vitals_log=vitals_log,
+            runs=runs,
             supervisor=supervisor,
             store_place=opened.place,
         )
@@ -163,6 +167,42 @@ async def _open_views(
     vitals_log = VitalsLog(clock=clock)
     await vitals_log.listen(bus)
     return feed, vitals_log
+
+
+async def open_runs(
+    settings: Settings,
+    supervisor: Supervisor,
+    opened: "Stores",
+    rooms: Rooms,
+    *,
+    bus: Bus,
+    clock: Clock,
+    ids: Ids,
+) -> Runs:
+    """Runs, with what a red button began finished before the first is driven."""
+    runs = Runs(
+        store=opened.runs,
+        kernel=rooms.kernel,
+        bank=rooms.gateway,
+        agents=Workforce(rooms.fleet, opened.turns),
+        bus=bus,
+        clock=clock,
+        ids=ids,
+        lease_seconds=settings.lease_seconds,
+    )
+    await runs.open()
+    for title, run in runs.loops:
+        supervisor.add(title, run)
+    return runs
+
+
+async def _start(kernel: Kernel, opened: "Stores", supervisor: Supervisor) -> None:
+    """Have turns given out, but none of a run that is held."""
+    for run_id in await opened.runs.held():
+        kernel.hold_run(run_id)
+    for title, run in kernel.loops:
+        supervisor.add(title, run)
+    await kernel.listen()
 
 
 def _kernel(settings: Settings, opened: "Stores", *, bus: Bus, clock: Clock, ids: Ids) -> Kernel:
@@ -274,6 +314,7 @@ class Stores:
     gateway: GatewayStore
     immune: ImmuneStore
     access: AccessStore
+    runs: RunStore
     place: str
 
 
@@ -290,6 +331,7 @@ async def _open_stores(settings: Settings, stack: AsyncExitStack) -> Stores:
         stores.gateway_store(engine),
         stores.immune_store(engine),
         stores.access_store(engine),
+        stores.run_store(engine),
         stores.place(url),
     )
 

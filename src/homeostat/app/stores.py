@@ -13,6 +13,7 @@ from homeostat.adapters.stores.sqlite import (
     SqliteImmune,
     SqliteLedger,
     SqliteMemory,
+    SqliteRuns,
     SqliteTools,
     SqliteTurns,
 )
@@ -24,6 +25,7 @@ from homeostat.core.ports.gateway import GatewayStore
 from homeostat.core.ports.immune import ImmuneStore
 from homeostat.core.ports.ledger import LedgerStore
 from homeostat.core.ports.memory import MemoryKeeper
+from homeostat.core.ports.runs import RunStore
 from homeostat.core.ports.store import TurnStore
 from homeostat.core.ports.tools import ToolKeeper
 
@@ -121,6 +123,14 @@ def tool_keeper(engine: "SqliteEngine | PostgresEngine") -> ToolKeeper:
     from homeostat.adapters.stores.postgres import PostgresTools  # noqa: PLC0415 — a driver is loaded where it is used
 
     return PostgresTools(engine)
+
+
+def run_store(engine: "SqliteEngine | PostgresEngine") -> RunStore:
+    if isinstance(engine, SqliteEngine):
+        return SqliteRuns(engine)
+    from homeostat.adapters.stores.postgres import PostgresRuns  # noqa: PLC0415 — a driver is loaded where it is used
+
+    return PostgresRuns(engine)
 
 
 async def migrate(url: str) -> list[str]:

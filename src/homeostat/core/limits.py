@@ -207,3 +207,21 @@ VITALS_KEPT_MAX: Final = 180  # samples remembered per agent, for graphs
 VITALS_AGENTS_MAX: Final = 2_000  # agents whose samples are remembered; those silent longest go first
 TRAFFIC_MINUTES: Final = 60
 TRAFFIC_NAMES_MAX: Final = 64  # models told apart in one minute: agents choose their names
+
+# --- runs --------------------------------------------------------------------------------------------------
+GOAL_CHARS_MAX: Final = 20_000
+TASKS_PER_RUN_MAX: Final = 20_000
+TASK_DEPENDENCIES_MAX: Final = 1_000
+TASKS_PARALLEL_DEFAULT: Final = 64  # turns of one run at a time
+TASKS_PARALLEL_MAX: Final = 1_000
+TASK_RETRIES_MAX: Final = 100
+TASK_RETRIES_DEFAULT: Final = 3  # where a task says that it is to be retried, and not how often
+TASK_BACKOFF_SECONDS_MAX: Final = 3600.0  # it doubles with every attempt up to this
+TASK_SECONDS_MAX: Final = 7 * 24 * 3600.0
+BUDGET_MAX: Final = 1 << 50
+RUN_KEYS_KEPT_MAX: Final = 16  # requests that changed a run and may be repeated
+RUN_CONFLICTS_MAX: Final = 32  # lost races in a row before an operator is told to try again
+RUN_LEASE_SECONDS: Final = 10.0  # how long a silent process keeps its runs
+RUNS_CLAIMED_MAX: Final = 64  # runs that one look takes over
+RUNS_SEEN_SECONDS: Final = 1.0  # how late a change by another process may be seen, should its word be lost
+RUN_CALLS_BATCH_MAX: Final = 500  # model calls that are brought into a ledger at once

@@ -38,11 +38,12 @@ class Register(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Enqueue(Struct, frozen=True, kw_only=True, gc=False):
-    """Accept one message; it becomes one turn."""
+    """Accept one message; it becomes one turn. Whoever names that turn may ask again without making a second one."""
 
     key: AgentKey
     type: MessageType
     payload: Json
+    turn_id: TurnId | None = None
     correlation_id: str | None = None
     source: AgentId | None = None
     parent_turn_id: TurnId | None = None
@@ -157,9 +158,10 @@ class SetGate(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Preempt(Struct, frozen=True, kw_only=True, gc=False):
-    """Put the active turn back to the front of the queue, fenced off from its worker."""
+    """Put the active turn back to the front of the queue, fenced off from its worker; only a certain one, if named."""
 
     key: AgentKey
+    turn_id: TurnId | None = None
 
 
 class StoreStep(Struct, frozen=True, kw_only=True, gc=False):

@@ -35,14 +35,16 @@ def can_dispatch(head: Head) -> bool:
 
 
 def dispatch(plan: Plan, key: AgentKey) -> bool:
-    """Lease the front of the queue if the agent is idle and its gate open."""
+    """Lease the front of the queue if the agent is idle and its gate open, passing over what belongs to a held run."""
     mailbox = plan.mailbox(key)
     head = mailbox.head
     if not can_dispatch(head) or not mailbox.queue:
         return False
-    entry = mailbox.queue[0]
+    entry = next((waiting for waiting in mailbox.queue if waiting.turn.run_id not in plan.held_runs), None)
+    if entry is None:
+        return False
     plan.dequeue_row(entry)
-    leased = lease(plan, replace(mailbox, queue=mailbox.queue[1:]), entry)
+    leased = lease(plan, replace(mailbox, queue=tuple(other for other in mailbox.queue if other is not entry)), entry)
     plan.put(replace(leased, head=replace(leased.head, queued=head.queued - 1)))
     return True
 
@@ -66,7 +68,7 @@ def preempt(plan: Plan, command: Preempt) -> TurnId | None:
     """Fence the active turn off and put it back to the front: its sequence number is its place in line."""
     mailbox = plan.mailbox(command.key)
     head, entry = mailbox.head, mailbox.active
-    if entry is None:
+    if entry is None or (command.turn_id is not None and command.turn_id != entry.turn.turn_id):
         return None
     revoke(plan, mailbox)
     moved = plan.move(

@@ -7,7 +7,7 @@ from homeostat.core.machines.turn import HeadStatus
 from homeostat.core.records.head import Gate, Head, Mailbox
 from homeostat.core.records.turn import OPENS_A_TURN, MessageType, OpenTurn, Turn
 from homeostat.kernel.commands import Enqueue, Enqueued, Register
-from homeostat.kernel.dispatch import dispatch, lease
+from homeostat.kernel.dispatch import can_dispatch, dispatch, lease
 from homeostat.kernel.plan import Plan
 
 
@@ -33,7 +33,7 @@ def enqueue(plan: Plan, command: Enqueue) -> Enqueued:
     if command.output_box_id is not None:
         plan.own_box(command.key, command.output_box_id)
 
-    scope = plan.ids.scope()
+    scope = plan.ids.scope() if command.turn_id is None else scope_of(command.turn_id)
     turn = Turn(
         turn_of(scope),
         head.project,
@@ -57,7 +57,7 @@ def enqueue(plan: Plan, command: Enqueue) -> Enqueued:
     )
     plan.writes.turns[turn.turn_id] = turn
     entry = OpenTurn(turn)
-    if head.status is HeadStatus.IDLE and head.gate is Gate.OPEN and not head.queued:
+    if can_dispatch(head) and not head.queued and turn.run_id not in plan.held_runs:
         plan.put(lease(plan, mailbox, entry, tail_seq=turn.seq, last_turn_id=turn.turn_id))
     else:
         whole = mailbox.queue_complete and len(mailbox.queue) < QUEUE_FRONT

@@ -8,7 +8,7 @@ from typing import Any
 
 from homeostat.core.clock import Clock, Millis
 from homeostat.core.errors import HomeostatError, Overloaded, StoreUnavailable
-from homeostat.core.ids import Ids, WorkerId
+from homeostat.core.ids import Ids, RunId, WorkerId
 from homeostat.core.limits import (
     FLUSH_COMMANDS_MAX,
     FLUSH_CONFLICTS_MAX,
@@ -69,6 +69,7 @@ class Flusher:
         self._held = 0
         self._mailboxes: dict[AgentKey, Mailbox] = {}
         self._leases: dict[WorkerId, Millis] = {}
+        self.held_runs: set[RunId | None] = set()
         self.commits = 0
         self.conflicts = 0
 
@@ -201,7 +202,13 @@ class Flusher:
 
     async def _flush(self, batch: list[Waiting]) -> None:
         for _ in range(FLUSH_CONFLICTS_MAX):
-            plan = Plan(now=self._clock.now_ms(), ids=self._ids, lease_ms=self._lease_ms, leases=self._leases)
+            plan = Plan(
+                now=self._clock.now_ms(),
+                ids=self._ids,
+                lease_ms=self._lease_ms,
+                leases=self._leases,
+                held_runs=self.held_runs,
+            )
             await Decision(plan, self._store, self._mailboxes).decide(batch)
             claims = self._claims(plan)
             if await self._save(plan, claims):
@@ -232,7 +239,8 @@ class Flusher:
     async def _isolate(self, batch: list[Waiting], error: Exception) -> None:
         """One bad command must not take its neighbours down: each is tried alone, and the bad one is told."""
         if len(batch) == 1:
-            log.error("a %s could not be flushed", type(batch[0].command).__name__, exc_info=error)
+            if not isinstance(error, HomeostatError):
+                log.error("a %s could not be flushed", type(batch[0].command).__name__, exc_info=error)
             self._fail(batch, error)
             return
         for waiting in batch:

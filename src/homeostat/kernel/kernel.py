@@ -15,6 +15,7 @@ from homeostat.core.ids import (
     CardId,
     Ids,
     ProjectId,
+    RunId,
     ToolCallId,
     TraceId,
     TurnId,
@@ -40,6 +41,7 @@ from homeostat.core.records.work import Delivered, Fence, Suspended
 from homeostat.kernel.commands import (
     Command,
     Deliver,
+    Dispatch,
     Enqueue,
     Enqueued,
     Idempotency,
@@ -191,8 +193,23 @@ class Kernel:
     async def set_gate(self, key: AgentKey, gate: Gate, reason: str | None = None) -> Gate:
         return await self._do(SetGate(key=key, gate=gate, reason=reason))
 
-    async def preempt(self, key: AgentKey) -> TurnId | None:
-        return await self._do(Preempt(key=key))
+    async def preempt(self, key: AgentKey, turn_id: TurnId | None = None) -> TurnId | None:
+        return await self._do(Preempt(key=key, turn_id=turn_id))
+
+    def hold_run(self, run_id: RunId) -> None:
+        """Give no turn of a run to a worker of this process until it is let go; what is in line stays there."""
+        self.flusher.held_runs.add(run_id)
+
+    def let_run_go(self, run_id: RunId, agents: Collection[AgentKey]) -> None:
+        """Take up again what was held; these agents may have such a turn in line."""
+        self.flusher.held_runs.discard(run_id)
+        for key in agents:
+            self.flusher.ride(Dispatch(key=key))
+
+    def submit(self, command: Enqueue) -> "asyncio.Future[Enqueued]":
+        """Accept a message without waiting for the commit; the future is its answer. It names no context."""
+        assert command.context_box_id is None, "whether a box exists is asked before"
+        return self._do(command)
 
     # --- boxes ---------------------------------------------------------------------------------------------
 

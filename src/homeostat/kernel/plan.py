@@ -1,6 +1,7 @@
 """The plan of one flush: mailboxes as the rules leave them, and the writes that make them so."""
 
 from collections import deque
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,7 +10,7 @@ from msgspec.structs import replace
 from homeostat.core.clock import Millis
 from homeostat.core.codec import Json
 from homeostat.core.errors import AgentUnknown, BoxNotYours, StaleEpoch
-from homeostat.core.ids import BoxId, CardId, Ids, ProjectId, WorkerId, digest_of, scope_of
+from homeostat.core.ids import BoxId, CardId, Ids, ProjectId, RunId, WorkerId, digest_of, scope_of
 from homeostat.core.limits import LEASE_BEATS
 from homeostat.core.machines.turn import HEAD, HeadStatus, TurnEvent
 from homeostat.core.records.card import Card, CardDraft
@@ -58,6 +59,7 @@ class Plan:
         "contents",
         "events",
         "followups",
+        "held_runs",
         "ids",
         "items",
         "lease_ms",
@@ -69,7 +71,16 @@ class Plan:
         "writes",
     )
 
-    def __init__(self, *, now: Millis, ids: Ids, lease_ms: int, leases: dict[WorkerId, Millis]) -> None:
+    def __init__(
+        self,
+        *,
+        now: Millis,
+        ids: Ids,
+        lease_ms: int,
+        leases: dict[WorkerId, Millis],
+        held_runs: Collection[RunId | None] = (),
+    ) -> None:
+        self.held_runs = held_runs
         self.now = now
         self.ids = ids
         self.lease_ms = lease_ms

@@ -31,6 +31,7 @@ from homeostat.server import (
     openapi,
     otlp,
     overview,
+    runs,
     status_socket,
     tools,
     turns,
@@ -72,6 +73,7 @@ def table_of(app: FastAPI | None = None, metrics: Metrics | None = None) -> list
         *overview.routes,
         *events.routes,
         *dashboard.routes,
+        *runs.routes,
         *health_routes(metrics),
     ]
     return [*endpoints, *_documentation(app or FastAPI(), endpoints)]

@@ -35,6 +35,7 @@ ONLY_SQLITE = {
     "immune": {},
     "ledger": {},
     "access": {},
+    "runs": {},
     "memory": {"memory_put": "values are written one by one, in one transaction", "memory_drop": "as above"},
 }
 ONLY_POSTGRES = {
@@ -53,6 +54,10 @@ ONLY_POSTGRES = {
     "immune": {},
     "ledger": {},
     "access": {"audit_lock": "writers to the chain stand behind each other; SQLite has one writer anyway"},
+    "runs": {
+        "button_lock": "whoever presses waits for runs that are being made, where SQLite has one writer anyway",
+        "button_lock_shared": "and they for whoever presses",
+    },
     "memory": {"memory_keep": "one round trip"},
 }
 

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from homeostat.core.codec import Json, from_json
+from homeostat.core.errors import HomeostatError
 from homeostat.core.ids import ProjectId, Scope
 from homeostat.core.limits import OUTBOX_PLAIN_BYTES_MAX
 from homeostat.core.machines.turn import HeadStatus
@@ -16,7 +17,8 @@ from homeostat.core.records.event import Channel, Event
 from homeostat.core.records.head import Gate, Head
 from homeostat.core.records.turn import AfterExecution, MessageType, OpenTurn, Step, Turn, Wait, WaitStatus
 from homeostat.core.records.view import Edge
-from homeostat.core.records.writes import Answer, OutboxRow
+from homeostat.core.records.writes import Answer, OutboxRow, Writes
+from homeostat.core.run_errors import RunClosed, RunHeld, TurnExists
 
 Row = Sequence[Any]
 
@@ -212,3 +214,16 @@ def place_of(card_id: str) -> tuple[Scope, int, str] | None:
 def scope_behind(identifier: str, prefix: str) -> Scope | None:
     """What stands behind an id's prefix; None for what is no such id."""
     return Scope(identifier.removeprefix(prefix)) if identifier.startswith(prefix) else None
+
+
+def refusal(problem: str, writes: Writes) -> HomeostatError | None:
+    """What a broken constraint on turns means to whoever enqueued; None where it is a mistake of ours.
+
+    A flush is refused as a whole, and then tried command by command: by then there is one turn it can be about.
+    """
+    for word, kind in (("run_closed", RunClosed), ("run_held", RunHeld)):
+        if word in problem:
+            return kind(run_id=next((turn.run_id for turn in writes.turns.values() if turn.run_id is not None), ""))
+    if problem in ("turns_pkey", "UNIQUE constraint failed: turns.turn_id"):
+        return TurnExists(turn_id=next(iter(writes.turns), ""))
+    return None

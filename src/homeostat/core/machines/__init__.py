@@ -5,9 +5,10 @@ from homeostat.core.machines.liveness import LIVENESS, Liveness, LivenessEvent
 from homeostat.core.machines.phase import PHASE, Phase, PhaseEvent
 from homeostat.core.machines.run import RUN, RunEvent, RunStatus
 from homeostat.core.machines.table import Machine, Row
+from homeostat.core.machines.task import TASK, TaskEvent, TaskStatus
 from homeostat.core.machines.turn import HEAD, ITEM, ITEM_OF_HEAD, HeadStatus, ItemStatus, TurnEvent
 
-ALL = (AGENT, HEAD, ITEM, RUN, PHASE, LIVENESS)
+ALL = (AGENT, HEAD, ITEM, RUN, TASK, PHASE, LIVENESS)
 
 __all__ = [
     "AGENT",
@@ -18,6 +19,7 @@ __all__ = [
     "LIVENESS",
     "PHASE",
     "RUN",
+    "TASK",
     "AgentEvent",
     "AgentState",
     "HeadStatus",
@@ -30,5 +32,7 @@ __all__ = [
     "Row",
     "RunEvent",
     "RunStatus",
+    "TaskEvent",
+    "TaskStatus",
     "TurnEvent",
 ]

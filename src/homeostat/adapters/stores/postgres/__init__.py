@@ -7,6 +7,7 @@ from homeostat.adapters.stores.postgres.gateway import PostgresGateway
 from homeostat.adapters.stores.postgres.immune import PostgresImmune
 from homeostat.adapters.stores.postgres.ledger import PostgresLedger
 from homeostat.adapters.stores.postgres.memory import PostgresMemory
+from homeostat.adapters.stores.postgres.runs import PostgresRuns
 from homeostat.adapters.stores.postgres.tools import PostgresTools
 from homeostat.adapters.stores.postgres.turns import PostgresTurns
 
@@ -18,6 +19,7 @@ __all__ = [
     "PostgresImmune",
     "PostgresLedger",
     "PostgresMemory",
+    "PostgresRuns",
     "PostgresTools",
     "PostgresTurns",
 ]

@@ -70,9 +70,12 @@ class PostgresTurns(TurnsReading):
         try:
             stale = await self._engine.save(_statement(shape), *values)
         except asyncpg.UniqueViolationError as taken:
-            if getattr(taken, "constraint_name", None) not in KEYED:
-                raise
+            constraint = getattr(taken, "constraint_name", None)
+            if constraint not in KEYED:
+                raise rows.refusal(str(constraint), writes) or taken from taken
             return Saved(answered=True)
+        except asyncpg.IntegrityConstraintViolationError as refused:
+            raise rows.refusal(str(refused), writes) or refused from refused
         except _NO_SUCH_TEXT as problem:
             raise MalformedPayload(
                 field="text", problem="it holds a NUL character, which cannot be stored"

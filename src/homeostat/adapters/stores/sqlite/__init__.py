@@ -7,6 +7,7 @@ from homeostat.adapters.stores.sqlite.gateway import SqliteGateway
 from homeostat.adapters.stores.sqlite.immune import SqliteImmune
 from homeostat.adapters.stores.sqlite.ledger import SqliteLedger
 from homeostat.adapters.stores.sqlite.memory import SqliteMemory
+from homeostat.adapters.stores.sqlite.runs import SqliteRuns
 from homeostat.adapters.stores.sqlite.tools import SqliteTools
 from homeostat.adapters.stores.sqlite.turns import SqliteTurns
 
@@ -18,6 +19,7 @@ __all__ = [
     "SqliteImmune",
     "SqliteLedger",
     "SqliteMemory",
+    "SqliteRuns",
     "SqliteTools",
     "SqliteTurns",
 ]

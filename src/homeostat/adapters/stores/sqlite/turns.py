@@ -112,7 +112,10 @@ def _save(connection: sqlite3.Connection, writes: Writes) -> Saved:
     except sqlite3.IntegrityError:
         connection.execute("ROLLBACK")
         return Saved(answered=True)
-    _save_rows(connection, writes)
+    try:
+        _save_rows(connection, writes)
+    except sqlite3.IntegrityError as problem:
+        raise rows.refusal(str(problem), writes) or problem from problem
     return Saved()
 
 

@@ -1,0 +1,4 @@
+-- Moves a run on, if nobody has since it was read and, where an epoch is given, its driver is still the same.
+UPDATE runs SET version = $2::bigint, status = $3, live = $4, ledger_next = $5, ledger_hash = $6, run = $7
+WHERE run_id = $1 AND version = $2::bigint - 1 AND ($8::bigint IS NULL OR epoch = $8::bigint)
+RETURNING version

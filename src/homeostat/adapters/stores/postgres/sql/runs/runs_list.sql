@@ -1,0 +1,4 @@
+-- A project's runs, newest first.
+SELECT run, version, driver, epoch FROM runs
+WHERE project = $1 AND run_id < $2 AND ($3::text = '' OR status = $3::text)
+ORDER BY run_id DESC LIMIT $4

@@ -1,0 +1,95 @@
+"""What may be asked of the store of runs, in words that every engine's statements answer."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Sequence
+
+from homeostat.adapters.stores import runs_rows as rows
+from homeostat.core.clock import Millis
+from homeostat.core.codec import Json
+from homeostat.core.ids import AgentId, ProjectId, RunId, TurnId
+from homeostat.core.machines.run import RunStatus
+from homeostat.core.machines.task import TaskStatus
+from homeostat.core.records.run import RedButton, Run, Task
+
+
+class Moved(Exception):
+    """Somebody else was first: nothing of this is written."""
+
+
+class RunsReading(ABC):
+    """Reads by named statements. A keeper says how to run one."""
+
+    @abstractmethod
+    async def _all(self, name: str, *values: object) -> Sequence[rows.Row]:
+        """The rows of a statement that reads."""
+
+    @abstractmethod
+    async def _do(self, name: str, *values: object) -> Sequence[rows.Row]:
+        """The rows of a statement that writes."""
+
+    @abstractmethod
+    def _list(self, values: Collection[object]) -> object:
+        """Several values as one parameter."""
+
+    async def run(self, project: ProjectId, run_id: RunId) -> Run | None:
+        found = await self._all("run_get", project, run_id)
+        return rows.read_run(found[0]) if found else None
+
+    async def runs(
+        self, project: ProjectId, *, status: RunStatus | None, before: RunId | None, limit: int
+    ) -> list[Run]:
+        wanted = (project, before or rows.NEWEST, "" if status is None else status.value, limit)
+        return [rows.read_run(row) for row in await self._all("runs_list", *wanted)]
+
+    async def alive(self, project: ProjectId | None, *, after: RunId | None, limit: int) -> list[Run]:
+        return [rows.read_run(row) for row in await self._all("runs_alive", after or "", project or "", limit)]
+
+    async def tasks(
+        self, run_id: RunId, *, after: int = -1, status: TaskStatus | None = None, limit: int
+    ) -> list[Task]:
+        found = await self._all("tasks_list", run_id, after, "" if status is None else status.value, limit)
+        return [rows.read_task(row) for row in found]
+
+    async def task(self, run_id: RunId, name: str) -> Task | None:
+        found = await self._all("task_get", run_id, name)
+        return rows.read_task(found[0]) if found else None
+
+    async def results(self, run_id: RunId, numbers: Collection[int]) -> dict[int, Json]:
+        found = await self._all("results_get", run_id, self._list(numbers))
+        return {row[0]: Json(row[1]) for row in found}
+
+    async def open_turns(self, run_id: RunId, limit: int) -> list[tuple[AgentId, TurnId]]:
+        return [(row[0], row[1]) for row in await self._all("turns_open", run_id, limit)]
+
+    async def driven(self, driver: str) -> dict[RunId, tuple[ProjectId, int]]:
+        return {row[0]: (row[1], row[2]) for row in await self._all("runs_driven", driver)}
+
+    async def unclaimed(self, now: Millis) -> bool:
+        return bool(await self._all("runs_unclaimed", now))
+
+    async def held(self) -> list[RunId]:
+        return [row[0] for row in await self._all("runs_held")]
+
+    async def buttons(self) -> list[RedButton]:
+        return [rows.read_button(row) for row in await self._all("buttons_all")]
+
+    async def ended(self, run_id: RunId) -> RunStatus | None:
+        found = await self._all("run_ended", run_id)
+        return RunStatus(found[0][0]) if found else None
+
+    # --- writes of one statement ---------------------------------------------------------------------------
+
+    async def beat(self, driver: str, until: Millis) -> None:
+        await self._do("driver_beat", driver, until)
+
+    async def leave(self, driver: str) -> None:
+        await self._do("driver_drop", driver)
+
+    async def claim(self, driver: str, now: Millis, *, limit: int) -> list[Run]:
+        await self._do("drivers_tidy", now)
+        found = [rows.read_run(row) for row in await self._do("run_claim", driver, now, limit)]
+        return sorted(found, key=lambda run: run.run_id)
+
+    async def lift(self, project: str) -> RedButton | None:
+        found = await self._do("button_lift", project)
+        return rows.read_button(found[0]) if found else None

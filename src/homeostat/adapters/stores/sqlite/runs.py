@@ -1,0 +1,82 @@
+"""The store of runs on SQLite."""
+
+import json
+import sqlite3
+from collections.abc import Collection
+
+from homeostat.adapters.stores import runs_rows as rows
+from homeostat.adapters.stores.runs_read import Moved, RunsReading
+from homeostat.adapters.stores.sqlite.engine import SqliteEngine
+from homeostat.adapters.stores.sqlite.ledger import put_entries
+from homeostat.adapters.stores.sqlite.transaction import immediate
+from homeostat.adapters.stores.statements import statements
+from homeostat.core.records.run import RedButton, Run, RunChange
+
+SQL = statements("sqlite", "runs")
+
+
+class SqliteRuns(RunsReading):
+    """Runs, tasks, gates and red buttons on an engine that is open and migrated."""
+
+    def __init__(self, engine: SqliteEngine) -> None:
+        self._engine = engine
+
+    async def create(self, change: RunChange, *, request_key: str | None) -> Run | RedButton:
+        return await self._engine.write(lambda connection: _create(connection, change, request_key))
+
+    async def save(self, change: RunChange) -> bool:
+        try:
+            await self._engine.save(lambda connection: _save(connection, change))
+        except Moved:
+            return False
+        return True
+
+    async def press(self, button: RedButton) -> RedButton:
+        def work(connection: sqlite3.Connection) -> RedButton:
+            with immediate(connection):
+                connection.execute(SQL["button_press"], rows.write_button(button))
+                return rows.read_button(connection.execute(SQL["button_get"], (button.project,)).fetchone())
+
+        return await self._engine.write(work)
+
+    async def _all(self, name: str, *values: object) -> list[rows.Row]:
+        return await self._engine.read(lambda connection: connection.execute(SQL[name], values).fetchall())
+
+    async def _do(self, name: str, *values: object) -> list[rows.Row]:
+        return await self._engine.write(lambda connection: connection.execute(SQL[name], values).fetchall())
+
+    def _list(self, values: Collection[object]) -> object:
+        return json.dumps(list(values))
+
+
+def _create(connection: sqlite3.Connection, change: RunChange, request_key: str | None) -> Run | RedButton:
+    run = change.run
+    with immediate(connection):
+        if request_key is not None:
+            known = connection.execute(SQL["run_of_request"], (run.project, request_key)).fetchone()
+            if known is not None:
+                return rows.read_run(known)
+        button = connection.execute(SQL["button_get"], (run.project,)).fetchone()
+        if button is not None:
+            return rows.read_button(button)
+        connection.execute(SQL["run_put"], rows.write_run(run, request_key))
+        _parts(connection, change)
+    return run
+
+
+def _save(connection: sqlite3.Connection, change: RunChange) -> None:
+    if not connection.execute(SQL["run_swap"], rows.write_swap(change)).fetchall():
+        raise Moved
+    _parts(connection, change)
+
+
+def _parts(connection: sqlite3.Connection, change: RunChange) -> None:
+    run_id, many = change.run.run_id, connection.executemany
+    if change.gate is not None:
+        connection.execute(SQL["gate_put"], (run_id, change.gate.value))
+    if change.new_tasks:
+        many(SQL["task_put"], [rows.write_task(run_id, task) for task in change.new_tasks])
+    if change.tasks:
+        many(SQL["task_move"], [rows.write_move(run_id, task) for task in change.tasks])
+    if change.entries:
+        put_entries(connection, change.entries)

@@ -1,0 +1,112 @@
+"""What runs ask of the world: a store that moves them, agents to carry tasks out, and somebody who makes plans."""
+
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from typing import Protocol
+
+from homeostat.core.clock import Millis
+from homeostat.core.codec import Json
+from homeostat.core.ids import AgentId, ProjectId, RunId, TurnId
+from homeostat.core.machines.run import RunStatus
+from homeostat.core.machines.task import TaskStatus
+from homeostat.core.records.run import RedButton, Run, RunChange, RunConfig, Target, Task, TaskSpec
+
+PlanFunction = Callable[[RunConfig], Awaitable[Sequence[TaskSpec]]]
+"""Makes a plan in the server's process."""
+
+
+class RunStore(Protocol):
+    """Keeps runs and their tasks. Every method may raise `StoreUnavailable`."""
+
+    async def create(self, change: RunChange, *, request_key: str | None) -> Run | RedButton:
+        """Write a new run with its first entries and its tasks, unless a red button holds it: then that is returned.
+
+        A run made before under the same request key is returned instead of a second one.
+        """
+        ...
+
+    async def save(self, change: RunChange) -> bool:
+        """Swap a run from the version before, with its tasks, its entries and its gate; False if it had moved.
+
+        A driver whose epoch is over changes nothing either.
+        """
+        ...
+
+    async def run(self, project: ProjectId, run_id: RunId) -> Run | None: ...
+
+    async def runs(
+        self, project: ProjectId, *, status: RunStatus | None, before: RunId | None, limit: int
+    ) -> list[Run]:
+        """A project's runs, newest first."""
+        ...
+
+    async def tasks(
+        self, run_id: RunId, *, after: int = -1, status: TaskStatus | None = None, limit: int
+    ) -> list[Task]:
+        """A run's tasks in their order, without their results."""
+        ...
+
+    async def task(self, run_id: RunId, name: str) -> Task | None:
+        """One task with its result."""
+        ...
+
+    async def results(self, run_id: RunId, numbers: Collection[int]) -> dict[int, Json]:
+        """What tasks delivered."""
+        ...
+
+    async def open_turns(self, run_id: RunId, limit: int) -> list[tuple[AgentId, TurnId]]:
+        """Turns of a run that have not ended, those included that its agents asked of others."""
+        ...
+
+    # --- who drives ----------------------------------------------------------------------------------------
+
+    async def beat(self, driver: str, until: Millis) -> None:
+        """A driver is alive until then."""
+        ...
+
+    async def leave(self, driver: str) -> None:
+        """A driver ends; its runs are anybody's."""
+        ...
+
+    async def claim(self, driver: str, now: Millis, *, limit: int) -> list[Run]:
+        """Take live runs that no living driver has, each under its next epoch."""
+        ...
+
+    async def unclaimed(self, now: Millis) -> bool:
+        """Whether there is a live run that no living driver has."""
+        ...
+
+    async def driven(self, driver: str) -> dict[RunId, tuple[ProjectId, int]]:
+        """The live runs of a driver, with their projects and versions."""
+        ...
+
+    async def held(self) -> list[RunId]:
+        """The paused runs whose turns were taken from them by force."""
+        ...
+
+    async def alive(self, project: ProjectId | None, *, after: RunId | None, limit: int) -> list[Run]:
+        """Runs that have not ended, oldest first, of one project or of all."""
+        ...
+
+    # --- the red button ------------------------------------------------------------------------------------
+
+    async def press(self, button: RedButton) -> RedButton:
+        """Let no run begin from here on; returns the button that is in force, which may be an earlier one."""
+        ...
+
+    async def lift(self, project: str) -> RedButton | None:
+        """Let runs begin again; returns the button that held them."""
+        ...
+
+    async def buttons(self) -> list[RedButton]: ...
+
+    async def ended(self, run_id: RunId) -> RunStatus | None:
+        """The status of a run that may start nothing any more; None for any other, and where there is none."""
+        ...
+
+
+class Agents(Protocol):
+    """Knows who could carry a task out."""
+
+    async def find(self, project: ProjectId, target: Target) -> list[AgentId]:
+        """The agents that fit a target, in the order of their ids."""
+        ...

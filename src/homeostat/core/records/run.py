@@ -1,0 +1,217 @@
+"""A run: a goal, its tasks, what it may spend, and how far it is."""
+
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from homeostat.core.clock import Millis
+from homeostat.core.codec import Json
+from homeostat.core.ids import AgentId, ProjectId, RunId, TraceId, TurnId
+from homeostat.core.limits import TASKS_PARALLEL_DEFAULT
+from homeostat.core.machines.run import RUN, RunStatus
+from homeostat.core.machines.task import TASK, TaskStatus
+from homeostat.core.records.provenance import START, Entry, Tip
+
+
+class TargetKind(StrEnum):
+    """How a task says who should carry it out."""
+
+    AGENT = "agent"
+    TYPE = "type"
+    TAG = "tag"
+
+
+class OnFailure(StrEnum):
+    """What a failed task means for its run."""
+
+    FAIL = "fail"  # the run fails
+    CONTINUE = "continue"  # what depends on the task is skipped, the rest goes on
+    RETRY = "retry"  # it is tried a few times more, and then the run fails
+
+
+class PlannerKind(StrEnum):
+    """Who makes the plan."""
+
+    GIVEN = "given"  # the request has it
+    AGENT = "agent"  # an agent, in a turn
+    FUNCTION = "function"  # a Python function of the server's process
+
+
+class OnBudget(StrEnum):
+    """What happens to a run that has used up what it may spend."""
+
+    PAUSE = "pause"
+    FAIL = "fail"
+
+
+class PauseCause(StrEnum):
+    """What holds a run."""
+
+    OPERATOR = "operator"
+    WARNING = "warning"  # most of a budget is spent
+    BUDGET = "budget"  # all of it is
+    GATE = "gate"  # nothing can go on until somebody approves a task
+
+
+class Target(Struct, frozen=True):
+    """Who should carry a task out: one agent, or any of a type or with a tag."""
+
+    kind: TargetKind
+    name: str
+
+    def __str__(self) -> str:
+        return self.name if self.kind is TargetKind.AGENT else f"{self.kind}:{self.name}"
+
+
+class TaskSpec(Struct, frozen=True, kw_only=True):
+    """A task as it was planned; never changed afterwards."""
+
+    name: str
+    target: Target
+    input: msgspec.Raw
+    after: tuple[str, ...] = ()
+    retries: int = 0
+    backoff_seconds: float = 1.0
+    timeout_seconds: float | None = None
+    on_failure: OnFailure = OnFailure.FAIL
+    approval: bool = False
+
+
+class Task(Struct, frozen=True):
+    """A task and how far it is. `attempt` counts from 1 once it has been started."""
+
+    number: int
+    spec: TaskSpec
+    status: TaskStatus = TaskStatus.WAITING
+    attempt: int = 0
+    turn_id: TurnId | None = None
+    agent_id: AgentId | None = None
+    not_before_ms: Millis | None = None
+    started_at_ms: Millis | None = None
+    ended_at_ms: Millis | None = None
+    approved_by: str | None = None
+    error: Json | None = None
+    result: Json | None = None
+
+    @property
+    def final(self) -> bool:
+        return self.status in TASK.final
+
+
+class Bounds(Struct, frozen=True, kw_only=True):
+    """What a run may use. Money is in micro-dollars, seconds are those in which it is applied."""
+
+    tokens: int | None = None
+    micros: int | None = None
+    seconds: float | None = None
+
+
+class RunPolicy(Struct, frozen=True, kw_only=True):
+    """How a run is to be carried out."""
+
+    wait_for_apply: bool = False
+    parallel: int = TASKS_PARALLEL_DEFAULT
+    on_budget: OnBudget = OnBudget.PAUSE
+    pause_on_warning: bool = False
+
+
+class RunConfig(Struct, frozen=True, kw_only=True):
+    """What somebody asked for; never changed afterwards."""
+
+    goal: str
+    seed: int
+    planner: PlannerKind = PlannerKind.GIVEN
+    planner_name: str = ""
+    bounds: Bounds = Bounds()
+    policy: RunPolicy = RunPolicy()
+    replay_of: RunId | None = None
+
+
+class Move(Struct, frozen=True):
+    """The last transition: by whom, why and when."""
+
+    actor: str
+    reason: str
+    at_ms: Millis
+
+
+class Run(Struct, frozen=True, kw_only=True):
+    """A run as it stands. Whatever changes it swaps the version, and carries on its ledger from the tip.
+
+    `live` says that some process has to look after it: to plan, to apply, or to bring to rest what still runs.
+    `applied_ms` is how long it was applied before `applying_since_ms`. `keys` are the last requests that changed it.
+    """
+
+    run_id: RunId
+    project: ProjectId
+    trace_id: TraceId
+    config: RunConfig
+    version: int = 1
+    status: RunStatus = RunStatus.PLANNING
+    moved: Move
+    created_at_ms: Millis
+    created_by: str
+    live: bool = True
+    driver: str | None = None
+    epoch: int = 0
+    tip: Tip = START
+    bounds: Bounds = Bounds()
+    applied_ms: int = 0
+    applying_since_ms: Millis | None = None
+    paused: PauseCause | None = None
+    forced: bool = False
+    warned: bool = False
+    plan_turn_id: TurnId | None = None
+    calls_after: str = ""
+    counts: dict[str, int] = msgspec.field(default_factory=dict[str, int])
+    error: Json | None = None
+    keys: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def final(self) -> bool:
+        return self.status in RUN.final
+
+    def elapsed_ms(self, now: Millis) -> int:
+        """For how long it has been applied, pauses not counted."""
+        return self.applied_ms + (0 if self.applying_since_ms is None else max(0, now - self.applying_since_ms))
+
+
+class GateState(StrEnum):
+    """What a run may start."""
+
+    OPEN = "open"
+    HOLDING = "holding"  # turns that its tasks ask of other agents, and no task
+    CLOSED = "closed"  # nothing
+
+
+GATES: Final = {
+    RunStatus.PLANNING: GateState.OPEN,
+    RunStatus.PLANNED: GateState.HOLDING,
+    RunStatus.APPLYING: GateState.OPEN,
+    RunStatus.PAUSED: GateState.HOLDING,
+    RunStatus.COMPLETED: GateState.CLOSED,
+    RunStatus.FAILED: GateState.CLOSED,
+    RunStatus.KILLED: GateState.CLOSED,
+}
+
+
+class RunChange(Struct, frozen=True, kw_only=True):
+    """What one transaction makes of a run. `epoch` is that of the driver who writes; others write without."""
+
+    run: Run
+    tasks: tuple[Task, ...] = ()
+    new_tasks: tuple[Task, ...] = ()
+    entries: tuple[Entry, ...] = ()
+    gate: GateState | None = None
+    epoch: int | None = None
+
+
+class RedButton(Struct, frozen=True):
+    """A project, or with an empty name the whole system, in which no run may begin."""
+
+    project: str
+    actor: str
+    reason: str
+    pressed_at_ms: Millis

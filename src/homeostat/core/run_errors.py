@@ -1,0 +1,94 @@
+"""What can be wrong with what is asked of a run.
+
+ProtocolViolation: RunUnknown · TaskUnknown · PlanInvalid · TargetUnknown · PlannerUnknown · BudgetInvalid
+Conflict:          RunFinished · RunOvertaken · TaskSettled · TurnExists · RunClosed · RunHeld
+Refused:           RedButtonPressed
+"""
+
+from homeostat.core.errors import Conflict, ProtocolViolation, Refused
+
+
+class RunUnknown(ProtocolViolation):
+    """There is no run {run_id!r}."""
+
+    code = "run_unknown"
+    http_status = 404
+    hint = "GET /v1/runs lists them."
+
+
+class TaskUnknown(ProtocolViolation):
+    """Run {run_id} has no task {task!r}."""
+
+    code = "task_unknown"
+    http_status = 404
+
+
+class PlanInvalid(ProtocolViolation):
+    """The plan cannot be carried out: {problem}."""
+
+    code = "plan_invalid"
+
+
+class TargetUnknown(ProtocolViolation):
+    """Task {task!r} is meant for {target}, and there is no such agent."""
+
+    code = "target_unknown"
+    hint = "Register the agent first, or name another agent, type or tag."
+
+
+class PlannerUnknown(ProtocolViolation):
+    """There is no planner {planner!r}."""
+
+    code = "planner_unknown"
+    hint = "Name a registered agent, a planning function of this process, or send the tasks yourself."
+
+
+class BudgetInvalid(ProtocolViolation):
+    """The budget is not possible: {problem}."""
+
+    code = "budget_invalid"
+
+
+class RunFinished(Conflict):
+    """Run {run_id} is {status} since {at}, by {actor} ({reason}); it cannot {verb} any more."""
+
+    code = "run_finished"
+
+
+class RunOvertaken(Conflict):
+    """Run {run_id} cannot {verb}: it is {status} since {at}, by {actor} ({reason})."""
+
+    code = "run_overtaken"
+    hint = "Somebody else was first. Look at the run again, then decide."
+
+
+class TaskSettled(Conflict):
+    """Task {task!r} of run {run_id} waits for no approval: it is {status}."""
+
+    code = "task_settled"
+
+
+class TurnExists(Conflict):
+    """There is a turn {turn_id} already."""
+
+    code = "turn_exists"
+
+
+class RunClosed(Conflict):
+    """Run {run_id} has ended: it starts nothing any more."""
+
+    code = "run_closed"
+
+
+class RunHeld(Conflict):
+    """Run {run_id} is held: it starts no task until it is resumed."""
+
+    code = "run_held"
+
+
+class RedButtonPressed(Refused):
+    """No run may begin: {actor} pressed the red button of {where} at {at} ({reason})."""
+
+    code = "red_button_pressed"
+    http_status = 409
+    hint = "Lift it first: DELETE /v1/red-button, or `homeostat red-button --lift`."

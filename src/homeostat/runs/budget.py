@@ -1,0 +1,172 @@
+"""What a run may spend: its account in the gateway's ledger, its clock, and when both will be used up."""
+
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from homeostat.core.clock import Millis
+from homeostat.core.errors import BudgetExceeded
+from homeostat.core.ids import ProjectId, RunId
+from homeostat.core.limits import PAGE_MAX, RUN_CALLS_BATCH_MAX
+from homeostat.core.records.budget import WARNING_PERCENT, ZERO, Amount, Budget, BudgetKey, BudgetKind
+from homeostat.core.records.call import Call, CallFilter, Outcome
+from homeostat.core.records.provenance import EntryKind
+from homeostat.core.records.run import Bounds, Run, Task
+from homeostat.runs.draft import Draft
+
+ALARMS_MAX = 10_000
+
+
+class Bank(Protocol):
+    """Where accounts are kept: the gateway."""
+
+    async def put_budget(self, budget: Budget) -> Budget: ...
+
+    async def budget(self, key: BudgetKey) -> Budget | None: ...
+
+    async def calls(self, wanted: CallFilter, limit: int) -> list[Call]: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spending:
+    """What a run has used, and how long the rest lasts at the pace so far."""
+
+    spent: Amount
+    held: Amount
+    elapsed_ms: int
+    warns: bool
+    used_up: str | None
+    reached_in_seconds: float | None
+    reached_first: str | None
+
+    @property
+    def forecast(self) -> str | None:
+        if self.used_up is not None:
+            return f"the {self.used_up} cap is reached"
+        if self.reached_in_seconds is None:
+            return None
+        return f"{self.reached_first} cap reached in {_words(self.reached_in_seconds)}"
+
+
+class Purse:
+    """Opens and reads the account of a run."""
+
+    def __init__(self, bank: Bank) -> None:
+        self.bank = bank
+        self._alarms: set[RunId] = set()
+
+    def alarm(self, run_id: RunId) -> None:
+        """A call of a run was refused because there is no money left for it."""
+        if len(self._alarms) < ALARMS_MAX:
+            self._alarms.add(run_id)
+
+    def alarmed(self, run: Run) -> bool:
+        return run.run_id in self._alarms
+
+    def take_alarm(self, run: Run) -> bool:
+        """Whether there was an alarm; it counts once."""
+        found = run.run_id in self._alarms
+        self._alarms.discard(run.run_id)
+        return found
+
+    async def refused(self, run: Run, task: Task) -> bool:
+        """Whether a call of a task was turned away because the run's money is used up."""
+        if task.agent_id is None or task.started_at_ms is None:
+            return False
+        wanted = CallFilter(
+            project=run.project,
+            run_id=run.run_id,
+            agent_id=task.agent_id,
+            outcome=Outcome.REFUSED,
+            since_ms=task.started_at_ms,
+        )
+        return any(call.code == BudgetExceeded.code for call in await self.bank.calls(wanted, PAGE_MAX))
+
+    async def account(self, draft: Draft) -> None:
+        """Bring the model calls of a run into its ledger, each once, oldest first."""
+        run = draft.run
+        wanted = CallFilter(project=run.project, run_id=run.run_id)
+        found: list[Call] = []
+        while page := await self.bank.calls(wanted, RUN_CALLS_BATCH_MAX):
+            fresh = [call for call in page if call.call_id > run.calls_after]
+            found += fresh
+            if len(fresh) < RUN_CALLS_BATCH_MAX:
+                break
+            wanted = replace(wanted, before=page[-1].call_id)
+        for call in reversed(found):
+            draft.note(EntryKind.GATEWAY_CALL, call)
+        if found:
+            draft.set(calls_after=found[0].call_id)
+
+    async def fill(self, run: Run) -> None:
+        """See that the account has the run's bounds, and that its clock counts only the time it was applied."""
+        bounds = run.bounds
+        if bounds == Bounds():
+            return
+        started = Millis((run.applying_since_ms or run.moved.at_ms) - run.applied_ms)
+        budget = Budget(
+            project=run.project,
+            kind=BudgetKind.RUN,
+            holder=run.run_id,
+            tokens_max=bounds.tokens,
+            micros_max=bounds.micros,
+            seconds_max=bounds.seconds,
+            started_at_ms=started,
+        )
+        known = await self.bank.budget(budget.key)
+        if known is None or _bounds(known) != _bounds(budget):
+            await self.bank.put_budget(budget)
+
+    async def look(self, run: Run, now: Millis) -> Spending:
+        """How much is used."""
+        known = None
+        if run.bounds.tokens is not None or run.bounds.micros is not None:
+            known = await self.bank.budget(key_of(run.project, run.run_id))
+        return judge(run, known, now)
+
+
+def key_of(project: ProjectId, run_id: RunId) -> BudgetKey:
+    return (project, BudgetKind.RUN, run_id)
+
+
+def judge(run: Run, known: Budget | None, now: Millis) -> Spending:
+    """Compare what is used with what may be, each bound by itself; the first that will be reached tells the end."""
+    spent, held = (known.spent, known.held) if known is not None else (ZERO, ZERO)
+    elapsed = run.elapsed_ms(now)
+    used = {"tokens": spent.tokens, "usd": spent.micros, "time": elapsed}
+    seconds = run.bounds.seconds
+    most = {
+        "tokens": run.bounds.tokens,
+        "usd": run.bounds.micros,
+        "time": None if seconds is None else int(seconds * 1000),
+    }
+    bounded = {name: cap for name, cap in most.items() if cap is not None}
+    used_up = next((name for name, cap in bounded.items() if used[name] >= cap), None)
+    warns = any(used[name] * 100 >= cap * WARNING_PERCENT for name, cap in bounded.items())
+    ends = {
+        name: (cap - used[name]) * (elapsed / used[name]) / 1000
+        for name, cap in bounded.items()
+        if used[name] and elapsed and used[name] < cap
+    }
+    first = min(ends, key=lambda name: ends[name], default=None)
+    return Spending(
+        spent=spent,
+        held=held,
+        elapsed_ms=elapsed,
+        warns=warns,
+        used_up=used_up,
+        reached_in_seconds=None if first is None else ends[first],
+        reached_first=first,
+    )
+
+
+def _bounds(budget: Budget) -> tuple[object, ...]:
+    timed = budget.seconds_max is not None
+    return (budget.tokens_max, budget.micros_max, budget.seconds_max, budget.started_at_ms if timed else 0)
+
+
+def _words(seconds: float) -> str:
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    if seconds < 7200:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.0f} h"

@@ -1,0 +1,341 @@
+"""The conductor: drives one run for as long as this process holds it."""
+
+import asyncio
+import logging
+from collections import deque
+
+from homeostat.core.clock import Millis
+from homeostat.core.errors import HomeostatError, Unavailable
+from homeostat.core.limits import PAGE_MAX, RUNS_SEEN_SECONDS, SAFETY_POLL_SECONDS
+from homeostat.core.machines.run import RunEvent, RunStatus
+from homeostat.core.machines.task import TaskEvent, TaskStatus
+from homeostat.core.records.provenance import EntryKind
+from homeostat.core.records.run import OnBudget, PauseCause, Run, Task
+from homeostat.runs import outcomes
+from homeostat.runs.board import Board
+from homeostat.runs.desk import Desk
+from homeostat.runs.draft import Draft
+from homeostat.runs.planning import Planning
+from homeostat.runs.starting import Starter
+from homeostat.runs.stopping import preempt_turns, stop_turns
+
+log = logging.getLogger(__name__)
+
+DRIVER = "homeostat"
+"""In whose name a run moves by itself."""
+
+
+class Conductor:
+    """Takes a run from step to step. Each step is one save; a save that finds the run moved changes nothing."""
+
+    def __init__(self, desk: Desk, run: Run) -> None:
+        self._desk = desk
+        self.run = run
+        self._epoch = run.epoch
+        self._board = Board(())
+        self._ended: deque[int] = deque()
+        self._woken = asyncio.Event()
+        self._stale = True
+        self._looked_at = float("-inf")
+        self._starter = Starter(desk, ended=self._on_end)
+        self._planning = Planning(desk)
+        self.lost = False
+
+    # --- what others tell it -------------------------------------------------------------------------------
+
+    def wake(self, *, stale: bool = True) -> None:
+        """Something happened; by default somebody changed the run."""
+        self._stale = self._stale or stale
+        self._woken.set()
+
+    def look(self) -> None:
+        """The run's money may be used up."""
+        self._looked_at = float("-inf")
+        self._woken.set()
+
+    def _on_end(self, number: int) -> None:
+        self._ended.append(number)
+        self._woken.set()
+
+    # --- the loop ------------------------------------------------------------------------------------------
+
+    async def drive(self) -> None:
+        """Until the run is at rest, or somebody else's."""
+        pause = 0.05
+        while not self.lost:
+            self._woken.clear()
+            try:
+                if self._stale:
+                    await self._load()
+                if self.lost or not self.run.live:
+                    return
+                moved = await self._step()
+                pause = 0.05
+            except Unavailable as problem:
+                log.warning("run %s waits: %s", self.run.run_id, problem)
+                self._stale = True
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, 5.0)
+                continue
+            if not moved and not self._stale:
+                await self._wait()
+
+    async def _wait(self) -> None:
+        try:
+            async with asyncio.timeout(self._patience()):
+                await self._woken.wait()
+        except TimeoutError:
+            self._starter.look_again()
+
+    def _patience(self) -> float:
+        """How long nothing has to be done unless somebody says so."""
+        now = self._desk.clock.now_ms()
+        dues = [due for due in (self._board.due_ms, self._starter.due_ms, self._ends_at(now)) if due is not None]
+        seconds = min((max(0, due - now) / 1000 for due in dues), default=SAFETY_POLL_SECONDS)
+        if self.run.status is RunStatus.APPLYING and self._metered:
+            seconds = min(seconds, RUNS_SEEN_SECONDS)
+        return min(seconds + 0.001, SAFETY_POLL_SECONDS)
+
+    def _ends_at(self, now: Millis) -> Millis | None:
+        seconds = self.run.bounds.seconds
+        if seconds is None or self.run.applying_since_ms is None:
+            return None
+        return Millis(now + max(0, int(seconds * 1000) - self.run.elapsed_ms(now)))
+
+    @property
+    def _metered(self) -> bool:
+        return self.run.bounds.tokens is not None or self.run.bounds.micros is not None
+
+    async def _load(self) -> None:
+        """Read the run anew, with all its tasks: whoever changed it may have changed them."""
+        self._stale = False
+        run = await self._desk.store.run(self.run.project, self.run.run_id)
+        if run is None or run.epoch != self._epoch:
+            self.lost = True
+            return
+        tasks: list[Task] = []
+        while page := await self._desk.store.tasks(run.run_id, after=tasks[-1].number if tasks else -1, limit=PAGE_MAX):
+            tasks += page
+        self.run = run
+        self._board = Board(tasks)
+        if run.status is RunStatus.APPLYING:
+            await self._desk.purse.fill(run)
+        running = [self._board.tasks[number] for number in sorted(self._board.running)]
+        await self._starter.adopt(run, running, self._board)
+
+    async def _save(self, draft: Draft) -> bool:
+        """Make a step durable. A lost race is found out about by reading the run again."""
+        change = draft.change(epoch=self._epoch)
+        self._stale = True  # unless it is known to have worked
+        if not await self._desk.store.save(change):
+            return False
+        self._stale = False
+        self.run = change.run
+        if change.new_tasks:
+            self._board = Board(change.new_tasks)
+        for task in change.tasks:
+            self._board.put(task)
+        if draft.gate is not None:
+            await self._desk.moved(self.run)
+        return True
+
+    async def _step(self) -> bool:
+        """Do what can be done now; says whether there may be more."""
+        match self.run.status:
+            case RunStatus.PLANNING:
+                return await self._plan()
+            case RunStatus.APPLYING:
+                return await self._apply()
+            case RunStatus.PAUSED:
+                return await self._pause()
+            case RunStatus.PLANNED:
+                return await self._rest()
+            case RunStatus.COMPLETED | RunStatus.FAILED | RunStatus.KILLED:
+                return await self._end()
+
+    # --- planning ------------------------------------------------------------------------------------------
+
+    async def _plan(self) -> bool:
+        draft = Draft(self.run, self._desk.clock.now_ms())
+        if not await self._planning.advance(draft, woken=self._woken.set):
+            return False
+        return await self._save(draft)
+
+    # --- applying ------------------------------------------------------------------------------------------
+
+    async def _apply(self) -> bool:
+        now = self._desk.clock.now_ms()
+        draft = Draft(self.run, now)
+        taken = await self._take_ends(draft)
+        self._skip_doomed(draft)
+        board, starts = self._board, list[Task]()
+        if board.broken is None:
+            await self._look_at_budget(draft)
+        if draft.run.status is RunStatus.APPLYING:
+            self._judge(draft)
+        if draft.run.status is RunStatus.APPLYING:
+            starts = await self._choose(draft, now)
+        if draft.run.status is RunStatus.APPLYING and not starts and not draft.tasks:
+            self._gate(draft)
+        await self._starter.enforce_time(self.run, now)
+        if not draft:
+            return False
+        if not await self._save(draft):
+            self._ended.extendleft(reversed(taken))
+            return True
+        await self._starter.start(self.run, [board.tasks[task.number] for task in starts], board)
+        return True
+
+    async def _take_ends(self, draft: Draft) -> list[int]:
+        """What has ended since the last step becomes outcomes of tasks."""
+        taken: list[int] = []
+        while self._ended:
+            number = self._ended.popleft()
+            task = self._board.tasks[number]
+            if number in draft.tasks or task.status is not TaskStatus.RUNNING:
+                continue
+            ended = await self._starter.outcome(self.run, task)
+            if ended is None:
+                continue
+            taken.append(number)
+            if isinstance(ended, HomeostatError):
+                outcomes.fail(draft, task, ended.code, ended.message)
+            elif ended == "returned" or (not ended.succeeded and await self._refused_by_budget(task)):
+                draft.task(task, TaskEvent.RETURN, attempt=task.attempt - 1, turn_id=None, started_at_ms=None)
+            else:
+                outcomes.conclude(draft, task, ended)
+        return taken
+
+    async def _refused_by_budget(self, task: Task) -> bool:
+        """Whether a task failed because there was no money left: that is not its fault, and it is tried again."""
+        if not self._metered or self.run.config.policy.on_budget is OnBudget.FAIL:
+            return False
+        return self._desk.purse.alarmed(self.run) or await self._desk.purse.refused(self.run, task)
+
+    def _skip_doomed(self, draft: Draft) -> None:
+        """What waits for a task that failed will never begin; nor will what waits for that, a step later."""
+        for task in draft.tasks.values():
+            if task.final:
+                self._board.put(task)
+        while (doomed := self._board.next_doomed()) is not None:
+            self._board.put(draft.task(doomed, TaskEvent.SKIP, ended_at_ms=draft.now))
+
+    def _judge(self, draft: Draft) -> None:
+        """End the run if there is nothing left to do, or nothing left to hope for."""
+        board = self._board
+        if board.broken is not None:
+            broken = board.tasks[board.broken]
+            reason = f"task {broken.spec.name!r} failed"
+            draft.move(RunEvent.FAIL, actor=DRIVER, reason=reason, error=outcomes.failure_of(broken))
+        elif not board.unfinished:
+            draft.move(RunEvent.COMPLETE, actor=DRIVER, reason="every task is done")
+
+    async def _choose(self, draft: Draft, now: Millis) -> list[Task]:
+        """Mark tasks as running, each with the turn it will be: the turn is made once that is durable."""
+        board = self._board
+        room = (
+            self.run.config.policy.parallel
+            - len(board.running)
+            + sum(1 for number in draft.tasks if number in board.running)
+        )
+        starts: list[Task] = []
+        while room > 0 and (task := board.next_ready(now)) is not None:
+            current = draft.tasks.get(task.number, task)
+            if current.status is not TaskStatus.WAITING:
+                continue
+            if current.spec.approval and current.approved_by is None:
+                draft.task(current, TaskEvent.ASK)
+                draft.note(EntryKind.RUN_CHANGED, {"change": "approval_asked", "task": current.spec.name})
+                continue
+            agent_id = await self._starter.assign(draft.run, current)
+            if agent_id is None:
+                outcomes.fail(draft, current, "target_unknown", f"there is no agent for {current.spec.target}")
+                continue
+            starts.append(self._starter.mark(draft, current, agent_id))
+            room -= 1
+        return starts
+
+    def _gate(self, draft: Draft) -> None:
+        """Hold the run where it cannot go on before somebody approves a task."""
+        board = self._board
+        if board.running or board.due_ms is not None or not (held := board.held):
+            return
+        names = ", ".join(task.spec.name for task in held[:5])
+        draft.move(RunEvent.PAUSE, actor=DRIVER, reason=f"approval is needed: {names}", paused=PauseCause.GATE)
+
+    async def _look_at_budget(self, draft: Draft) -> None:
+        """Warn at 80 %; at 100 % pause or fail, whichever the policy says."""
+        run, clock = self.run, self._desk.clock
+        if run.bounds.seconds is None and not self._metered:
+            return
+        lately = clock.monotonic() - self._looked_at < RUNS_SEEN_SECONDS
+        if self._metered and lately and not self._desk.purse.alarmed(run):
+            return
+        self._looked_at = clock.monotonic()
+        seen = await self._desk.purse.look(run, draft.now)
+        if seen.used_up is not None or self._desk.purse.take_alarm(run):
+            reason = f"the {seen.used_up or 'budget'} cap is reached"
+            if run.config.policy.on_budget is OnBudget.FAIL:
+                draft.move(RunEvent.FAIL, actor=DRIVER, reason=reason)
+            else:
+                draft.move(RunEvent.PAUSE, actor=DRIVER, reason=reason, paused=PauseCause.BUDGET)
+        elif seen.warns and not run.warned:
+            draft.note(EntryKind.RUN_CHANGED, {"change": "budget_warning", "forecast": seen.forecast})
+            draft.set(warned=True)
+            if run.config.policy.pause_on_warning:
+                reason = "80 % of a budget is used"
+                draft.move(RunEvent.PAUSE, actor=DRIVER, reason=reason, paused=PauseCause.WARNING)
+
+    # --- coming to rest ------------------------------------------------------------------------------------
+
+    async def _pause(self) -> bool:
+        """Let running tasks end; or, by force, see that none is worked on."""
+        if self.run.forced:
+            self._desk.kernel.hold_run(self.run.run_id)
+            await preempt_turns(self._desk, self.run)
+        draft = Draft(self.run, self._desk.clock.now_ms())
+        taken = await self._take_ends(draft)
+        self._skip_doomed(draft)
+        if not self.run.forced and self._board.running - draft.tasks.keys():
+            if not draft:
+                return False
+            if not await self._save(draft):
+                self._ended.extendleft(reversed(taken))
+            return True
+        draft.set(live=False)
+        await self._save(draft)
+        return True
+
+    async def _end(self) -> bool:
+        """See that nothing of a run that is over goes on, and write down what became of its tasks."""
+        if self.run.status is not RunStatus.COMPLETED:
+            await stop_turns(self._desk, self.run)
+        draft = Draft(self.run, self._desk.clock.now_ms())
+        for number in sorted(self._board.running):
+            task = self._board.tasks[number]
+            end = (
+                None
+                if task.turn_id is None
+                else await self._desk.kernel.deliverables.get(self.run.project, task.turn_id)
+            )
+            if end is not None:
+                ended = outcomes.conclude(draft, task, end)
+                if ended.status is TaskStatus.WAITING:
+                    draft.task(ended, TaskEvent.STOP)
+            else:
+                draft.end(task, TaskEvent.STOP, result=None, error=None)
+        idle = [task for task in self._board.tasks.values() if task.status in (TaskStatus.WAITING, TaskStatus.HELD)]
+        for task in idle:
+            draft.task(task, TaskEvent.STOP, ended_at_ms=draft.now)
+        if idle:
+            draft.note(EntryKind.RUN_CHANGED, {"change": "never_started", "tasks": len(idle)})
+        await self._desk.purse.account(draft)
+        draft.set(live=False)
+        await self._save(draft)
+        return True
+
+    async def _rest(self) -> bool:
+        draft = Draft(self.run, self._desk.clock.now_ms())
+        draft.set(live=False)
+        await self._save(draft)
+        return True

@@ -1,0 +1,50 @@
+"""What the end of a turn means for the task it was."""
+
+from typing import Final
+
+from homeostat.core.clock import Millis
+from homeostat.core.codec import Json, from_json, to_json
+from homeostat.core.limits import TASK_BACKOFF_SECONDS_MAX
+from homeostat.core.machines.task import TaskEvent
+from homeostat.core.records.run import Task
+from homeostat.core.records.view import Deliverable, Outcome
+from homeostat.runs.draft import Draft
+
+TIMEKEEPER: Final = "runs: time-out"
+KILLER: Final = "runs: the run ended"
+"""In whose name turns of a run are stopped; their deliverables say so for ever."""
+
+
+def conclude(draft: Draft, task: Task, end: Deliverable) -> Task:
+    """Take a deliverable in: the task succeeded, is tried again after a while, or failed for good."""
+    if end.status is Outcome.SUCCESS:
+        return draft.end(task, TaskEvent.SUCCEED, result=end.result, error=None)
+    by = _stopped_by(end)
+    error = end.error or to_json({"code": "failed", "message": "the turn failed and did not say why"})
+    if by == KILLER:
+        return draft.end(task, TaskEvent.STOP, result=None, error=error)
+    if by == TIMEKEEPER:
+        seconds = task.spec.timeout_seconds
+        error = to_json({"code": "task_timed_out", "message": f"it took longer than {seconds:g} s"})
+    if (by is None or by == TIMEKEEPER) and task.attempt <= task.spec.retries:
+        ended = draft.end(task, TaskEvent.RETRY, result=None, error=error)
+        pause = min(TASK_BACKOFF_SECONDS_MAX, task.spec.backoff_seconds * 2 ** (task.attempt - 1))
+        return draft.amend(ended, not_before_ms=Millis(draft.now + int(pause * 1000)))
+    return draft.end(task, TaskEvent.FAIL, result=None, error=error)
+
+
+def fail(draft: Draft, task: Task, code: str, message: str) -> Task:
+    """End a task that no turn was made of."""
+    return draft.end(task, TaskEvent.FAIL, result=None, error=to_json({"code": code, "message": message}))
+
+
+def failure_of(task: Task) -> Json:
+    """Why a run failed, in terms of the task it failed by."""
+    return to_json({"code": "task_failed", "task": task.spec.name, "message": f"task {task.spec.name!r} failed"})
+
+
+def _stopped_by(end: Deliverable) -> str | None:
+    if end.status is not Outcome.STOP or end.error is None:
+        return None
+    said = from_json(end.error)
+    return str(said.get("actor", "")) if isinstance(said, dict) else ""  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]

@@ -1,0 +1,126 @@
+"""Planning: an agent, a function of this process or the request itself turns a goal into tasks."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from homeostat.core.codec import to_json
+from homeostat.core.errors import HomeostatError
+from homeostat.core.ids import AgentId, turn_of
+from homeostat.core.machines.run import RunEvent
+from homeostat.core.records.provenance import EntryKind
+from homeostat.core.records.run import PlannerKind, Run, Task, TaskSpec
+from homeostat.core.records.turn import MessageType
+from homeostat.core.run_errors import PlannerUnknown, RunClosed, TurnExists
+from homeostat.kernel.commands import Enqueue
+from homeostat.runs.desk import Desk
+from homeostat.runs.draft import Draft
+from homeostat.runs.plan import check_plan, read_plan
+
+DRIVER = "homeostat"
+
+
+class Planning:
+    """Brings a run from planning to planned, in as many steps as it takes."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self._asked = False
+
+    async def advance(self, draft: Draft, *, woken: Callable[[], None]) -> bool:
+        """Take the next step, if there is one to take now."""
+        run = draft.run
+        try:
+            if run.config.planner is PlannerKind.FUNCTION:
+                specs = await self._call(run)
+            elif run.plan_turn_id is None:
+                draft.set(plan_turn_id=turn_of(self._desk.ids.scope()))
+                return True
+            else:
+                found = await self._ask(run, woken)
+                if found is None:
+                    return False
+                specs = found
+            await adopt_plan(self._desk, draft, specs, actor=run.config.planner_name)
+        except PlanProblem as problem:
+            error = to_json({"code": problem.code, "message": problem.message})
+            draft.move(RunEvent.FAIL, actor=DRIVER, reason=problem.message[:1000], error=error)
+        return True
+
+    async def _call(self, run: Run) -> Sequence[TaskSpec]:
+        function = self._desk.planners.get(run.config.planner_name)
+        if function is None:
+            raise PlanProblem.of(PlannerUnknown(planner=run.config.planner_name))
+        try:
+            return await function(run.config)
+        except HomeostatError as problem:
+            raise PlanProblem.of(problem) from problem
+        except Exception as problem:
+            raise PlanProblem("planner_failed", f"{type(problem).__name__}: {problem}"[:1000]) from problem
+
+    async def _ask(self, run: Run, woken: Callable[[], None]) -> Sequence[TaskSpec] | None:
+        """The plan an agent delivered; None while it is at it. Its turn is named before it is made."""
+        kernel, turn_id = self._desk.kernel, run.plan_turn_id
+        assert turn_id is not None
+        if not self._asked:
+            agent_id = AgentId(run.config.planner_name)
+            payload = to_json({"goal": run.config.goal, "seed": run.config.seed, "asks": "plan"})
+            try:
+                await kernel.enqueue(
+                    Enqueue(
+                        key=(run.project, agent_id),
+                        type=MessageType.TURN,
+                        payload=payload,
+                        turn_id=turn_id,
+                        correlation_id=f"{run.run_id}/plan",
+                        trace_id=run.trace_id,
+                        run_id=run.run_id,
+                    )
+                )
+            except TurnExists:
+                pass
+            except RunClosed:
+                return None
+            self._asked = True
+        watching: asyncio.Future[None] = kernel.deliverables.watch(turn_id)
+        watching.add_done_callback(lambda _: woken())
+        end = await kernel.deliverables.get(run.project, turn_id)
+        if end is None:
+            return None
+        if not end.succeeded:
+            raise PlanProblem("planner_failed", f"the planning turn {turn_id} ended with {end.status}: {end.error}")
+        try:
+            return read_plan(end.result)
+        except HomeostatError as problem:
+            raise PlanProblem.of(problem) from problem
+
+
+class PlanProblem(Exception):
+    """No plan could be made."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+
+    @classmethod
+    def of(cls, error: HomeostatError) -> "PlanProblem":
+        return cls(error.code, error.message)
+
+
+async def adopt_plan(desk: Desk, draft: Draft, specs: Sequence[TaskSpec], *, actor: str) -> None:
+    """Check a plan and make it the run's; where nobody has to say so, it is applied at once."""
+    run = draft.run
+    try:
+        await check_plan(specs, lambda target: desk.agents.find(run.project, target))
+    except HomeostatError as problem:
+        raise PlanProblem.of(problem) from problem
+    install_plan(draft, specs, actor=actor)
+
+
+def install_plan(draft: Draft, specs: Sequence[TaskSpec], *, actor: str) -> None:
+    """Write a checked plan into a run."""
+    draft.plan(tuple(Task(number, spec) for number, spec in enumerate(specs)))
+    draft.note(EntryKind.PLAN_MADE, {"by": actor, "tasks": list(specs)})
+    draft.move(RunEvent.PLAN_READY, actor=actor, reason=f"{len(specs)} tasks")
+    if not draft.run.config.policy.wait_for_apply:
+        draft.move(RunEvent.APPLY, actor=DRIVER, reason="nobody has to say so")

@@ -1,0 +1,130 @@
+"""Runs as one object: what the server, the command line and the other rooms call."""
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import cast
+
+from homeostat.core.clock import Clock
+from homeostat.core.codec import from_json, to_json
+from homeostat.core.errors import BusUnavailable, MalformedPayload
+from homeostat.core.ids import Ids, ProjectId, RunId
+from homeostat.core.limits import PAGE_MAX, RUN_LEASE_SECONDS
+from homeostat.core.machines.run import RunStatus
+from homeostat.core.machines.task import TaskStatus
+from homeostat.core.ports.bus import Bus
+from homeostat.core.ports.runs import Agents, PlanFunction, RunStore
+from homeostat.core.records.event import Channel, Event, subject
+from homeostat.core.records.run import Run
+from homeostat.core.run_errors import RunUnknown
+from homeostat.kernel.kernel import Kernel
+from homeostat.runs.budget import Bank, Purse, Spending
+from homeostat.runs.control import Control
+from homeostat.runs.desk import Desk
+from homeostat.runs.driver import Driver
+
+log = logging.getLogger(__name__)
+
+Loop = tuple[str, Callable[[], Awaitable[None]]]
+
+MOVED = "moved"
+
+
+class Runs:
+    """Goals on their way. `loops` are its background work; whoever assembles it owns their tasks."""
+
+    def __init__(
+        self,
+        *,
+        store: RunStore,
+        kernel: Kernel,
+        bank: Bank,
+        agents: Agents,
+        bus: Bus,
+        clock: Clock,
+        ids: Ids,
+        lease_seconds: float = RUN_LEASE_SECONDS,
+    ) -> None:
+        self.store = store
+        self._bus = bus
+        self._clock = clock
+        self.purse = Purse(bank)
+        self._desk = Desk(
+            store=store, kernel=kernel, agents=agents, purse=self.purse, clock=clock, ids=ids, moved=self._announce
+        )
+        self.driver = Driver(self._desk, lease_seconds=lease_seconds)
+        self.control = Control(self._desk, changed=self._announce)
+        self.loops: tuple[Loop, ...] = (("run driver", self.driver.run),)
+
+    async def open(self) -> None:
+        """Hear of runs that others changed, and finish what a red button began."""
+        await self._bus.subscribe(subject("*", Channel.EVT, "run", "*", MOVED), self._on_moved)
+        await self._bus.subscribe(subject("*", Channel.EVT, "run", "*", "budget_warning"), self._on_warning)
+        await self._bus.subscribe(subject("*", Channel.EVT, "run", "*", "budget_refused"), self._on_refused)
+        for button in await self.store.buttons():
+            await self.control.enforce(button)
+
+    def add_planner(self, name: str, function: PlanFunction) -> None:
+        """Let a function of this process make plans, under a name."""
+        self._desk.planners[name] = function
+
+    # --- readers -------------------------------------------------------------------------------------------
+
+    async def get(self, project: ProjectId, run_id: RunId) -> Run:
+        run = await self.store.run(project, run_id)
+        if run is None:
+            raise RunUnknown(run_id=run_id)
+        return run
+
+    async def spending(self, run: Run) -> Spending:
+        return await self.purse.look(run, self._clock.now_ms())
+
+    # --- what is said --------------------------------------------------------------------------------------
+
+    async def _announce(self, run: Run) -> None:
+        """Tell everybody that a run moved; whoever does not hear it will see it."""
+        await self._settle_hold(run.project, run.run_id, held=run.status is RunStatus.PAUSED and run.forced)
+        self.driver.wake(run.run_id, version=run.version)
+        body = to_json(
+            {
+                "run_id": run.run_id,
+                "version": run.version,
+                "status": run.status,
+                "forced": run.forced,
+                "actor": run.moved.actor,
+                "reason": run.moved.reason,
+                "at_ms": run.moved.at_ms,
+                "tasks": run.counts,
+            }
+        )
+        event = Event(f"{run.run_id}:{run.version}", run.project, Channel.EVT, "run", run.run_id, MOVED, body)
+        try:
+            await self._bus.publish((event,))
+        except BusUnavailable as problem:
+            log.info("others will see run %s by looking: %s", run.run_id, problem)
+
+    async def _settle_hold(self, project: ProjectId, run_id: RunId, *, held: bool) -> None:
+        kernel = self._desk.kernel
+        if held:
+            kernel.hold_run(run_id)
+        elif run_id in kernel.flusher.held_runs:
+            running = await self.store.tasks(run_id, status=TaskStatus.RUNNING, limit=PAGE_MAX)
+            others = await self.store.open_turns(run_id, PAGE_MAX)
+            agents = {agent_id for agent_id, _ in others} | {task.agent_id for task in running if task.agent_id}
+            kernel.let_run_go(run_id, [(project, agent_id) for agent_id in sorted(agents)])
+
+    async def _on_moved(self, event: Event) -> None:
+        try:
+            said = cast("dict[str, object]", from_json(event.payload))
+            version, held = int(str(said["version"])), said["status"] == RunStatus.PAUSED and bool(said["forced"])
+        except (MalformedPayload, KeyError, ValueError, TypeError):
+            return
+        run_id = RunId(event.target)
+        await self._settle_hold(event.project, run_id, held=held)
+        self.driver.wake(run_id, version=version)
+
+    async def _on_warning(self, event: Event) -> None:
+        self.driver.look(RunId(event.target))
+
+    async def _on_refused(self, event: Event) -> None:
+        self.purse.alarm(RunId(event.target))
+        self.driver.look(RunId(event.target))

@@ -1,0 +1,220 @@
+"""Starting tasks: choose an agent, mark the task with the turn it will be, make that turn, and hear of its end."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from heapq import heappop, heappush
+from typing import Literal
+
+from homeostat.core.clock import Millis
+from homeostat.core.codec import Json
+from homeostat.core.errors import HomeostatError, Unavailable
+from homeostat.core.ids import AgentId, TurnId, turn_of
+from homeostat.core.limits import RUNS_SEEN_SECONDS, SAFETY_POLL_SECONDS
+from homeostat.core.machines.run import RunStatus
+from homeostat.core.machines.task import TaskEvent
+from homeostat.core.records.run import Run, Target, TargetKind, Task
+from homeostat.core.records.turn import MessageType
+from homeostat.core.records.view import Deliverable
+from homeostat.core.run_errors import RunClosed, RunHeld, TurnExists
+from homeostat.kernel.commands import Enqueue, Enqueued
+from homeostat.runs.board import Board
+from homeostat.runs.desk import Desk
+from homeostat.runs.draft import Draft
+from homeostat.runs.outcomes import TIMEKEEPER
+from homeostat.runs.plan import payload_of, references
+
+Returned = Literal["returned"]
+RETURNED: Returned = "returned"
+"""A turn that was never made, because its run was held or ended first."""
+
+CHOICES = 16  # agents that are compared before one is given a task
+
+
+class Starter:
+    """Makes turns of tasks and watches them. A task's turn is named before it is made, so it is never made twice."""
+
+    def __init__(self, desk: Desk, *, ended: Callable[[int], None]) -> None:
+        self._desk = desk
+        self._ended = ended
+        self._watched: dict[int, tuple[TurnId, AgentId | None]] = {}
+        self._failed: dict[TurnId, HomeostatError | Returned] = {}
+        self._unsure: dict[TurnId, Enqueue] = {}
+        self._deadlines: list[tuple[Millis, int, TurnId]] = []
+        self._load: Counter[AgentId] = Counter()
+        self._turns: Counter[Target] = Counter()
+        self._found: dict[Target, tuple[float, list[AgentId]]] = {}
+        self._looked_at = desk.clock.monotonic()
+
+    # --- before the save -----------------------------------------------------------------------------------
+
+    async def assign(self, run: Run, task: Task) -> AgentId | None:
+        """Who carries a task out: of several the one with least of this run to do, in turn among equals."""
+        target = task.spec.target
+        if target.kind is TargetKind.AGENT:
+            return AgentId(target.name)
+        now = self._desk.clock.monotonic()
+        known = self._found.get(target)
+        if known is None or now - known[0] > RUNS_SEEN_SECONDS:
+            known = self._found[target] = (now, await self._desk.agents.find(run.project, target))
+        candidates = known[1]
+        if not candidates:
+            return None
+        first = self._turns[target]
+        self._turns[target] = first + 1
+        some = [candidates[(first + step) % len(candidates)] for step in range(min(CHOICES, len(candidates)))]
+        return min(some, key=lambda agent_id: self._load[agent_id])
+
+    def mark(self, draft: Draft, task: Task, agent_id: AgentId) -> Task:
+        """A task is about to run, as a turn that does not exist yet."""
+        self._load[agent_id] += 1
+        return draft.task(
+            task,
+            TaskEvent.START,
+            attempt=task.attempt + 1,
+            turn_id=turn_of(self._desk.ids.scope()),
+            agent_id=agent_id,
+            started_at_ms=draft.now,
+            ended_at_ms=None,
+            not_before_ms=None,
+        )
+
+    # --- after the save ------------------------------------------------------------------------------------
+
+    async def start(self, run: Run, tasks: list[Task], board: Board) -> None:
+        """Make the turns of tasks that are durably marked as running."""
+        for task in tasks:
+            self._submit(task, await self._message(run, task, board))
+
+    async def _message(self, run: Run, task: Task, board: Board) -> Enqueue:
+        results: dict[str, Json] = {}
+        if names := references(task.spec):
+            found = await self._desk.store.results(run.run_id, [board.numbers[name] for name in names])
+            results = {name: found.get(board.numbers[name], Json("null")) for name in names}
+        assert task.agent_id is not None
+        return Enqueue(
+            key=(run.project, task.agent_id),
+            type=MessageType.TURN,
+            payload=payload_of(task.spec, run.config.goal, results),
+            turn_id=task.turn_id,
+            correlation_id=f"{run.run_id}/{task.number}/{task.attempt}",
+            trace_id=run.trace_id,
+            run_id=run.run_id,
+        )
+
+    def _submit(self, task: Task, command: Enqueue) -> None:
+        assert task.turn_id is not None
+        number, turn_id = task.number, task.turn_id
+        self._watched[number] = (turn_id, task.agent_id)
+        if task.spec.timeout_seconds is not None and task.started_at_ms is not None:
+            due = Millis(task.started_at_ms + int(task.spec.timeout_seconds * 1000))
+            heappush(self._deadlines, (due, number, turn_id))
+        try:
+            future = self._desk.kernel.submit(command)
+        except Unavailable:
+            self._doubt(number, turn_id, command)
+            return
+        future.add_done_callback(lambda done: self._submitted(number, turn_id, command, done))
+
+    def _submitted(self, number: int, turn_id: TurnId, command: Enqueue, done: "asyncio.Future[Enqueued]") -> None:
+        problem = None if done.cancelled() else done.exception()
+        match problem:
+            case None if not done.cancelled():
+                self._watch(number, turn_id)
+            case TurnExists():
+                self._watch(number, turn_id)
+            case RunHeld() | RunClosed():
+                self._failed[turn_id] = RETURNED
+                self._ended(number)
+            case Unavailable() | None:
+                self._doubt(number, turn_id, command)
+            case HomeostatError():
+                self._failed[turn_id] = problem
+                self._ended(number)
+            case _:
+                self._doubt(number, turn_id, command)
+
+    def _doubt(self, number: int, turn_id: TurnId, command: Enqueue) -> None:
+        """Nobody knows whether the turn was made: look, after a moment."""
+        self._unsure[turn_id] = command
+        asyncio.get_running_loop().call_later(0.2, self._ended, number)
+
+    def _watch(self, number: int, turn_id: TurnId) -> None:
+        deliverables = self._desk.kernel.deliverables
+        deliverables.watch(turn_id).add_done_callback(lambda _: self._ended(number))
+        if deliverables.ended_here(turn_id):
+            self._ended(number)
+
+    async def adopt(self, run: Run, tasks: list[Task], board: Board) -> None:
+        """Watch what a run has under way and this process does not know of; turns that were never made are made now."""
+        self._load = Counter(task.agent_id for task in tasks if task.agent_id is not None)
+        missing: list[Task] = []
+        for task in tasks:
+            assert task.turn_id is not None
+            if self._watched.get(task.number, ("", None))[0] == task.turn_id:
+                continue
+            if await self._desk.kernel.store.turn(run.project, task.turn_id) is None:
+                missing.append(task)
+                continue
+            self._watched[task.number] = (task.turn_id, task.agent_id)
+            if task.spec.timeout_seconds is not None and task.started_at_ms is not None:
+                due = Millis(task.started_at_ms + int(task.spec.timeout_seconds * 1000))
+                heappush(self._deadlines, (due, task.number, task.turn_id))
+            self._watch(task.number, task.turn_id)
+            self._ended(task.number)
+        if run.status is RunStatus.APPLYING:
+            await self.start(run, missing, board)
+            return
+        for task in missing:
+            assert task.turn_id is not None
+            self._failed[task.turn_id] = RETURNED
+            self._ended(task.number)
+
+    async def outcome(self, run: Run, task: Task) -> Deliverable | HomeostatError | Returned | None:
+        """How the turn of a task ended, if it has."""
+        turn_id = task.turn_id
+        assert turn_id is not None
+        if (failed := self._failed.pop(turn_id, None)) is not None:
+            self._forget(task)
+            return failed
+        if (command := self._unsure.pop(turn_id, None)) is not None:
+            if await self._desk.kernel.store.turn(run.project, turn_id) is None:
+                self._submit(task, command)
+                return None
+            self._watch(task.number, turn_id)
+        end = await self._desk.kernel.deliverables.get(run.project, turn_id)
+        if end is not None:
+            self._forget(task)
+        return end
+
+    def _forget(self, task: Task) -> None:
+        known = self._watched.pop(task.number, None)
+        if known is not None and known[1] is not None:
+            self._load[known[1]] -= 1
+
+    # --- time ----------------------------------------------------------------------------------------------
+
+    @property
+    def due_ms(self) -> Millis | None:
+        """When the next turn has taken too long."""
+        return self._deadlines[0][0] if self._deadlines else None
+
+    async def enforce_time(self, run: Run, now: Millis) -> None:
+        """Stop turns that took too long; their ends come back like any other."""
+        while self._deadlines and self._deadlines[0][0] <= now:
+            _, number, turn_id = heappop(self._deadlines)
+            if self._watched.get(number, ("", None))[0] != turn_id:
+                continue
+            try:
+                await self._desk.kernel.stop(run.project, turn_id, reason="it took too long", actor=TIMEKEEPER)
+            except HomeostatError:
+                heappush(self._deadlines, (Millis(now + 1000), number, turn_id))
+                return
+
+    def look_again(self) -> None:
+        """Should every word of an end have been lost: look once in a while."""
+        now = self._desk.clock.monotonic()
+        if now - self._looked_at >= SAFETY_POLL_SECONDS:
+            self._looked_at = now
+            for number in list(self._watched):
+                self._ended(number)

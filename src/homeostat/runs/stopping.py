@@ -1,0 +1,39 @@
+"""Bringing the turns of a run to rest: stopped for good, or taken from their workers and kept in line."""
+
+import asyncio
+
+from homeostat.core.errors import HomeostatError
+from homeostat.core.limits import PAGE_MAX
+from homeostat.core.records.run import Run
+from homeostat.runs.desk import Desk
+from homeostat.runs.outcomes import KILLER
+
+
+async def stop_turns(desk: Desk, run: Run) -> int:
+    """Stop every turn of a run, those of agents its agents asked included; returns how many were stopped.
+
+    Its gate is closed by now, so none can begin behind our back.
+    """
+    stopped = 0
+    while found := await desk.store.open_turns(run.run_id, PAGE_MAX):
+        reason = f"run {run.run_id} is {run.status} ({run.moved.reason})"
+        ends = await asyncio.gather(
+            *(desk.kernel.stop(run.project, turn_id, reason=reason, actor=KILLER) for _, turn_id in found),
+            return_exceptions=True,
+        )
+        for end in ends:
+            if isinstance(end, BaseException) and not isinstance(end, HomeostatError):
+                raise end
+        failed = [end for end in ends if isinstance(end, HomeostatError)]
+        stopped += len(ends) - len(failed)
+        if failed:
+            raise failed[0]
+    return stopped
+
+
+async def preempt_turns(desk: Desk, run: Run) -> int:
+    """Take the turns of a run from their workers: back to the front of the line, fenced off, with their steps kept."""
+    taken = 0
+    for agent_id, turn_id in await desk.store.open_turns(run.run_id, PAGE_MAX):
+        taken += await desk.kernel.preempt((run.project, agent_id), turn_id) is not None
+    return taken
