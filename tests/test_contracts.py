@@ -14,9 +14,12 @@ VIOLATIONS = [
     ("floors", "core/planted.py", "import homeostat.kernel"),
     ("floors", "kernel/planted.py", "import homeostat.fleet"),
     ("floors", "planted/__init__.py", ""),
+    ("floors", "immune/planted.py", "import homeostat.bench"),
     ("rooms-touch-no-driver", "kernel/planted.py", "import sqlite3"),
     ("adapters-see-ports-and-records", "adapters/planted.py", "import homeostat.kernel"),
     ("agents-drag-no-server", "client/planted.py", "import fastapi"),
+    ("faults-are-out-of-sight", "immune/planted.py", "import homeostat.testing.ailments"),
+    ("faults-are-out-of-sight", "gateway/planted.py", "import homeostat.adapters.upstreams.simulated.faults"),
     ("numpy-only-in-immune", "fleet/planted.py", "import numpy"),
 ]
 

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 import homeostat
-from homeostat.cli import agents, db, demo, execution, gateway, immune, keys, top, turns, up, worker
+from homeostat.cli import agents, bench, db, demo, execution, gateway, immune, keys, top, turns, up, worker
 from homeostat.cli.failures import EXIT_CODES
 
 application = typer.Typer(
@@ -54,3 +54,4 @@ application.add_typer(immune.why, name="why")
 application.add_typer(agents.describe, name="describe")
 application.add_typer(keys.key, name="key")
 application.add_typer(db.database, name="db")
+application.add_typer(bench.bench, name="bench")

@@ -157,7 +157,11 @@ def process_seed() -> int:
     return int.from_bytes(os.urandom(6), "big")
 
 
-def chance(*seeds: object) -> random.Random:
+Luck = random.Random
+"""What `chance` gives, for whoever takes it."""
+
+
+def chance(*seeds: object) -> Luck:
     """Randomness that repeats: the same seeds give the same sequence, in every process."""
     text = "\0".join(str(seed) for seed in seeds)
     return random.Random(hashlib.sha256(text.encode()).digest())  # noqa: S311 - it is meant to be predictable

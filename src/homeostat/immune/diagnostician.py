@@ -10,74 +10,81 @@ from homeostat.immune.vitals import Anomaly
 
 D, A = Diagnosis, Anomaly
 
-# How much each sign speaks for each diagnosis, as the chance that it is the cause given this sign alone.
+# How often each sign is seen where a diagnosis is true, counted over simulated illnesses (`homeostat bench detection`
+# measures on others). Signs that hardly ever come with a diagnosis are left out, and are as likely as RARE says.
 SIGNS: Final[dict[Diagnosis, dict[Anomaly, float]]] = {
     D.PROMPT_DRIFT: {
-        A.PROMPT_CHANGE: 0.60,
-        A.DRIFT: 0.45,
-        A.OUTPUT_TOKEN_SPIKE: 0.40,
-        A.TOKEN_SPIKE: 0.35,
-        A.INPUT_TOKEN_SPIKE: 0.15,
-        A.COST_SPIKE: 0.10,
+        A.OUTPUT_TOKEN_SPIKE: 0.90,
+        A.LATENCY_SPIKE: 0.90,
+        A.COST_SPIKE: 0.65,
+        A.PROMPT_CHANGE: 0.55,
+        A.TOKEN_SPIKE: 0.40,
+        A.DRIFT: 0.15,
     },
     D.PROMPT_INJECTION: {
-        A.TOOL_OUTPUT_ORDERS: 0.85,
-        A.BORROWED_ARGUMENT: 0.55,
-        A.NEW_TOOL: 0.45,
-        A.NEW_TOOL_PAIR: 0.20,
-        A.PROMPT_CHANGE: 0.15,
-        A.TOOL_SPIKE: 0.15,
+        A.TOOL_OUTPUT_ORDERS: 0.95,
+        A.NEW_TOOL: 0.70,
+        A.BORROWED_ARGUMENT: 0.70,
+        A.NEW_TOOL_PAIR: 0.45,
     },
     D.INFINITE_LOOP: {
-        A.REPEATED_CALL: 0.85,
-        A.TOOL_SPIKE: 0.50,
-        A.STUCK: 0.45,
-        A.RETRY_SPIKE: 0.15,
+        A.REPEATED_CALL: 0.70,
+        A.NEW_TOOL: 0.35,
+        A.TOOL_SPIKE: 0.30,
+        A.STUCK: 0.30,
+        A.COST_SPIKE: 0.05,
+        A.INPUT_TOKEN_SPIKE: 0.05,
     },
     D.TOOL_INSTABILITY: {
+        A.ERROR_SPIKE: 0.75,
         A.RETRY_SPIKE: 0.60,
-        A.ERROR_SPIKE: 0.45,
-        A.TOOL_SPIKE: 0.20,
     },
     D.MEMORY_CORRUPTION: {
-        A.INPUT_TOKEN_SPIKE: 0.60,
-        A.STUCK: 0.35,
-        A.ERROR_SPIKE: 0.10,
-        A.DRIFT: 0.10,
+        A.INPUT_TOKEN_SPIKE: 0.80,
+        A.TOKEN_SPIKE: 0.75,
+        A.COST_SPIKE: 0.60,
+        A.STUCK: 0.10,
+        A.ERROR_SPIKE: 0.05,
     },
     D.COST_OVERRUN: {
-        A.COST_SPIKE: 0.45,
-        A.TOKEN_SPIKE: 0.25,
-        A.OUTPUT_TOKEN_SPIKE: 0.20,
+        A.COST_SPIKE: 0.95,
     },
     D.EXTERNAL_CAUSE: {
-        A.LATENCY_SPIKE: 0.60,
+        A.LATENCY_SPIKE: 0.65,
         A.ERROR_SPIKE: 0.40,
-        A.RETRY_SPIKE: 0.20,
     },
-    D.UNKNOWN: {},
+    D.UNKNOWN: {
+        A.COST_SPIKE: 0.70,
+        A.LATENCY_SPIKE: 0.60,
+        A.TOKEN_SPIKE: 0.40,
+        A.INPUT_TOKEN_SPIKE: 0.35,
+        A.OUTPUT_TOKEN_SPIKE: 0.30,
+        A.RETRY_SPIKE: 0.15,
+    },
 }
-# What a diagnosis cannot do without: costs do not rise for no reason, and a slow provider sends no more tokens.
-SPEAKS_AGAINST: Final[dict[Diagnosis, frozenset[Anomaly]]] = {
-    D.EXTERNAL_CAUSE: frozenset({A.TOKEN_SPIKE, A.TOOL_SPIKE, A.REPEATED_CALL, A.TOOL_OUTPUT_ORDERS}),
-    D.COST_OVERRUN: frozenset({A.REPEATED_CALL, A.TOOL_OUTPUT_ORDERS}),
-    D.TOOL_INSTABILITY: frozenset({A.TOKEN_SPIKE}),
-}
-AGAINST: Final = 0.5
-UNKNOWN_CONFIDENCE: Final = 0.15
-PARTIAL_EXTERNAL: Final = 0.35
-CONFIDENCE_MAX: Final = 0.97
-LIKELY_ENOUGH: Final = 0.10
+RARELY: Final = 0.03
+HARDLY_EVER: Final = 0.01
+RARE: Final = dict.fromkeys(Anomaly, RARELY) | dict.fromkeys(
+    (A.REPEATED_CALL, A.TOOL_OUTPUT_ORDERS, A.BORROWED_ARGUMENT), HARDLY_EVER
+)
+SHARED: Final = {D.EXTERNAL_CAUSE: 0.50}  # how often other agents show the same
+SHARED_ELSEWHERE: Final = 0.03
+ABSENCE: Final = 0.5  # a sign that was not seen may yet come
+LIKELY_ENOUGH: Final = 0.03
+HYPOTHESES_MIN: Final = 2
 FEEDBACK_STEP: Final = 0.35  # nats per word of an operator
 FEEDBACK_MAX: Final = 2.0
 
 
 class Diagnostician:
-    """Ranks the eight diagnoses. What operators said of earlier ones shifts the later ones, and can be taken back.
+    """Ranks the eight diagnoses. Confidences are shares: of all that may be the cause, they sum to one.
+
+    What operators said of earlier diagnoses shifts the later ones, and can be taken back.
 
     >>> seen = Evidence(kind="repeated_call", sigma=4.5, at_ms=0, why="calls search three times over")
-    >>> [(h.diagnosis.value, round(h.confidence, 2)) for h in Diagnostician().diagnose([seen])]
-    [('infinite_loop', 0.85), ('unknown', 0.15)]
+    >>> found = Diagnostician().diagnose([seen])
+    >>> found[0].diagnosis.value, found[0].because, round(sum(one.confidence for one in found), 9)
+    ('infinite_loop', ('calls search three times over',), 1.0)
     """
 
     def __init__(self) -> None:
@@ -101,10 +108,12 @@ class Diagnostician:
                 self._shifts[D.EXTERNAL_CAUSE, kind] += 1
                 if one.diagnosis is D.EXTERNAL_CAUSE:
                     continue  # the diagnosis said so itself
+            if one.cause is ActualCause.FALSE_POSITIVE:
+                self._shifts[D.UNKNOWN, kind] += 1  # nothing that has a name was wrong
+                if one.diagnosis is D.UNKNOWN:
+                    continue
             if one.diagnosis is not None:
                 self._shifts[one.diagnosis, kind] += 1 if one.cause is ActualCause.CORRECT else -1
-            if one.cause is ActualCause.FALSE_POSITIVE:
-                self._shifts[D.UNKNOWN, kind] -= 1
 
     def shift(self, diagnosis: Diagnosis, kinds: Collection[str]) -> float:
         """By how much, in log odds, operators' words move a diagnosis on this evidence."""
@@ -113,47 +122,52 @@ class Diagnostician:
         total = sum(self._shifts[diagnosis, kind] for kind in kinds) / len(kinds)
         return max(-FEEDBACK_MAX, min(FEEDBACK_MAX, FEEDBACK_STEP * total))
 
+    def shifts(self) -> list[tuple[Diagnosis, str, float]]:
+        """What operators' words come to: by how much each moves a diagnosis on evidence of one kind."""
+        moved = sorted({(diagnosis, kind) for (diagnosis, kind), count in self._shifts.items() if count})
+        return [(diagnosis, kind, self.shift(diagnosis, [kind])) for diagnosis, kind in moved]
+
     def diagnose(
         self, evidence: Sequence[Evidence], *, spread: Spread = Spread.AGENT_SPECIFIC
     ) -> tuple[Hypothesis, ...]:
-        """Every diagnosis that something speaks for, most likely first."""
+        """Every diagnosis that is likely enough, most likely first."""
         strongest: dict[Anomaly, Evidence] = {}
         for one in evidence:
             kind = Anomaly(one.kind)
             if kind not in strongest or one.sigma > strongest[kind].sigma:
                 strongest[kind] = one
+        if not strongest:
+            return (Hypothesis(diagnosis=D.UNKNOWN, confidence=1.0, because=("nothing was measured",)),)
         kinds = sorted(kind.value for kind in strongest)
-        found: list[Hypothesis] = []
-        for diagnosis, signs in SIGNS.items():
-            doubt = 1.0
-            because: list[str] = []
-            for kind, one in strongest.items():
-                if (weight := signs.get(kind)) is not None:
-                    doubt *= 1 - weight * _clarity(one.sigma)
-                    because.append(one.why)
-            if diagnosis is D.EXTERNAL_CAUSE and spread is not Spread.AGENT_SPECIFIC:
-                doubt *= 1 - PARTIAL_EXTERNAL
-                because.append("other agents show the same")
-            confidence = 1 - doubt
-            if strongest.keys() & SPEAKS_AGAINST.get(diagnosis, frozenset()):
-                confidence *= AGAINST
-            if diagnosis is D.UNKNOWN:
-                confidence = UNKNOWN_CONFIDENCE
-                because.append("nothing else explains it better")
-            confidence = _moved(confidence, self.shift(diagnosis, kinds))
-            if confidence >= LIKELY_ENOUGH or diagnosis is D.UNKNOWN:
-                found.append(Hypothesis(diagnosis=diagnosis, confidence=confidence, because=tuple(because)))
-        return tuple(sorted(found, key=lambda one: -one.confidence))
+        shared = spread is not Spread.AGENT_SPECIFIC
+        nats = {d: _log_likelihood(d, strongest, shared=shared) + self.shift(d, kinds) for d in Diagnosis}
+        best = max(nats.values())
+        weights = {d: math.exp(one - best) for d, one in nats.items()}
+        enough = LIKELY_ENOUGH * sum(weights.values())
+        ranked = sorted(weights, key=lambda d: -weights[d])
+        kept = [d for rank, d in enumerate(ranked) if weights[d] >= enough or rank < HYPOTHESES_MIN]
+        whole = sum(weights[d] for d in kept)
+        return tuple(
+            Hypothesis(diagnosis=d, confidence=weights[d] / whole, because=_because(d, strongest, shared=shared))
+            for d in kept
+        )
 
 
-def _clarity(sigma: float) -> float:
-    """A sign just over the alarm counts almost whole: it was calibrated to be rare."""
-    return min(1.0, 0.7 + 0.1 * max(sigma - 1.5, 0.0))
+def _log_likelihood(diagnosis: Diagnosis, seen: Collection[Anomaly], *, shared: bool) -> float:
+    total = 0.0
+    for kind in Anomaly:
+        chance = SIGNS[diagnosis].get(kind, RARE[kind])
+        total += math.log(chance) if kind in seen else ABSENCE * math.log(1 - chance)
+    chance = SHARED.get(diagnosis, SHARED_ELSEWHERE)
+    return total + math.log(chance if shared else 1 - chance)
 
 
-def _moved(confidence: float, nats: float) -> float:
-    if confidence <= 0.0:
-        return 0.0
-    confidence = min(confidence, CONFIDENCE_MAX)
-    odds = math.log(confidence / (1 - confidence)) + nats
-    return min(CONFIDENCE_MAX, 1 / (1 + math.exp(-odds)))
+def _because(diagnosis: Diagnosis, seen: dict[Anomaly, Evidence], *, shared: bool) -> tuple[str, ...]:
+    """What speaks for a diagnosis: signs that come with it more often than with most others."""
+    because = [one.why for kind, one in seen.items() if SIGNS[diagnosis].get(kind, 0.0) > USUALLY[kind]]
+    if shared and diagnosis in SHARED:
+        because.append("other agents show the same")
+    return tuple(because) or ("nothing else explains it better",)
+
+
+USUALLY: Final = {kind: sum(signs.get(kind, RARE[kind]) for signs in SIGNS.values()) / len(SIGNS) for kind in Anomaly}

@@ -26,6 +26,10 @@ async def read_lessons(call: Call) -> w.MemoryShape:
             for diagnosis, action, cured, failed in experience.counts()
         ],
         feedback=[_feedback(one) for one in await immune.store.feedback() if one.project == call.project],
+        shifts=[
+            w.ShiftShape(diagnosis=diagnosis, kind=kind, nats=nats)
+            for diagnosis, kind, nats in immune.diagnostician.shifts()
+        ],
     )
 
 

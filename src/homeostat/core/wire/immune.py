@@ -244,12 +244,21 @@ class LessonShape(Shape, frozen=True, kw_only=True):
     failed: int
 
 
+class ShiftShape(Shape, frozen=True, kw_only=True):
+    """What operators' words come to: by how much they move a diagnosis where evidence of one kind is seen."""
+
+    diagnosis: Diagnosis
+    kind: str
+    nats: float
+
+
 class MemoryShape(Shape, frozen=True, kw_only=True):
     """What was learned: the ladders as they stand now, what helped, and what operators said."""
 
     ladders: dict[Diagnosis, tuple[RemedyAction, ...]]
     lessons: list[LessonShape]
     feedback: list[FeedbackShape]
+    shifts: list[ShiftShape]
 
 
 class Answered(Shape, frozen=True, kw_only=True):

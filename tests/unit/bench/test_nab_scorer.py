@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchmarks._nab import Stream, gain, score
+from homeostat.bench.nab import Stream, gain, score
 
 STREAM = Stream(name="s", times=[60.0 * i for i in range(1000)], values=[0.0] * 1000, windows=[(400, 499), (700, 799)])
 
