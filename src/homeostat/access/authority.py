@@ -32,6 +32,7 @@ class Row:
     open: bool = False  # to everybody, known or not
     audited: bool = False
     shows: str = ""  # the route that shows the object, for what it was before and after
+    dry_run: bool = False  # `?dry_run=true` tells what it would reach
     everywhere: bool = False  # it reaches into every project, and so must the key
 
 
@@ -57,9 +58,10 @@ def _act(
     *,
     shows: str = "",
     agents: Agents = Agents.NEVER,
+    dry_run: bool = False,
     everywhere: bool = False,
 ) -> Row:
-    return Row(verb, roles, agents, audited=True, shows=shows, everywhere=everywhere)
+    return Row(verb, roles, agents, audited=True, shows=shows, dry_run=dry_run, everywhere=everywhere)
 
 
 ROWS: Final = (
@@ -76,7 +78,7 @@ ROWS: Final = (
     # Messages and turns: what agents exchange, all agents of a project may read.
     Row("send_message", OPERATE, Agents.ANY),
     Row("report", OPERATE, Agents.OWN),
-    _act("stop_turn", agents=Agents.OWN),
+    _act("stop_turn", agents=Agents.OWN, dry_run=True),
     *_view("read_turn", "read_deliverable", "read_edges", "read_card", "read_box", agents=Agents.ANY),
     *_view("read_head", "read_inbox", "read_turns", "read_memory", agents=Agents.OWN),
     *(Row(verb, OPERATE, Agents.ANY) for verb in ("create_box", "fork_box")),
@@ -92,7 +94,7 @@ ROWS: Final = (
     # The fleet. An agent that comes back proves who it is by the key it was given, though it is on no register now.
     Row("register", OPERATE, Agents.OWN, open=True),
     Row("push_status", NO_ROLE, Agents.ANY),
-    _act("deregister", shows="read_agent", agents=Agents.OWN),
+    _act("deregister", shows="read_agent", agents=Agents.OWN, dry_run=True),
     *_view("list_agents", "read_agent", "follow_status", agents=Agents.ANY),
     *_view("read_history", "read_interval", "read_health", agents=Agents.OWN),
     *(_act(verb, shows="read_interval") for verb in ("set_agent_interval", "unset_agent_interval")),
@@ -101,8 +103,9 @@ ROWS: Final = (
     # The gateway.
     *_view("list_policies", "read_policy", "list_budgets", "read_budget"),
     *_view("list_calls", "read_open_calls", agents=Agents.ANY),
-    _act("put_policy"),
-    *(_act(verb, shows="read_policy") for verb in ("put_named_policy", "drop_policy")),
+    _act("put_policy", dry_run=True),
+    _act("put_named_policy", shows="read_policy", dry_run=True),
+    _act("drop_policy", shows="read_policy"),
     *(_act(verb, shows="read_budget") for verb in ("put_budget", "drop_budget")),
     # Runs. Whoever lets a task go that waits for it answers for it; the whole system's red button needs all projects.
     *_view("list_runs", "read_run", "list_tasks", "read_task", agents=Agents.ANY),
@@ -115,7 +118,11 @@ ROWS: Final = (
     Row("post_vitals", OPERATE, Agents.ANY),
     Row("take_traces", OPERATE, Agents.ANY),
     *_view("list_incidents", "read_incident", "list_approvals", "read_lessons"),
-    *(_act(verb, shows="read_health") for verb in ("quarantine_agent", "release_agent", "heal_agent")),
+    _act("quarantine_agent", shows="read_health", dry_run=True),
+    *(_act(verb, shows="read_health") for verb in ("release_agent", "heal_agent")),
+    *_view("read_cordon", agents=Agents.OWN),
+    *(_act(verb, shows="read_cordon", dry_run=True) for verb in ("cordon_agent", "drain_agent")),
+    _act("uncordon_agent", shows="read_cordon"),
     *(_act(verb, APPROVE) for verb in ("approve", "reject", "approve_all")),
     *(_act(verb) for verb in ("post_feedback", "withdraw_feedback")),
 )

@@ -1,10 +1,11 @@
 """What can be wrong with a key or a login.
 
 ProtocolViolation: KeyUnknown
+Conflict: RequestUnderWay · SecretNotKept · VersionStale
 Refused: TokenMissing
 """
 
-from homeostat.core.errors import ProtocolViolation, Refused
+from homeostat.core.errors import Conflict, ProtocolViolation, Refused
 
 
 class KeyUnknown(ProtocolViolation):
@@ -20,3 +21,25 @@ class TokenMissing(Refused):
 
     code = "csrf_token_missing"
     hint = "Send X-Homeostat-CSRF with the csrf_token of GET /v1/session."
+
+
+class RequestUnderWay(Conflict):
+    """The request with Idempotency-Key {key!r} is still under way."""
+
+    code = "request_under_way"
+    hint = "Ask again in a moment, with the same key and body."
+
+
+class SecretNotKept(Conflict):
+    """This was done before, and its answer held a secret that nobody keeps."""
+
+    code = "secret_not_kept"
+    hint = "Rotate the key to get a secret again: homeostat key rotate."
+
+
+class VersionStale(Conflict):
+    """It was changed since you read it; it is at {etag} now."""
+
+    code = "version_stale"
+    http_status = 412
+    hint = "Look at `current`, decide again, and send its ETag in If-Match."

@@ -10,6 +10,7 @@ from homeostat.adapters.prices.listed import ListedPrices
 from homeostat.adapters.statuses.local import LocalStatuses
 from homeostat.app import stores
 from homeostat.app.assignments import KernelAssignments
+from homeostat.app.cordons import Cordons
 from homeostat.app.feed import Feed
 from homeostat.app.forgetting import context_clearer
 from homeostat.app.immunity import Rooms, StandIns, open_immune
@@ -68,6 +69,7 @@ class System:
     feed: Feed
     vitals_log: VitalsLog
     runs: Runs
+    cordons: Cordons
     supervisor: Supervisor
     store_place: str
 
@@ -103,7 +105,8 @@ async def assemble(
         gateway = await open_gateway(
             settings, stack, supervisor, opened, bus=bus, clock=clock, near=Near(fleet, kernel), stand_ins=stand_ins
         )
-        rooms = Rooms(kernel=kernel, fleet=fleet, gateway=gateway, memory=opened.memory)
+        cordons = Cordons(kernel=kernel, store=opened.access, clock=clock)
+        rooms = Rooms(kernel=kernel, gates=cordons, fleet=fleet, gateway=gateway, memory=opened.memory)
         immune, turn_vitals = await open_immune(
             opened.immune, stack, supervisor, rooms, bus=bus, clock=clock, ids=ids, stand_ins=stand_ins
         )
@@ -129,6 +132,7 @@ async def assemble(
             gateway=gateway,
             immune=immune,
             turn_vitals=turn_vitals,
+            cordons=cordons,
             provider=_provider(settings, stack, ids),
             access=Access(store=opened.access, clock=clock, ids=ids, required=settings.auth is Auth.KEYS),
             feed=feed,

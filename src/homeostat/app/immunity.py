@@ -13,7 +13,7 @@ from homeostat.app.turn_vitals import TurnVitals
 from homeostat.core.clock import Clock
 from homeostat.core.ids import Ids
 from homeostat.core.ports.bus import Bus
-from homeostat.core.ports.immune import Enforcer, ImmuneStore, Remedies
+from homeostat.core.ports.immune import Enforcer, Gates, ImmuneStore, Remedies
 from homeostat.core.ports.memory import MemoryKeeper
 from homeostat.core.ports.upstream import Upstream
 from homeostat.core.records.turn import AgentKey
@@ -44,6 +44,7 @@ class Rooms:
     """Whom it watches, and through whom it acts."""
 
     kernel: Kernel
+    gates: Gates
     fleet: Fleet
     gateway: Gateway
     memory: MemoryKeeper
@@ -75,7 +76,7 @@ async def open_immune(
         bus=bus,
         enforcer=CompositeEnforcer(
             [
-                KernelEnforcer(gates=kernel, heads=kernel.store),
+                KernelEnforcer(gates=rooms.gates, heads=kernel.store),
                 GatewayEnforcer(policies=gateway, clock=clock),
                 *stand_ins.enforcers,
             ]

@@ -29,6 +29,7 @@ from homeostat.server import (
     login,
     oidc,
     openapi,
+    orders,
     otlp,
     overview,
     runs,
@@ -74,6 +75,7 @@ def table_of(app: FastAPI | None = None, metrics: Metrics | None = None) -> list
         *events.routes,
         *dashboard.routes,
         *runs.routes,
+        *orders.routes,
         *health_routes(metrics),
     ]
     return [*endpoints, *_documentation(app or FastAPI(), endpoints)]

@@ -12,13 +12,16 @@ from homeostat.access.authority import TABLE, Agents, Object, Row, authorize
 from homeostat.access.errors import TokenMissing
 from homeostat.app.assemble import System
 from homeostat.core.codec import Json
-from homeostat.core.errors import Forbidden, HomeostatError, OriginRefused, Unauthenticated
+from homeostat.core.errors import Forbidden, HomeostatError, InvalidRequest, OriginRefused, Unauthenticated
 from homeostat.core.ids import OPERATOR_KEY_PREFIX, AgentId, digest_of, same_digest
 from homeostat.core.records.access import LOCAL, NOBODY, Act, AuditOutcome, Principal, PrincipalKind
 from homeostat.server import names
 from homeostat.server.answers import Answer
+from homeostat.server.blast import EFFECTS, blast
 from homeostat.server.call import SAFE_METHODS, Call
 from homeostat.server.endpoints import Endpoint
+from homeostat.server.repeats import Repeats
+from homeostat.server.versions import SHOWN, Versions, shown
 
 log = logging.getLogger(__name__)
 
@@ -46,6 +49,8 @@ class Doorkeeper:
         self._system = system
         self._access = system.access
         self._by_name = {endpoint.name: endpoint for endpoint in endpoints}
+        self._repeats = Repeats(system)
+        self._versions = Versions(self._by_name)
 
     async def admit(self, call: Call, verb: str) -> None:
         """Find out who is calling, and let them in or say why not."""
@@ -62,7 +67,21 @@ class Doorkeeper:
         raise Forbidden(verb=verb.replace("_", " "), object=_object_of(call))
 
     async def run(self, call: Call, endpoint: Endpoint) -> Answer:
-        """Do what is asked; what an operator does is written down before and after."""
+        """Do what is asked, once under one key, on the version that was seen; what an operator does is noted."""
+        if endpoint.method == "GET" and endpoint.name not in SHOWN:
+            return await endpoint.run(call)
+        if call.dry_run and (answer := await _rehearsed(call, endpoint)) is not None:
+            return answer
+
+        async def act() -> Answer:
+            return await self._noted(call, endpoint)
+
+        async def guarded() -> Answer:
+            return await self._versions.guarded(call, endpoint, act)
+
+        return await self._repeats.once(call, endpoint, guarded)
+
+    async def _noted(self, call: Call, endpoint: Endpoint) -> Answer:
         row = TABLE.get(endpoint.name)
         if row is None or not row.audited or call.principal.kind is PrincipalKind.AGENT or call.dry_run:
             return await endpoint.run(call)
@@ -153,16 +172,18 @@ class Doorkeeper:
         await self._access.store.append(replace(opening, at_ms=now, outcome=outcome, changes=changes, of_seq=seq))
 
     async def _show(self, row: Row, call: Call) -> dict[str, Any] | None:
-        """The object as its own route shows it; None where it is not there, or cannot be shown."""
         endpoint = self._by_name.get(row.shows)
-        if endpoint is None:
-            return None
-        try:
-            answer = await endpoint.run(call)
-        except HomeostatError:
-            return None
-        shown = msgspec.json.decode(answer.body)
-        return shown if isinstance(shown, dict) else None  # pyright: ignore[reportUnknownVariableType] - JSON
+        return None if endpoint is None else await shown(endpoint, call)
+
+
+async def _rehearsed(call: Call, endpoint: Endpoint) -> Answer | None:
+    """What an order would do. None for those that rehearse themselves; whoever cannot says so, and does nothing."""
+    row = TABLE.get(endpoint.name)
+    if row is None or not row.audited:
+        return None
+    if not row.dry_run:
+        raise InvalidRequest(problem=f"{endpoint.name} cannot be tried without being done; nothing was done")
+    return await blast(call, endpoint) if endpoint.name in EFFECTS else None
 
 
 def cookie(call: Call, name: str) -> str | None:

@@ -93,7 +93,7 @@ async def put_policy(call: Call, body: w.PolicyBody) -> w.PolicyShape | w.Rehear
     "/v1/policies/{policy_id}",
     w.PolicyBody,
     gives=w.PolicyShape,
-    errors=(InvalidRequest, Forbidden, Unauthenticated),
+    errors=(InvalidRequest, PolicyUnknown, Forbidden, Unauthenticated),
     examples={
         "no shell": {"action": "tool_filter", "agent_id": "researcher-1", "deny": ["shell*"]},
         "for an hour": {"action": "token_cap", "max_tokens": 512, "expires_in_seconds": 3600},

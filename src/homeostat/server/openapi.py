@@ -7,11 +7,31 @@ from typing import Any, Final
 import msgspec
 
 import homeostat
-from homeostat.core.errors import HomeostatError, InternalError, MalformedPayload, PayloadTooLarge
+from homeostat.access.authority import TABLE
+from homeostat.access.errors import RequestUnderWay, TokenMissing, VersionStale
+from homeostat.core.errors import (
+    AgentGone,
+    Forbidden,
+    HomeostatError,
+    IdempotencyKeyReused,
+    InternalError,
+    InvalidRequest,
+    MalformedPayload,
+    OriginRefused,
+    Overloaded,
+    PayloadTooLarge,
+    ShuttingDown,
+    StoreUnavailable,
+    Unauthenticated,
+)
 from homeostat.core.limits import IDEMPOTENCY_KEY_CHARS_MAX
 from homeostat.core.wire.answers import Problem
+from homeostat.core.wire.gateway import RehearsalShape
+from homeostat.core.wire.orders import BlastShape
+from homeostat.server.blast import EFFECTS
 from homeostat.server.endpoints import Endpoint
 from homeostat.server.problems import PROBLEM_TYPE
+from homeostat.server.repeats import SEE_TO_IT_THEMSELVES
 
 Document = dict[str, Any]
 
@@ -22,6 +42,7 @@ DESCRIPTION: Final = (
     "Every POST takes an `Idempotency-Key`: repeated with the same body it answers as it did the first time. "
     "A request belongs to the project of its `X-Homeostat-Project` header, or of `?project=`, or to the default one."
 )
+ALWAYS: Final = (Problem, BlastShape, RehearsalShape)  # shapes that rows need not name
 _REF: Final = "#/components/schemas/{name}"
 _PARAMETER: Final = re.compile(r"{(\w+)}")
 
@@ -38,11 +59,26 @@ _IDEMPOTENCY: Final = {
     "schema": {"type": "string", "minLength": 1, "maxLength": IDEMPOTENCY_KEY_CHARS_MAX},
 }
 
+_IF_MATCH: Final = {
+    "name": "If-Match",
+    "in": "header",
+    "required": False,
+    "description": "The ETag under which you saw the object; if it was changed since, nothing is done.",
+    "schema": {"type": "string"},
+}
+_DRY_RUN: Final = {
+    "name": "dry_run",
+    "in": "query",
+    "required": False,
+    "description": "Only tell what would happen, and to whom.",
+    "schema": {"type": "boolean", "default": False},
+}
+
 
 def describe(endpoints: Iterable[Endpoint]) -> Document:
     """Paths and schemas of the endpoints, in OpenAPI 3.1."""
     endpoints = tuple(endpoints)
-    shapes = list(dict.fromkeys(shape for e in endpoints for shape in (_body(e), e.gives, Problem) if shape))
+    shapes = list(dict.fromkeys(shape for e in endpoints for shape in (_body(e), e.gives, *ALWAYS) if shape))
     queries = list(dict.fromkeys(e.takes for e in endpoints if e.takes and e.method == "GET"))
     schemas, components = msgspec.json.schema_components([*shapes, *queries], ref_template=_REF)
     given = dict(zip([*shapes, *queries], schemas, strict=True))
@@ -63,8 +99,13 @@ def merge(ours: Document, framework: Document) -> Document:
         "info": {"title": TITLE, "version": homeostat.__version__, "description": DESCRIPTION},
         "paths": {**framework.get("paths", {}), **ours["paths"]},
         "components": {
-            "schemas": {**framework.get("components", {}).get("schemas", {}), **ours["components"]["schemas"]}
+            "schemas": {**framework.get("components", {}).get("schemas", {}), **ours["components"]["schemas"]},
+            "securitySchemes": {
+                "key": {"type": "http", "scheme": "bearer", "description": "The key of a person, program or agent."},
+                "session": {"type": "apiKey", "in": "cookie", "name": "homeostat_session"},
+            },
         },
+        "security": [{}, {"key": []}, {"session": []}],
     }
 
 
@@ -74,8 +115,13 @@ def _operation(endpoint: Endpoint, query: list[Document], gives: Document | None
         for name in _PARAMETER.findall(endpoint.path)
     ]
     common = [_PROJECT] if endpoint.path.startswith("/v1/") else []
+    row = TABLE.get(endpoint.name)
     if endpoint.method == "POST":
         common = [*common, _IDEMPOTENCY]
+    if row is not None and row.shows:
+        common = [*common, _IF_MATCH]
+    if row is not None and row.dry_run and "dry_run" not in {one["name"] for one in query}:
+        common = [*common, _DRY_RUN]
     operation: Document = {
         "operationId": endpoint.name,
         "summary": endpoint.summary,
@@ -98,8 +144,12 @@ def _body(endpoint: Endpoint) -> type[Any] | None:
 
 
 def _success(endpoint: Endpoint, schema: Document | None) -> Document:
+    row = TABLE.get(endpoint.name)
+    if schema is not None and row is not None and row.dry_run:
+        rehearsal = BlastShape if endpoint.name in EFFECTS else RehearsalShape
+        schema = {"anyOf": [schema, {"$ref": _REF.format(name=rehearsal.__name__)}]}
     if schema is None:
-        if endpoint.status == 204:
+        if endpoint.status in {204, 303}:
             return {"description": "Done."}
         return {"description": endpoint.summary, "content": {endpoint.media_type: {"schema": {"type": "string"}}}}
     return {"description": endpoint.summary, "content": {endpoint.media_type: {"schema": schema}}}
@@ -107,9 +157,7 @@ def _success(endpoint: Endpoint, schema: Document | None) -> Document:
 
 def _problems(endpoint: Endpoint) -> Document:
     """The errors an endpoint may answer with, by status."""
-    errors: list[type[HomeostatError]] = [*endpoint.errors, InternalError]
-    if endpoint.takes is not None:
-        errors += [MalformedPayload] if endpoint.method == "GET" else [MalformedPayload, PayloadTooLarge]
+    errors = list(dict.fromkeys([*endpoint.errors, *_everywhere(endpoint)]))
     by_status: dict[int, list[type[HomeostatError]]] = {}
     for error in errors:
         by_status.setdefault(error.http_status, []).append(error)
@@ -121,6 +169,22 @@ def _problems(endpoint: Endpoint) -> Document:
         }
         for status, kinds in sorted(by_status.items())
     }
+
+
+def _everywhere(endpoint: Endpoint) -> list[type[HomeostatError]]:
+    """What any route may answer, and what follows from its row in the table of permissions."""
+    errors: list[type[HomeostatError]] = [InternalError, OriginRefused]
+    if endpoint.path.startswith(("/v1/", "/api/")):
+        errors += [MalformedPayload, PayloadTooLarge, StoreUnavailable, Overloaded, ShuttingDown]
+        errors += [Unauthenticated, Forbidden, TokenMissing, AgentGone]
+    row = TABLE.get(endpoint.name)
+    if endpoint.method == "POST" and endpoint.name not in SEE_TO_IT_THEMSELVES:
+        errors += [IdempotencyKeyReused, RequestUnderWay]
+    if row is not None and row.shows:
+        errors.append(VersionStale)
+    if row is not None and row.audited:
+        errors.append(InvalidRequest)
+    return errors
 
 
 def _query_parameters(schema: Document) -> list[Document]:

@@ -4,7 +4,7 @@ import msgspec
 
 from homeostat.core.clock import rfc3339
 from homeostat.core.codec import Json, from_json, take_json
-from homeostat.core.errors import AgentUnknown, InvalidRequest, MalformedPayload
+from homeostat.core.errors import AgentUnknown, InvalidRequest, MalformedPayload, TurnUnknown
 from homeostat.core.ids import ToolCallId
 from homeostat.core.limits import MEMORY_KEYS_MAX
 from homeostat.core.ports.memory import ASIDE
@@ -58,7 +58,7 @@ async def read_tools(call: Call) -> t.ToolsShape:
     return t.ToolsShape(items=items)
 
 
-@routes.taking("POST", "/v1/tools/calls", t.CallsBody, gives=t.CallsShape)
+@routes.taking("POST", "/v1/tools/calls", t.CallsBody, gives=t.CallsShape, errors=(TurnUnknown,))
 async def take_calls(call: Call, body: t.CallsBody) -> t.CallsShape:
     """Calls for a tool service to make; the request is held open until there is one or the time is over.
 

@@ -9,7 +9,18 @@ import msgspec
 
 from homeostat.core.clock import Millis
 from homeostat.core.codec import Json
-from homeostat.core.records.access import Act, ApiKey, AuditEntry, KeyId, Login, LoginKind
+from homeostat.core.records.access import (
+    Act,
+    ApiKey,
+    AuditEntry,
+    Cordon,
+    KeyId,
+    Login,
+    LoginKind,
+    Repeat,
+    Request,
+)
+from homeostat.core.records.turn import AgentKey
 
 Row = Sequence[Any]
 LATEST: Final = 1 << 62
@@ -66,6 +77,37 @@ class AccessReading(ABC):
 
     async def audit_from(self, after: int, limit: int) -> list[AuditEntry]:
         return [_read_entry(row) for row in await self._all("audit_from", after, limit)]
+
+    async def claim(self, request: Request, now: Millis, abandoned: Millis) -> Repeat | None:
+        named = (request.project, request.actor, request.key)
+        while True:
+            if await self._write("repeat_claim", *named, request.fingerprint, now, abandoned):
+                return None
+            if found := await self._all("repeat_get", *named):
+                fingerprint, answer = found[0]
+                return Repeat(fingerprint, None if answer is None else Json(answer))
+
+    async def keep_answer(self, request: Request, answer: Json) -> None:
+        await self._write("repeat_put", request.project, request.actor, request.key, answer)
+
+    async def drop_claim(self, request: Request) -> None:
+        await self._write("repeat_drop", request.project, request.actor, request.key)
+
+    async def forget_repeats(self, until: Millis) -> None:
+        await self._write("repeats_forget", until)
+
+    async def put_cordon(self, cordon: Cordon) -> None:
+        await self._write("cordon_put", cordon.project, cordon.agent_id, cordon.reason, cordon.actor, cordon.at_ms)
+
+    async def cordon(self, agent: AgentKey) -> Cordon | None:
+        found = await self._all("cordon_get", *agent)
+        if not found:
+            return None
+        reason, actor, at_ms = found[0]
+        return Cordon(project=agent[0], agent_id=agent[1], reason=reason, actor=actor, at_ms=Millis(at_ms))
+
+    async def drop_cordon(self, agent: AgentKey) -> bool:
+        return bool(await self._write("cordon_drop", *agent))
 
 
 def write_entry(entry: AuditEntry) -> tuple[object, ...]:

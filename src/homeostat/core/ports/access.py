@@ -3,7 +3,19 @@
 from typing import Protocol
 
 from homeostat.core.clock import Millis
-from homeostat.core.records.access import Act, ApiKey, AuditEntry, KeyId, Login, LoginKind
+from homeostat.core.codec import Json
+from homeostat.core.records.access import (
+    Act,
+    ApiKey,
+    AuditEntry,
+    Cordon,
+    KeyId,
+    Login,
+    LoginKind,
+    Repeat,
+    Request,
+)
+from homeostat.core.records.turn import AgentKey
 
 
 class AccessStore(Protocol):
@@ -51,4 +63,27 @@ class AccessStore(Protocol):
 
     async def audit_from(self, after: int, limit: int) -> list[AuditEntry]:
         """Entries, oldest first, for whoever reads all of them."""
+        ...
+
+    async def claim(self, request: Request, now: Millis, abandoned: Millis) -> Repeat | None:
+        """Begin a request under its key; of several one gets None, the others what is known of it.
+
+        One that began before `abandoned` and has no answer is begun again.
+        """
+        ...
+
+    async def keep_answer(self, request: Request, answer: Json) -> None: ...
+
+    async def drop_claim(self, request: Request) -> None:
+        """The request did nothing, and may be made again."""
+        ...
+
+    async def forget_repeats(self, until: Millis) -> None: ...
+
+    async def put_cordon(self, cordon: Cordon) -> None: ...
+
+    async def cordon(self, agent: AgentKey) -> Cordon | None: ...
+
+    async def drop_cordon(self, agent: AgentKey) -> bool:
+        """Whether there was one."""
         ...

@@ -99,6 +99,35 @@ class AuditOutcome(StrEnum):
     FAILED = "failed"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """A request under an Idempotency-Key: whose, and what was asked."""
+
+    project: ProjectId
+    actor: str
+    key: str
+    fingerprint: str
+
+
+@dataclass(frozen=True, slots=True)
+class Repeat:
+    """What is known of a request that began before; no answer yet means that it is under way."""
+
+    fingerprint: str
+    answer: Json | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cordon:
+    """Why an agent gets no new turns, and on whose word."""
+
+    project: ProjectId
+    agent_id: AgentId
+    reason: str
+    actor: str
+    at_ms: Millis
+
+
 NO_CHANGES = Json("{}")
 
 

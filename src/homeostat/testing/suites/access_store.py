@@ -8,9 +8,20 @@ from typing import Final
 from homeostat.core.chain import FIRST, Verifier
 from homeostat.core.clock import Millis
 from homeostat.core.codec import Json
-from homeostat.core.ids import ProjectId
+from homeostat.core.ids import AgentId, ProjectId
 from homeostat.core.ports.access import AccessStore
-from homeostat.core.records.access import Act, ApiKey, AuditOutcome, KeyId, Login, LoginKind, Role
+from homeostat.core.records.access import (
+    Act,
+    ApiKey,
+    AuditOutcome,
+    Cordon,
+    KeyId,
+    Login,
+    LoginKind,
+    Repeat,
+    Request,
+    Role,
+)
 
 Check = Callable[[AccessStore], Awaitable[None]]
 
@@ -113,6 +124,37 @@ async def the_log_is_paged_from_both_ends(store: AccessStore) -> None:
     assert [entry.seq for entry in await store.audit_from(3, 9)] == [4, 5]
 
 
+async def one_request_begins_under_a_key(store: AccessStore) -> None:
+    asked = Request(project=ProjectId("default"), actor="ann", key="k", fingerprint="f")
+    begun = await asyncio.gather(*(store.claim(asked, NOW, Millis(0)) for _ in range(5)))
+    assert begun.count(None) == 1
+    assert begun.count(Repeat("f", None)) == 4
+    other = replace(asked, fingerprint="g")
+    assert await store.claim(other, Millis(5_000), NOW) == Repeat("f", None), "another request, however late"
+    assert await store.claim(asked, Millis(5_000), NOW) is None, "whoever had it is gone"
+    await store.keep_answer(asked, Json('{"a":1}'))
+    assert await store.claim(asked, Millis(9_000), Millis(8_000)) == Repeat("f", Json('{"a":1}'))
+    assert await store.claim(replace(asked, actor="bob"), NOW, Millis(0)) is None, "keys are whose they are"
+    await store.drop_claim(replace(asked, actor="bob"))
+    assert await store.claim(replace(asked, actor="bob"), NOW, Millis(0)) is None
+    await store.forget_repeats(Millis(5_000))
+    assert await store.claim(asked, NOW, Millis(0)) is None
+
+
+async def a_cordon_stands_until_it_is_lifted(store: AccessStore) -> None:
+    cordon = Cordon(
+        project=ProjectId("default"), agent_id=AgentId("ann"), reason="a new release", actor="bob", at_ms=NOW
+    )
+    agent = (cordon.project, cordon.agent_id)
+    assert await store.cordon(agent) is None
+    await store.put_cordon(cordon)
+    await store.put_cordon(replace(cordon, reason="still"))
+    assert await store.cordon(agent) == replace(cordon, reason="still")
+    assert await store.drop_cordon(agent)
+    assert not await store.drop_cordon(agent)
+    assert await store.cordon(agent) is None
+
+
 CHECKS: Final[tuple[Check, ...]] = (
     a_key_is_found_by_its_digest_and_by_the_one_before,
     keys_are_listed_oldest_first,
@@ -121,4 +163,6 @@ CHECKS: Final[tuple[Check, ...]] = (
     a_ticket_is_taken_once,
     acts_form_one_chain_however_many_write,
     the_log_is_paged_from_both_ends,
+    one_request_begins_under_a_key,
+    a_cordon_stands_until_it_is_lifted,
 )

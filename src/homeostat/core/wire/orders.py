@@ -1,0 +1,55 @@
+"""Orders to an agent's gate, and what an order would reach, as they travel."""
+
+from typing import Annotated
+
+import msgspec
+
+from homeostat.core.machines.phase import Phase
+from homeostat.core.records.head import Gate
+from homeostat.core.wire.fields import Body, Instant, Name, Shape
+
+Reason = Annotated[str, msgspec.Meta(min_length=1, max_length=1024)]
+
+
+class OrderBody(Body, frozen=True, kw_only=True):
+    """Why, and on whose word."""
+
+    reason: Reason
+    actor: Name = "operator"
+
+
+class CordonShape(Shape, frozen=True, kw_only=True):
+    """Whether an agent gets new turns, and what it still has in hand."""
+
+    agent_id: str
+    cordoned: bool
+    reason: str | None
+    actor: str | None
+    since: Instant | None
+    gate: Gate
+    gate_reason: str | None
+    active_turn_id: str | None
+    queued: int
+    open_calls: int
+    drained: bool
+
+
+class ReachShape(Shape, frozen=True, kw_only=True):
+    """One agent that an order would reach."""
+
+    agent_id: str
+    phase: Phase
+    gate: Gate
+    active_turn_id: str | None
+    queued: int
+    open_calls: int
+
+
+class BlastShape(Shape, frozen=True, kw_only=True):
+    """What an order would do; nothing was done."""
+
+    dry_run: bool
+    verb: str
+    effect: str
+    undo: str
+    agents: list[ReachShape]

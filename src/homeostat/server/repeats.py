@@ -1,0 +1,106 @@
+"""Every POST may be repeated under its Idempotency-Key: it happens once, and is answered as it was the first time."""
+
+import base64
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import msgspec
+
+from homeostat.access.errors import RequestUnderWay, SecretNotKept
+from homeostat.app.assemble import System
+from homeostat.core.clock import Millis
+from homeostat.core.codec import Json, read_as
+from homeostat.core.errors import IdempotencyKeyReused
+from homeostat.core.records.access import Request
+from homeostat.server.answers import Answer
+from homeostat.server.call import Call
+from homeostat.server.endpoints import Endpoint
+
+SEE_TO_IT_THEMSELVES: Final = frozenset(
+    {
+        # The kernel keeps these answers in the transaction that does the work.
+        *("send_message", "report", "stop_turn", "create_box", "fork_box", "register", "write_cards"),
+        # A beat is a beat, and what a fence protects cannot happen twice.
+        *("push_status", "open_session", "host_agents", "claim_turns", "renew_lease", "store_step", "swap_boxes"),
+        *("suspend_turn", "deliver_turn", "release_turn", "emit_chunk", "register_tools", "take_calls"),
+        # Each login is its own.
+        *("login", "logout", "make_ticket"),
+    }
+)
+HOLD_SECRETS: Final = frozenset({"create_key", "rotate_key"})
+KEPT_SECONDS: Final = 86_400
+ABANDONED_SECONDS: Final = 60
+TIDY_SECONDS: Final = 60.0
+ANSWER_BYTES_MAX: Final = 1 << 20
+
+
+class _Kept(msgspec.Struct, frozen=True):
+    """An answer as it is kept."""
+
+    status: int
+    body: str
+    media_type: str
+    etag: str | None = None
+
+
+class Repeats:
+    """Keeps the answers of those routes that do not do so themselves."""
+
+    def __init__(self, system: System) -> None:
+        self._store = system.access.store
+        self._clock = system.clock
+        self._tidied = 0.0
+
+    async def once(self, call: Call, endpoint: Endpoint, work: Callable[[], Awaitable[Answer]]) -> Answer:
+        """Do the work, unless it was done under this key before."""
+        if endpoint.method != "POST" or endpoint.name in SEE_TO_IT_THEMSELVES or not call.headers.get(_HEADER):
+            return await work()
+        await call.read()
+        said = call.idempotency
+        assert said is not None
+        request = Request(project=call.project, actor=call.principal.name, key=said.key, fingerprint=said.fingerprint)
+        now = self._clock.now_ms()
+        await self._tidy(now)
+        before = await self._store.claim(request, now, Millis(now - ABANDONED_SECONDS * 1000))
+        if before is not None:
+            if before.fingerprint != request.fingerprint:
+                raise IdempotencyKeyReused(key=said.key)
+            if before.answer is None:
+                raise RequestUnderWay(key=said.key)
+            return _read(before.answer)
+        try:
+            answer = await work()
+        except BaseException:
+            await self._store.drop_claim(request)
+            raise
+        if endpoint.name in HOLD_SECRETS:
+            await self._store.keep_answer(request, Json(msgspec.json.encode(_SECRET).decode()))
+        elif len(answer.body) <= ANSWER_BYTES_MAX:
+            await self._store.keep_answer(request, _written(answer))
+        return answer
+
+    async def _tidy(self, now: Millis) -> None:
+        moment = self._clock.monotonic()
+        if moment - self._tidied >= TIDY_SECONDS:
+            self._tidied = moment
+            await self._store.forget_repeats(Millis(now - KEPT_SECONDS * 1000))
+
+
+_HEADER: Final = b"idempotency-key"
+_SECRET: Final = _Kept(0, "", "")
+
+
+def _written(answer: Answer) -> Json:
+    etag = next((value.decode() for name, value in answer.headers if name == b"etag"), None)
+    body = base64.b64encode(answer.body).decode()
+    return Json(msgspec.json.encode(_Kept(answer.status, body, answer.media_type.decode(), etag)).decode())
+
+
+def _read(kept: Json) -> Answer:
+    answer = read_as(_Kept, kept)
+    if answer.status == 0:
+        raise SecretNotKept
+    headers = [(b"idempotency-replayed", b"true")]
+    if answer.etag is not None:
+        headers.append((b"etag", answer.etag.encode()))
+    return Answer(answer.status, base64.b64decode(answer.body), answer.media_type.encode(), tuple(headers))
