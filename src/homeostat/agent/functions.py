@@ -15,5 +15,9 @@ class FunctionAgent(ManagedAgent):
         super().__init__(agent_id=getattr(function, "__name__", "function"))
         self._function = function
 
+    @property
+    def function(self) -> Callable[..., Any]:
+        return self._function
+
     async def process(self, request: Any) -> Any:
         return await self._life.invoker.call(self._function, request)

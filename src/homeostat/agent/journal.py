@@ -9,6 +9,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any, cast
 
+from homeostat.agent.asking import Asked, Asking
 from homeostat.agent.errors import NonDeterministic, StepFailed, as_json
 from homeostat.core.codec import Json, from_json, to_json
 from homeostat.core.errors import InvalidRequest
@@ -21,6 +22,9 @@ from homeostat.core.records.view import Hydration
 KERNEL_CARDS = frozenset({DELIVERABLE, TOOL_CALL, TOOL_RESULT})
 REPEAT = "#"
 """Stands between a step's name and how often it was used before."""
+
+CARD = "#card"
+"""How a card is called in the order of what a run of a turn did."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +62,16 @@ class Journal:
         self.rewind()
 
     def rewind(self) -> None:
-        """Begin a run: everything is counted anew."""
+        """Begin a run: everything is counted anew. `order` tells what it asked for, one after the other.
+
+        `parallel` says that it asked for something while a step was under way, so that the order is one of several.
+        """
         self._names: Counter[str] = Counter()
         self._calls = 0
         self._writes = 0
         self._seen: set[str] = set()
+        self.order: list[str] = []
+        self.parallel = False
 
     @property
     def replaying(self) -> bool:
@@ -80,7 +89,11 @@ class Journal:
         self._names[name] += 1
         key = name if self._names[name] == 1 else f"{name}{REPEAT}{self._names[name]}"
         self._seen.add(key)
+        self.order.append(key)
         return key
+
+    def compare(self, key: str, asking: Asking) -> None:
+        """A step is about to be asked for. Within a run nobody compares; a replay does."""
 
     def outcome(self, key: str) -> Json | None:
         return self._steps.get(key)
@@ -92,6 +105,7 @@ class Journal:
 
     def call_id(self) -> ToolCallId:
         self._calls += 1
+        self.order.append(f"call_{self._calls}")
         return ToolCallId(f"call_{self._calls}")
 
     def learn(self, waits: tuple[Wait, ...]) -> None:
@@ -148,6 +162,7 @@ class Journal:
         """The card this write made in an earlier run, if it did."""
         number = self._writes
         self._writes += 1
+        self.order.append(CARD)
         if number >= len(self._written):
             return None
         card = self._written[number]
@@ -176,13 +191,15 @@ class Journal:
 # --- outcomes ----------------------------------------------------------------------------------------------
 
 
-def succeeded(value: Any, step: str) -> Json:
-    return as_json({"ok": value}, what=f"what step {step!r} returned")
+def succeeded(value: Any, step: str, asked: Asked | None = None) -> Json:
+    outcome = {"ok": value} if asked is None else {"ok": value, "asked": asked}
+    return as_json(outcome, what=f"what step {step!r} returned")
 
 
-def failed(problem: Exception) -> Json:
+def failed(problem: Exception, asked: Asked | None = None) -> Json:
     kind = type(problem)
-    return to_json({"error": {"kind": f"{kind.__module__}.{kind.__qualname__}", "message": str(problem)[:2_000]}})
+    error = {"kind": f"{kind.__module__}.{kind.__qualname__}", "message": str(problem)[:2_000]}
+    return to_json({"error": error} if asked is None else {"error": error, "asked": asked})
 
 
 def replay(key: str, outcome: Json) -> Any:

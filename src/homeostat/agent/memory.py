@@ -69,7 +69,13 @@ class AgentMemory:
         self._turn: str | None = None
         self._before: dict[str, Json | None] = {}
         self._aside: frozenset[str] = frozenset()
+        self._read: dict[str, Json | None] = {}
         self.cleared = False
+
+    @property
+    def read(self) -> dict[str, Json | None]:
+        """What the last turn found here: the values it looked at, as they were before it."""
+        return self._read
 
     @property
     def dirty(self) -> bool:
@@ -102,6 +108,7 @@ class AgentMemory:
         """A turn begins, and the last one may have run elsewhere. Who never remembered anything pays nothing."""
         self._turn = turn_id
         self._stale = True
+        self._read = {}
         if self._used:
             await self.refresh()
 
@@ -122,10 +129,17 @@ class AgentMemory:
     def get(self, key: str, default: Any = None) -> Any:
         """A value as it was loaded at startup, or changed since."""
         self._used = True
+        if key not in self._dirty:
+            self._read.setdefault(key, self._values.get(key))
         text = self._dirty[key] if key in self._dirty else self._values.get(key)
         return default if text is None else from_json(text)
 
     def keys(self) -> tuple[str, ...]:
+        for key, text in self._values.items():
+            self._read.setdefault(key, text)
+        return self._present()
+
+    def _present(self) -> tuple[str, ...]:
         known = {**self._values, **self._dirty}
         return tuple(key for key, text in known.items() if text is not None)
 
@@ -133,7 +147,7 @@ class AgentMemory:
         """Change a value. It is flushed with the turn and at shutdown; `await` it to have it durable at once."""
         self._admit(key)
         self._used = True
-        if key not in self.keys() and len(self.keys()) >= MEMORY_KEYS_MAX:
+        if key not in (present := self._present()) and len(present) >= MEMORY_KEYS_MAX:
             raise MalformedPayload(field="memory", problem=f"an agent remembers {MEMORY_KEYS_MAX} keys at most")
         self._dirty[key] = to_json(value, what=f"memory {key!r}")
         return Pending(self, key)

@@ -11,6 +11,7 @@ from homeostat.core.errors import MalformedPayload, UpstreamFailed
 from homeostat.core.ids import Ids
 from homeostat.core.limits import DEFERRAL_SECONDS, DEFERRAL_SECONDS_MAX, MODEL_ATTEMPTS_MAX
 from homeostat.core.ports.upstream import Headers, Upstream, UpstreamRequest, UpstreamResponse
+from homeostat.core.records.turn import Turn
 
 TARGET: Final = b"/v1/chat/completions"
 
@@ -40,6 +41,18 @@ class Completion:
 
     def __str__(self) -> str:
         return self.text
+
+
+def headers_of(turn: Turn) -> Headers:
+    """Who asks, and as part of what: the gateway meters by these."""
+    headers = [
+        (b"x-agent-id", turn.agent_id.encode()),
+        (b"x-homeostat-turn-id", turn.turn_id.encode()),
+        (b"traceparent", f"00-{turn.trace_id}-{turn.turn_id[-16:]}-01".encode()),
+    ]
+    if turn.run_id is not None:
+        headers.append((b"x-homeostat-run-id", turn.run_id.encode()))
+    return headers
 
 
 class Models:

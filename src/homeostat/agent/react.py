@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, cast
 
+from homeostat.agent.asking import tool_asked
 from homeostat.agent.config import LifecycleConfig
 from homeostat.agent.errors import CallFailed, FatalError, RecoverableError, StepFailed
 from homeostat.agent.invocation import Invoker, holds_nothing
@@ -19,6 +20,9 @@ from homeostat.core.errors import InvalidRequest, ResultFieldsMissing, SettingIn
 from homeostat.core.records.tool import ToolSpec
 
 SUBMIT: Final = "submit_result"
+LOCAL_TOOL: Final = "tool:"
+"""How the step is named in which a tool runs inside of a turn."""
+
 STEPS_MAX: Final = 200
 
 AnyTool = Tool | Callable[..., Any] | str
@@ -181,7 +185,7 @@ class ReActAgent(ManagedAgent):
             return await self._calls.call(known.function or known, **named)
 
         try:
-            return await turn.step(f"tool:{known.name}", work)
+            return await turn.step_asking(f"{LOCAL_TOOL}{known.name}", lambda: tool_asked(use.arguments), work)
         except (FatalError, Unavailable):
             raise
         except StepFailed as again:

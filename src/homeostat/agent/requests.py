@@ -15,6 +15,13 @@ AGENT_TOOL = "agent:"
 """How a wait is named that another agent answers."""
 
 
+class Done:
+    """What a call returns that is done when it returns; it may be awaited all the same."""
+
+    def __await__(self) -> Generator[None, None, None]:
+        yield from ()
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Request:
     """One thing to wait for. Awaiting it gives its result; `turn.gather` waits for several in one suspension."""

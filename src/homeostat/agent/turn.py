@@ -3,22 +3,24 @@
 import asyncio
 import contextvars
 import inspect
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable
 from typing import Any, Final, TypeVar
 
 from msgspec.structs import replace
 
+from homeostat.agent.asking import Asked, Asking, Conversation, work_asked
 from homeostat.agent.blocking import BlockingTurn
 from homeostat.agent.errors import CallFailed, as_json
-from homeostat.agent.invocation import Invoker
+from homeostat.agent.invocation import Invoker, immediate
 from homeostat.agent.journal import CardView, Journal, failed, replay, succeeded
-from homeostat.agent.models import Completion, Models, read_completion
-from homeostat.agent.requests import Request, target_of
+from homeostat.agent.models import Completion, Models, headers_of, read_completion
+from homeostat.agent.requests import Done, Request, target_of
 from homeostat.agent.result import check_fields
 from homeostat.agent.suspension import Lost, Suspended, TurnOver
+from homeostat.core.clock import Millis, SystemClock
 from homeostat.core.codec import Json, from_json, to_json
 from homeostat.core.errors import InvalidRequest, StaleEpoch, Unavailable
-from homeostat.core.ids import BoxId, CardId
+from homeostat.core.ids import BoxId, CardId, Chance, chance
 from homeostat.core.limits import DEFERRAL_SECONDS, DEFERRAL_SECONDS_MAX
 from homeostat.core.ports.turns import WorkerSession
 from homeostat.core.records.card import CardDraft
@@ -32,13 +34,6 @@ LLM_STEP: Final = "llm"
 _NOTHING: Final = object()
 
 _current: contextvars.ContextVar["Turn | None"] = contextvars.ContextVar("homeostat_turn", default=None)
-
-
-class Done:
-    """What a call returns that is done when it returns; it may be awaited all the same."""
-
-    def __await__(self) -> Generator[None, None, None]:
-        yield from ()
 
 
 class Turn:
@@ -74,6 +69,8 @@ class Turn:
         self._wanted: list[Request] = []
         self._suspending: asyncio.Task[None] | None = None
         self._result: Any = _NOTHING
+        self._conversation = Conversation()
+        self._chance: Chance | None = None
         record = grant.turn
         self.id = record.turn_id
         self.agent_id = record.agent_id
@@ -97,8 +94,15 @@ class Turn:
         `work` is a coroutine function, a plain function (which runs in a thread) or an awaitable. Its outcome is JSON,
         and comes back as JSON does: a tuple as a list. An error is an outcome too.
         """
+        return await self.step_asking(name, lambda: work_asked(args, named), work, *args, **named)
+
+    async def step_asking(
+        self, name: str, asking: Asking, work: Callable[..., Any] | Awaitable[Any], /, *args: Any, **named: Any
+    ) -> Any:
+        """A step that says for itself what it is asked to do, for the record of a run."""
         self._go_on()
         key = self._journal.step_key(name)
+        self._journal.compare(key, asking)
         stored = self._journal.outcome(key)
         if stored is not None:
             if inspect.iscoroutine(work):
@@ -111,24 +115,28 @@ class Turn:
                 work.close()
             await self._keep(key, done)
             return replay(key, done)
+        self._journal.parallel = self._journal.parallel or self._busy_steps > 0
         self._busy_steps += 1
         self._quiet.clear()
         try:
-            return await self._do_step(key, work, args, named)
+            asked = None if self.run_id is None else asking()
+            return await self._do_step(key, asked, work, args, named)
         finally:
             self._busy_steps -= 1
             if not self._busy_steps:
                 self._quiet.set()
 
-    async def _do_step(self, key: str, work: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
+    async def _do_step(
+        self, key: str, asked: Asked | None, work: Any, args: tuple[Any, ...], named: dict[str, Any]
+    ) -> Any:
         try:
             value = await work if inspect.isawaitable(work) else await self._invoker.call(work, *args, **named)
         except Unavailable:
             raise  # nothing is known to have changed: the turn is tried again
         except Exception as problem:
-            await self._keep(key, failed(problem))
+            await self._keep(key, failed(problem, asked))
             raise
-        outcome = succeeded(value, key)
+        outcome = succeeded(value, key, asked)
         await self._keep(key, outcome)
         return replay(key, outcome)
 
@@ -137,6 +145,18 @@ class Turn:
         await self.durably(lambda: self._session.step(self._grant, key, outcome))
         self._journal.keep(key, outcome)
         del self.unstored[key]
+
+    async def now(self) -> Millis:
+        """The time in Unix milliseconds, as a step: whenever the turn is run again, it is that same time."""
+        return Millis(await self.step("now", immediate(lambda: SystemClock().now_ms())))
+
+    @property
+    def random(self) -> Chance:
+        """Chance that repeats itself whenever the turn is run again: it follows from the seed of the run."""
+        if self._chance is None:
+            told = (self.correlation_id or "").partition(f"{self.run_id}/")[2] if self.run_id is not None else ""
+            self._chance = chance(told or self.id)
+        return self._chance
 
     # --- waiting -------------------------------------------------------------------------------------------
 
@@ -253,20 +273,9 @@ class Turn:
         body = {"model": model, "messages": said, **options}
 
         async def ask() -> dict[str, Any]:
-            return await models.complete(body, self._headers(), self._emit_text if stream else None)
+            return await models.complete(body, headers_of(self._grant.turn), self._emit_text if stream else None)
 
-        return read_completion(await self.step(name, ask))
-
-    def _headers(self) -> list[tuple[bytes, bytes]]:
-        """Who asks, and as part of what: the gateway meters by these."""
-        headers = [
-            (b"x-agent-id", self.agent_id.encode()),
-            (b"x-homeostat-turn-id", self.id.encode()),
-            (b"traceparent", f"00-{self.trace_id}-{self.id[-16:]}-01".encode()),
-        ]
-        if self.run_id is not None:
-            headers.append((b"x-homeostat-run-id", self.run_id.encode()))
-        return headers
+        return read_completion(await self.step_asking(name, lambda: self._conversation.asked(body), ask))
 
     async def _emit_text(self, text: str) -> None:
         await self.emit({"type": "text", "text": text})
@@ -344,6 +353,10 @@ class Turn:
     def _go_on(self) -> None:
         if self._over is not None:
             raise self._over
+
+    @property
+    def journal(self) -> Journal:
+        return self._journal
 
     def finish(self) -> None:
         """The author's code is done: see that it took the same path as before."""

@@ -3,16 +3,16 @@
 import asyncio
 import logging
 from collections.abc import Collection
-from types import MappingProxyType
 from typing import Any
 
+from homeostat.agent.attempt import attempt
 from homeostat.agent.invocation import Invoker
 from homeostat.agent.journal import Journal
 from homeostat.agent.models import Models
 from homeostat.agent.orchestrator import Factory, Orchestrator
-from homeostat.agent.outcome import Ending, failure, success
-from homeostat.agent.protocol import ExecutionContext
-from homeostat.agent.suspension import Lost, Suspended, TurnOver
+from homeostat.agent.outcome import Ending, failure
+from homeostat.agent.recording import recording_of
+from homeostat.agent.suspension import Lost, Suspended
 from homeostat.agent.turn import Turn
 from homeostat.agent.workload import Counts, Line, Running
 from homeostat.core.codec import Json
@@ -290,31 +290,12 @@ class Worker:
         raise AssertionError("the last round returns")
 
     async def _attempt(self, turn: Turn) -> Ending | None:
-        """Run the author's code once. Whatever it does with the exception that ends a turn, the turn has ended."""
-        token = turn.enter()
-        returned: Any = None
-        problem: BaseException | None = None
-        try:
-            returned = await self.orchestrator.orchestrate(_context(turn))
-        except Unavailable as unavailable:
-            if turn.over is None:
-                raise
-            problem = unavailable
-        except asyncio.CancelledError as cancelled:
-            if (task := asyncio.current_task()) is not None and task.cancelling():
-                raise
-            problem = cancelled  # the author's code awaited something that was cancelled
-        except (Exception, TurnOver, BaseExceptionGroup, SystemExit) as raised:  # noqa: BLE001 - the deliverable has it
-            problem = raised
-        finally:
-            Turn.exit(token)
-        if isinstance(turn.over, Suspended):
+        ending = await attempt(self.orchestrator, turn)
+        if ending is None and isinstance(turn.over, Suspended):
             self.counts.suspended += 1
-            return None
-        if turn.over is not None:
+        elif ending is None:
             self.counts.lost += 1
-            return None
-        return _ending(turn, returned, problem)
+        return ending
 
     async def _deliver(self, running: Running, ending: Ending, *, greedy: bool) -> Delivered | None:
         turn = running.turn
@@ -347,6 +328,7 @@ class Worker:
                     status=ending.status,
                     result=ending.result,
                     error=ending.error,
+                    recording=self._recording(running),
                     claim_next=greedy and not self._stopping.is_set(),
                 )
             except StaleEpoch:
@@ -357,6 +339,12 @@ class Worker:
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, DEFERRAL_SECONDS_MAX)
 
+    def _recording(self, running: Running) -> Json | None:
+        turn = running.grant.turn
+        if turn.run_id is None:
+            return None
+        return recording_of(self.orchestrator.known(turn.agent_id), running.turn and running.turn.journal)
+
     async def _hand_back(self, running: Running) -> None:
         if running.turn is not None:
             running.turn.leave(Lost())
@@ -365,25 +353,6 @@ class Worker:
             self.counts.released += 1
         except (StaleEpoch, Unavailable) as problem:
             log.info("turn %s was not handed back: %s", running.grant.turn.turn_id, problem)
-
-
-def _context(turn: Turn) -> ExecutionContext:
-    routing = {"turn_id": str(turn.id), "project": str(turn.project)}
-    if turn.run_id is not None:
-        routing["run_id"] = str(turn.run_id)
-    return ExecutionContext(
-        trace_id=turn.trace_id, target=turn.agent_id, request=turn, routing=MappingProxyType(routing)
-    )
-
-
-def _ending(turn: Turn, returned: Any, problem: BaseException | None) -> Ending:
-    if problem is not None:
-        return failure(problem)
-    try:
-        turn.finish()
-        return success(turn.result_of(returned))
-    except HomeostatError as wrong:
-        return failure(wrong)
 
 
 async def _cancel(task: asyncio.Task[Any]) -> None:

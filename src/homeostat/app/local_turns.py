@@ -122,10 +122,17 @@ class LocalSession:
         result: Json,
         error: Json | None = None,
         cards: tuple[CardDraft, ...] = (),
+        recording: Json | None = None,
         claim_next: bool = False,
     ) -> Delivered:
         command = Deliver(
-            fence=fence_of(grant), status=status, result=result, error=error, cards=cards, claim_next=claim_next
+            fence=fence_of(grant),
+            status=status,
+            result=result,
+            error=error,
+            cards=cards,
+            recording=recording,
+            claim_next=claim_next,
         )
         delivering: asyncio.Future[Delivered] = self._kernel.flusher.submit(command)
         try:

@@ -171,6 +171,7 @@ class HttpSession:
         result: Json,
         error: Json | None = None,
         cards: tuple[CardDraft, ...] = (),
+        recording: Json | None = None,
         claim_next: bool = False,
     ) -> Delivered:
         body = {
@@ -178,6 +179,7 @@ class HttpSession:
             "result": _raw(result),
             "error": None if error is None else _raw(error),
             "cards": _cards(cards),
+            "recording": None if recording is None else _raw(recording),
             "claim_next": claim_next,
         }
         shape = (await self._for(grant, "deliver", body)).read(w.DeliveredShape)

@@ -161,7 +161,7 @@ Luck = random.Random
 """What `chance` gives, for whoever takes it."""
 
 
-def chance(*seeds: object) -> Luck:
+def chance(*seeds: object) -> Chance:
     """Randomness that repeats: the same seeds give the same sequence, in every process."""
     text = "\0".join(str(seed) for seed in seeds)
-    return random.Random(hashlib.sha256(text.encode()).digest())  # noqa: S311 - it is meant to be predictable
+    return Chance(hashlib.sha256(text.encode()).digest())

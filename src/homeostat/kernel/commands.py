@@ -115,6 +115,7 @@ class Deliver(Struct, frozen=True, kw_only=True, gc=False):
     result: Json
     error: Json | None = None
     cards: tuple[CardDraft, ...] = ()
+    recording: Json | None = None
     claim_next: bool = False
 
 

@@ -12,7 +12,8 @@ from homeostat.core.machines.turn import HeadStatus, TurnEvent
 from homeostat.core.records.card import DELIVERABLE, DELIVERABLE_POSITION
 from homeostat.core.records.event import Channel, Event
 from homeostat.core.records.head import Mailbox
-from homeostat.core.records.turn import MessageType, OpenTurn, Turn, WaitStatus
+from homeostat.core.records.recording import RECORDING
+from homeostat.core.records.turn import MessageType, OpenTurn, Step, Turn, WaitStatus
 from homeostat.core.records.view import Outcome
 from homeostat.core.records.work import Delivered
 from homeostat.kernel.claim import claim
@@ -40,6 +41,8 @@ def deliver(plan: Plan, command: Deliver, followups: Followups) -> Delivered:
         error=command.error,
         followups=followups,
     )
+    if command.recording is not None:
+        plan.writes.steps.append(Step(entry.turn.project, entry.turn.turn_id, RECORDING, command.recording, plan.now))
     following = None
     if command.claim_next:
         following = claim(plan, Claim(key=command.fence.key, worker_id=command.fence.worker_id))

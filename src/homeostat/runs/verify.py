@@ -51,7 +51,9 @@ class LedgerBroken(Conflict):
     hint = "`homeostat verify` says more; compare with a bundle that was exported before."
 
 
-class _Found(Exception):
+class Found(Exception):
+    """What a walk came upon; there is no use in going on."""
+
     def __init__(self, finding: Finding) -> None:
         super().__init__(finding.message)
         self.finding = finding
@@ -70,11 +72,11 @@ def verify(
     walk = Walk(header.project, header.run_id, known)
     finding: Finding | None = None
     try:
-        _check_heads(known, header.project, header.run_id, public_key)
+        check_heads(known, header.project, header.run_id, public_key)
         for page in bundle.pages:
             walk.take(page)
         walk.close(complete=complete)
-    except _Found as found:
+    except Found as found:
         finding = found.finding
     return Verdict(
         run_id=header.run_id,
@@ -88,14 +90,14 @@ def verify(
     )
 
 
-def _check_heads(heads: Sequence[Head], project: str, run_id: str, public_key: str | None) -> None:
+def check_heads(heads: Sequence[Head], project: str, run_id: str, public_key: str | None) -> None:
     for head in heads:
         if (head.project, head.run_id) != (project, run_id):
-            raise _Found(Finding("head_foreign", f"the head of {head.size} entries is that of run {head.run_id}"))
+            raise Found(Finding("head_foreign", f"the head of {head.size} entries is that of run {head.run_id}"))
         if public_key is not None and head.public_key != public_key:
-            raise _Found(Finding("key_foreign", f"the head of {head.size} entries was signed by another key"))
+            raise Found(Finding("key_foreign", f"the head of {head.size} entries was signed by another key"))
         if not signature_holds(head):
-            raise _Found(Finding("signature_bad", f"the signature of the head of {head.size} entries does not hold"))
+            raise Found(Finding("signature_bad", f"the signature of the head of {head.size} entries does not hold"))
 
 
 _MARKED: Final = "it was changed after the head was signed, and hashed again"
@@ -165,18 +167,18 @@ class Walk:
                 bad = next(n for n in range(len(kept)) if seen[n] != kept[n]) // MARK_BYTES
                 until = (place + bad + 1) * stride
                 if stride == 1:
-                    raise _Found(
+                    raise Found(
                         Finding("entry_changed", f"entry {until} is not the one that was signed: {_MARKED}", until)
                     )
                 words = f"one of the entries {until - stride + 1} to {until} is not the one that was signed: {_MARKED}"
-                raise _Found(Finding("entry_changed", words, until - stride + 1, until))
+                raise Found(Finding("entry_changed", words, until - stride + 1, until))
 
     def _compare(self, size: int) -> None:
         """The ledger is as long as a head says."""
         for head in self.heads:
             if head.size == size and (head.root, head.last) != (self.tree.root().hex(), self.last):
                 first = size // head.stride * head.stride + 1 if head.stride > 1 else size
-                raise _Found(
+                raise Found(
                     Finding(
                         "root_differs",
                         f"the first {size} entries do not have the root that was signed",
@@ -191,17 +193,15 @@ class Walk:
         try:
             entry = read_line(line)
         except (msgspec.MsgspecError, UnicodeDecodeError):
-            raise _Found(Finding("entry_unreadable", f"entry {seq} cannot be read", seq)) from None
+            raise Found(Finding("entry_unreadable", f"entry {seq} cannot be read", seq)) from None
         if entry.seq > seq:
-            raise _Found(
-                Finding("entry_missing", f"entry {seq} is missing: entry {entry.seq} stands in its place", seq)
-            )
+            raise Found(Finding("entry_missing", f"entry {seq} is missing: entry {entry.seq} stands in its place", seq))
         if entry.seq < seq:
-            raise _Found(Finding("entry_out_of_place", f"entry {entry.seq} stands where entry {seq} should", seq))
+            raise Found(Finding("entry_out_of_place", f"entry {entry.seq} stands where entry {seq} should", seq))
         if (entry.project, entry.run_id) != (self.project, self.run_id):
-            raise _Found(Finding("entry_foreign", f"entry {seq} belongs to run {entry.run_id}", seq))
+            raise Found(Finding("entry_foreign", f"entry {seq} belongs to run {entry.run_id}", seq))
         if entry.previous == self.last or seq == 1:
-            raise _Found(Finding("entry_changed", f"entry {seq} was changed: it is not written as entries are", seq))
+            raise Found(Finding("entry_changed", f"entry {seq} was changed: it is not written as entries are", seq))
         hashed = hashlib.sha256(LEAF + line).hexdigest()
         if following is not None:
             self._blame(seq, hashed, following)
@@ -224,14 +224,12 @@ class Walk:
 
     def _judge(self, seq: int, *, confirmed: bool) -> None:
         if confirmed:
-            raise _Found(
+            raise Found(
                 Finding(
                     "entry_changed", f"entry {seq - 1} was changed: entry {seq} was chained to another content", seq - 1
                 )
             )
-        raise _Found(
-            Finding("entry_changed", f"entry {seq} was changed: it is chained to another entry before it", seq)
-        )
+        raise Found(Finding("entry_changed", f"entry {seq} was changed: it is chained to another entry before it", seq))
 
     def close(self, *, complete: bool) -> None:
         """There are no more lines."""
@@ -240,10 +238,10 @@ class Walk:
         largest = self.heads[-1].size if self.heads else 0
         if self.size < largest:
             missing = f"entry {largest} is" if largest == self.size + 1 else f"entries {self.size + 1} to {largest} are"
-            raise _Found(Finding("entries_missing", f"{missing} missing: the ledger was cut short", self.size + 1))
+            raise Found(Finding("entries_missing", f"{missing} missing: the ledger was cut short", self.size + 1))
         if complete and self.size > largest:
             words = f"entry {largest + 1} was added after the head was signed" if self.heads else "no head was signed"
-            raise _Found(Finding("entries_unsigned", words, largest + 1 if self.heads else None))
+            raise Found(Finding("entries_unsigned", words, largest + 1 if self.heads else None))
 
 
 class whole:  # noqa: N801 — read as a word: `with whole(run_id): …`
@@ -255,5 +253,5 @@ class whole:  # noqa: N801 — read as a word: `with whole(run_id): …`
     def __enter__(self) -> None: ...
 
     def __exit__(self, kind: object, problem: BaseException | None, *_: object) -> None:
-        if isinstance(problem, _Found):
+        if isinstance(problem, Found):
             raise LedgerBroken(run_id=self._run_id, problem=problem.finding.message) from problem

@@ -242,6 +242,7 @@ async def deliver_turn(call: Call, body: w.DeliverBody) -> w.DeliveredShape:
             result=take_json(bytes(body.result), what="result"),
             error=None if body.error == NO_VALUE else take_json(bytes(body.error), what="error"),
             cards=drafts(body.cards),
+            recording=None if body.recording == NO_VALUE else take_json(bytes(body.recording), what="recording"),
             claim_next=body.claim_next,
         )
         session.ended(grant.turn.turn_id, delivered.next)

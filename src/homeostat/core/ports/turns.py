@@ -95,9 +95,12 @@ class WorkerSession(Protocol):
         result: Json,
         error: Json | None = None,
         cards: tuple[CardDraft, ...] = (),
+        recording: Json | None = None,
         claim_next: bool = False,
     ) -> Delivered:
         """End the turn with its deliverable; with `claim_next` the agent's next turn comes along if one waits.
+
+        `recording` is what the ledger of a run needs to know besides; it is kept with the turn's steps.
 
         Raises `ResultFieldsMissing` when a success lacks what was asked for; the turn is then still running.
         """

@@ -176,6 +176,7 @@ class DeliverBody(FencedBody, frozen=True, kw_only=True):
     result: Value = absent()
     error: Value = absent()
     cards: Cards = ()
+    recording: Value = absent()
     claim_next: bool = False
 
 

@@ -1,0 +1,164 @@
+"""What turns left behind, as entries of their run's ledger: enough to run their code again without asking anybody."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+from homeostat.agent.journal import CARD
+from homeostat.core.clock import Millis
+from homeostat.core.codec import NULL, Json, from_json, to_json
+from homeostat.core.ids import ProjectId, TurnId
+from homeostat.core.limits import PAYLOAD_BYTES_MAX
+from homeostat.core.ports.ledger import LedgerStore
+from homeostat.core.ports.store import TurnStore
+from homeostat.core.records.card import DELIVERABLE, TOOL_CALL, TOOL_RESULT, Card
+from homeostat.core.records.provenance import EntryKind
+from homeostat.core.records.recording import RECORDING, Worked
+from homeostat.core.records.turn import Step, Wait
+from homeostat.core.redaction import redact_json
+
+KERNEL_CARDS: Final = frozenset({DELIVERABLE, TOOL_CALL, TOOL_RESULT})
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """One entry to be."""
+
+    kind: EntryKind
+    payload: dict[str, Any]
+    at_ms: Millis
+
+
+async def notes_of(
+    ledger: LedgerStore, turns: TurnStore, project: ProjectId, tasks: Mapping[TurnId, Mapping[str, object]]
+) -> dict[TurnId, list[Note]]:
+    """What is to be written down of some turns that ended, by the turn at the root: it and all it asked of others.
+
+    `tasks` says of each which task it was, in words that a replay can repeat.
+    """
+    notes: dict[TurnId, list[Note]] = {turn_id: [] for turn_id in tasks}
+    roots = {turn_id: turn_id for turn_id in tasks}
+    for worked in await ledger.worked(project, list(tasks)):
+        turn = worked.turn
+        root = roots.get(turn.turn_id) or roots.get(cast("TurnId", turn.parent_turn_id))
+        if root is None:
+            continue
+        roots[turn.turn_id] = root
+        context: tuple[Card, ...] = ()
+        if turn.context_box_id is not None:
+            context = (await turns.hydrate(turn, fresh=True)).context
+        notes[root] += turn_notes(worked, context, tasks.get(turn.turn_id))
+    return notes
+
+
+def turn_notes(worked: Worked, context: Collection[Card], task: Mapping[str, object] | None) -> list[Note]:
+    """One turn: what came to it in the order in which it came, and last what it made of it."""
+    turn = worked.turn
+    cards = {card.card_id: card for card in worked.cards}
+    recording: dict[str, Any] = {}
+    notes: list[tuple[int, int, Note]] = []
+    for place, step in enumerate(worked.steps):
+        if step.name == RECORDING:
+            recording = from_json(step.outcome)
+        else:
+            notes.append((step.created_at_ms, place, _step_note(step)))
+    for place, wait in enumerate(worked.waits):
+        at = wait.answered_at_ms or wait.created_at_ms
+        notes.append((at, place, _call_note(wait, cards)))
+    notes += [
+        (card.created_at_ms, card.position, _card_note(card, turn.turn_id))
+        for card in worked.cards
+        if card.type not in KERNEL_CARDS
+    ]
+    ordered = [note for _, _, note in sorted(notes, key=lambda one: one[:2])]
+    if order := cast("list[str]", recording.get("order") or []):
+        ordered = _as_asked(ordered, order)
+    return [*ordered, _end_note(worked, context, recording, task)]
+
+
+def _as_asked(notes: list[Note], order: list[str]) -> list[Note]:
+    """Put notes into the order in which the code asked for them; what it did not ask for comes last."""
+    cards = (note for note in notes if note.kind is EntryKind.CARD)
+    named = {str(note.payload.get("name") or note.payload.get("call_id")): note for note in notes}
+    asked = [next(cards, None) if name == CARD else named.get(name) for name in order]
+    placed = {id(note): place for place, note in reversed(list(enumerate(asked))) if note is not None}
+    return sorted(notes, key=lambda note: placed.get(id(note), len(order)))
+
+
+def recorded(text: Json) -> str:
+    """A JSON text as a ledger keeps it: as it was, to the order of its members, but without secrets."""
+    return redact_json(text)
+
+
+def _step_note(step: Step) -> Note:
+    outcome = cast("dict[str, Any]", from_json(step.outcome))
+    asked = cast("dict[str, Any]", outcome.pop("asked", None) or {})
+    payload: dict[str, Any] = {"turn_id": step.turn_id, "name": step.name}
+    if asked:
+        payload["asked"] = {"digest": asked.get("digest")}
+        if "told" in asked:
+            payload["asked"]["told_json"] = recorded(to_json(asked["told"]))
+    payload["outcome_json"] = recorded(to_json(outcome, limit=2 * PAYLOAD_BYTES_MAX))
+    kinds = {"model": EntryKind.MODEL_CALL, "tool": EntryKind.TOOL_RESULT}
+    return Note(kinds.get(str(asked.get("what")), EntryKind.STEP), payload, step.created_at_ms)
+
+
+def _call_note(wait: Wait, cards: Mapping[Any, Card]) -> Note:
+    call = cards.get(wait.call_card_id)
+    answer = cards.get(wait.result_card_id)
+    args = cast("dict[str, Any]", from_json(call.content)).get("args") if call is not None else None
+    result = cast("dict[str, Any]", from_json(answer.content)).get("result") if answer is not None else None
+    payload = {
+        "turn_id": wait.turn_id,
+        "call_id": wait.call_id,
+        "tool": wait.tool,
+        "status": wait.status.value,
+        "after_execution": wait.after_execution.value,
+        "args_json": None if call is None else recorded(to_json(args)),
+        "result_json": None if answer is None else recorded(to_json(result)),
+    }
+    return Note(EntryKind.TOOL_RESULT, payload, Millis(wait.answered_at_ms or wait.created_at_ms))
+
+
+def _card_note(card: Card, turn_id: TurnId) -> Note:
+    payload = {
+        "turn_id": turn_id,
+        "card_id": card.card_id,
+        "type": card.type,
+        "content_json": recorded(card.content),
+    }
+    return Note(EntryKind.CARD, payload, card.created_at_ms)
+
+
+def _end_note(
+    worked: Worked, context: Collection[Card], recording: Mapping[str, Any], task: Mapping[str, object] | None
+) -> Note:
+    turn = worked.turn
+    delivered = next((card for card in worked.cards if card.type == DELIVERABLE), None)
+    end = cast("dict[str, Any]", from_json(delivered.content)) if delivered is not None else {}
+    memory = cast("dict[str, str | None]", recording.get("memory") or {})
+    payload: dict[str, Any] = {
+        "turn_id": turn.turn_id,
+        "agent_id": turn.agent_id,
+        "type": turn.type.value,
+        "task": None if task is None else dict(task),
+        "parent_turn_id": turn.parent_turn_id,
+        "source": turn.source,
+        "correlation_id": turn.correlation_id,
+        "trace_id": turn.trace_id,
+        "depth": turn.depth,
+        "created_at_ms": turn.created_at_ms,
+        "payload_json": recorded(turn.payload),
+        "result_fields_json": turn.result_fields,
+        "context": [
+            {"type": card.type, "author": card.author, "content_json": recorded(card.content)} for card in context
+        ],
+        "code": recording.get("agent"),
+        "in_order": bool(recording.get("order")) and not recording.get("parallel"),
+        "memory": {key: recorded(Json(text or NULL)) for key, text in memory.items()},
+        "status": end.get("status"),
+        "result_json": recorded(to_json(end.get("result"))),
+        "error_json": recorded(to_json(end.get("error"))),
+    }
+    at = delivered.created_at_ms if delivered is not None else turn.created_at_ms
+    return Note(EntryKind.TURN_ENDED, payload, at)

@@ -1,0 +1,165 @@
+"""A turn as its ledger recorded it, put together from entries as they come."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import msgspec
+
+from homeostat.core.codec import Json
+from homeostat.core.records.provenance import EntryKind
+from homeostat.runs.bundle import Page, read_line
+
+
+class Asked(msgspec.Struct, frozen=True):
+    digest: str | None = None
+    told_json: str | None = None
+
+
+class StepTaken(msgspec.Struct, frozen=True, kw_only=True):
+    """A step, a call of a model, or a tool that ran inside of the turn."""
+
+    turn_id: str
+    name: str
+    outcome_json: str
+    asked: Asked = Asked()
+    seq: int = 0
+    kind: str = ""
+
+
+class CallMade(msgspec.Struct, frozen=True, kw_only=True):
+    """A tool or another agent that a turn waited for."""
+
+    turn_id: str
+    call_id: str
+    tool: str
+    status: str
+    after_execution: str
+    args_json: str | None
+    result_json: str | None
+    seq: int = 0
+
+
+class CardWritten(msgspec.Struct, frozen=True, kw_only=True):
+    turn_id: str
+    card_id: str
+    type: str
+    content_json: str
+    seq: int = 0
+
+
+class ContextCard(msgspec.Struct, frozen=True):
+    type: str
+    author: str | None
+    content_json: str
+
+
+class Code(msgspec.Struct, frozen=True):
+    """Where an agent's code was found, and the digest of its file."""
+
+    target: str
+    source: str | None = None
+
+
+class TurnEnded(msgspec.Struct, frozen=True, kw_only=True):
+    """The message a turn was, and what it delivered."""
+
+    turn_id: str
+    agent_id: str
+    type: str
+    task: dict[str, Any] | None
+    parent_turn_id: str | None
+    source: str | None
+    correlation_id: str | None
+    trace_id: str
+    depth: int
+    created_at_ms: int
+    payload_json: str
+    result_fields_json: str | None
+    context: tuple[ContextCard, ...]
+    code: Code | None
+    in_order: bool = False
+    memory: dict[str, Json]
+    status: str | None
+    result_json: str
+    error_json: str
+
+    @property
+    def label(self) -> str:
+        """How the turn is called in words."""
+        if self.task is not None:
+            number, name = self.task.get("number"), self.task.get("task")
+            return f"task {number} ({name})" if number is not None else f"task {name}"
+        return f"the turn of {self.agent_id} ({self.turn_id})"
+
+
+@dataclass(slots=True)
+class Tape:
+    """Everything that came to a turn from outside, and what became of it."""
+
+    run_id: str
+    project: str
+    steps: dict[str, StepTaken] = field(default_factory=dict[str, StepTaken])
+    calls: dict[str, CallMade] = field(default_factory=dict[str, CallMade])
+    cards: list[CardWritten] = field(default_factory=list[CardWritten])
+    end: TurnEnded | None = None
+    end_seq: int = 0
+
+    @property
+    def entries(self) -> int:
+        return len(self.steps) + len(self.calls) + len(self.cards) + 1
+
+
+_KIND: Final = b'"kind":"'
+_step = msgspec.json.Decoder(StepTaken)
+_call = msgspec.json.Decoder(CallMade)
+_card = msgspec.json.Decoder(CardWritten)
+_end = msgspec.json.Decoder(TurnEnded)
+
+_STEP, _MODEL, _TOOL, _CARD, _END = (
+    kind.value.encode()
+    for kind in (EntryKind.STEP, EntryKind.MODEL_CALL, EntryKind.TOOL_RESULT, EntryKind.CARD, EntryKind.TURN_ENDED)
+)
+_KINDS: Final = frozenset({_STEP, _MODEL, _TOOL, _CARD, _END})
+
+
+class Tapes:
+    """Winds entries onto tapes. Only what belongs to turns is decoded; the rest of a ledger passes by."""
+
+    def __init__(self, project: str, run_id: str) -> None:
+        self._project = project
+        self._run_id = run_id
+        self._open: dict[str, Tape] = {}
+
+    def take(self, page: Page) -> Iterator[Tape]:
+        """Tapes that are complete with this page."""
+        for line in page:
+            start = line.find(_KIND, 0, 48) + len(_KIND)
+            kind = line[start : line.find(b'"', start)]
+            if kind in _KINDS and (tape := self._wind(kind, line)) is not None:
+                yield tape
+
+    def _wind(self, kind: bytes, line: bytes) -> Tape | None:
+        entry = read_line(line)
+        payload, seq = entry.payload, entry.seq
+        if kind == _END:
+            end = _end.decode(payload)
+            tape = self._open.pop(end.turn_id, None) or Tape(self._run_id, self._project)
+            tape.end, tape.end_seq = end, seq
+            return tape
+        if kind == _CARD:
+            card = _card.decode(payload)
+            self._tape(card.turn_id).cards.append(msgspec.structs.replace(card, seq=seq))
+        elif kind == _TOOL and b'"call_id":' in line:
+            call = _call.decode(payload)
+            self._tape(call.turn_id).calls[call.call_id] = msgspec.structs.replace(call, seq=seq)
+        else:
+            step = _step.decode(payload)
+            self._tape(step.turn_id).steps[step.name] = msgspec.structs.replace(step, seq=seq, kind=kind.decode())
+        return None
+
+    def _tape(self, turn_id: str) -> Tape:
+        tape = self._open.get(turn_id)
+        if tape is None:
+            tape = self._open[turn_id] = Tape(self._run_id, self._project)
+        return tape
