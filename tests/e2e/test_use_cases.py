@@ -1,16 +1,10 @@
 """The promises of the immune system, each on a real kernel, a real gateway and a model with faults it cannot see."""
 
-import os
-import signal
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from homeostat.adapters.enforcers.container import ContainerEnforcer
-from homeostat.adapters.enforcers.process import ProcessEnforcer
 from homeostat.adapters.upstreams.simulated.faults import Faults
 from homeostat.app.settings import Settings
 from homeostat.core.codec import to_json
@@ -252,60 +246,6 @@ async def test_uc_8_a_quarantined_agent_is_refused_by_the_gateway_until_it_is_he
         await one.system.immune.heal(one.key(SICK), reason="now", actor="ann")
         assert one.phase(SICK) is P.PROBATION
         assert (await one.call(SICK)).status == 200
-
-
-def state_of(pid: int) -> str:
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-
-
-async def test_uc_9_a_process_is_frozen_with_its_children_and_goes_on_after_healing() -> None:
-    code = "import subprocess, sys; p = subprocess.Popen(['sleep', '60']); print(p.pid, flush=True); p.wait()"
-    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as process:  # noqa: ASYNC220
-        assert process.stdout is not None
-        child = int(process.stdout.readline())
-        try:
-            enforcer = ProcessEnforcer()
-            async with clinic(enforcers=(enforcer,)) as one:
-                await one.enrol(SICK)
-                enforcer.register(one.key(SICK), process.pid)
-                await one.system.immune.quarantine(one.key(SICK), reason="to be sure", actor="ann")
-                await one.tick()
-                assert one.phase(SICK) is P.QUARANTINED
-                assert [state_of(process.pid), state_of(child)] == ["T", "T"]
-                os.kill(process.pid, signal.SIGCONT)  # anybody of the same user may do that
-                await one.tick()
-                assert state_of(process.pid) == "T", "what is held is looked at again and again"
-                await one.system.immune.release(one.key(SICK), reason="all is well", actor="ann")
-                assert [state_of(process.pid), state_of(child)] == ["S", "S"]
-        finally:
-            os.kill(child, signal.SIGKILL)
-            process.kill()
-
-
-class Cluster:
-    """An engine that runs nothing."""
-
-    def __init__(self, **replicas: int) -> None:
-        self.running = replicas
-
-    async def replicas(self, name: str) -> int:
-        return self.running[name]
-
-    async def scale(self, name: str, replicas: int) -> None:
-        self.running[name] = replicas
-
-
-async def test_uc_10_a_deployment_is_scaled_to_nothing_and_back_to_what_it_was() -> None:
-    cluster = Cluster(researcher=3)
-    enforcer = ContainerEnforcer(cluster)
-    async with clinic(enforcers=(enforcer,)) as one:
-        await one.enrol(SICK)
-        enforcer.register(one.key(SICK), "researcher")
-        await one.system.immune.quarantine(one.key(SICK), reason="to be sure", actor="ann")
-        await one.tick()
-        assert cluster.running == {"researcher": 0}
-        await one.system.immune.release(one.key(SICK), reason="all is well", actor="ann")
-        assert cluster.running == {"researcher": 3}
 
 
 async def test_a_quarantine_outlives_a_restart_and_so_do_baselines(tmp_path: Path) -> None:

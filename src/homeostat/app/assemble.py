@@ -11,9 +11,11 @@ from homeostat.adapters.statuses.local import LocalStatuses
 from homeostat.app import stores
 from homeostat.app.assignments import KernelAssignments
 from homeostat.app.cordons import Cordons
+from homeostat.app.custody import CustodyDesk, open_custody
 from homeostat.app.feed import Feed
 from homeostat.app.forgetting import context_clearer
-from homeostat.app.immunity import Rooms, StandIns, open_immune
+from homeostat.app.holding import ImmuneKeepers, Rooms, StandIns, open_holding
+from homeostat.app.immunity import open_immune
 from homeostat.app.keyring import RegisterKeyring
 from homeostat.app.local_turns import LocalTurns
 from homeostat.app.sessions import WorkerSessions
@@ -30,7 +32,7 @@ from homeostat.core.ports.access import AccessStore
 from homeostat.core.ports.bus import Bus
 from homeostat.core.ports.fleet import RegistryStore, StatusKeeper
 from homeostat.core.ports.gateway import GatewayStore
-from homeostat.core.ports.immune import ImmuneStore
+from homeostat.core.ports.immune import EnforcementStore, ImmuneStore
 from homeostat.core.ports.memory import MemoryKeeper
 from homeostat.core.ports.provider import IdentityProvider
 from homeostat.core.ports.runs import RunStore
@@ -70,6 +72,7 @@ class System:
     vitals_log: VitalsLog
     runs: Runs
     cordons: Cordons
+    custody: CustodyDesk | None
     supervisor: Supervisor
     store_place: str
 
@@ -107,9 +110,12 @@ async def assemble(
         )
         cordons = Cordons(kernel=kernel, store=opened.access, clock=clock)
         rooms = Rooms(kernel=kernel, gates=cordons, fleet=fleet, gateway=gateway, memory=opened.memory)
+        keepers = ImmuneKeepers(opened.immune, opened.enforcement)
+        holding = await open_holding(settings, keepers, stack, rooms, clock=clock, stand_ins=stand_ins)
         immune, turn_vitals = await open_immune(
-            opened.immune, stack, supervisor, rooms, bus=bus, clock=clock, ids=ids, stand_ins=stand_ins
+            keepers, stack, supervisor, rooms, holding, bus=bus, clock=clock, ids=ids, stand_ins=stand_ins
         )
+        custody = await open_custody(settings, holding, stack, fleet, immune)
         turns = LocalTurns(kernel)
         runs = await open_runs(settings, supervisor, opened, rooms, bus=bus, clock=clock, ids=ids)
         workers = WorkerSessions(kernel, turns)
@@ -138,6 +144,7 @@ async def assemble(
             feed=feed,
             vitals_log=vitals_log,
             runs=runs,
+            custody=custody,
             supervisor=supervisor,
             store_place=opened.place,
         )
@@ -319,6 +326,7 @@ class Stores:
     immune: ImmuneStore
     access: AccessStore
     runs: RunStore
+    enforcement: EnforcementStore
     place: str
 
 
@@ -336,6 +344,7 @@ async def _open_stores(settings: Settings, stack: AsyncExitStack) -> Stores:
         stores.immune_store(engine),
         stores.access_store(engine),
         stores.run_store(engine),
+        stores.enforcement_store(engine),
         stores.place(url),
     )
 

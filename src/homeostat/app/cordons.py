@@ -1,17 +1,13 @@
 """An operator's gate: a cordoned agent gets no new turns, whatever else opens its gate meanwhile."""
 
-from typing import Final
-
 from homeostat.core.clock import Clock
 from homeostat.core.errors import AgentUnknown
 from homeostat.core.ids import TurnId
 from homeostat.core.ports.access import AccessStore
-from homeostat.core.records.access import Cordon
+from homeostat.core.records.access import CORDONED, Cordon
 from homeostat.core.records.head import Gate
 from homeostat.core.records.turn import AgentKey
 from homeostat.kernel.kernel import Kernel
-
-CORDONED: Final = "cordoned by "
 
 
 class Cordons:

@@ -21,6 +21,7 @@ from homeostat.core.limits import (
     UPSTREAM_FIRST_BYTE_SECONDS,
 )
 from homeostat.core.records.access import Role
+from homeostat.core.records.enforcement import Mode
 from homeostat.gateway.metering import UnknownModel
 
 PREFIX: Final = "HOMEOSTAT_"
@@ -134,6 +135,13 @@ def _pairs(value: str) -> tuple[tuple[str, Role], ...]:
         raise ValueError(f"write GROUP=ROLE,…, where a role is {', '.join(Role)}") from None
 
 
+def _mode(value: str) -> Mode:
+    try:
+        return Mode(value.strip().lower())
+    except ValueError:
+        raise ValueError(f"it must be {' or '.join(Mode)}") from None
+
+
 def _optional_path(value: str) -> Path | None:
     return _path(value) if value else None
 
@@ -172,6 +180,7 @@ SETTINGS: Final = (
     Setting("prices", _optional_path, "A JSON file of prices that overrule the list", ""),
     Setting("unknown_model", _unknown_model, "A model without a price: refuse, cap or tokens", "tokens"),
     Setting("call_retention_seconds", _seconds(60, 10 * 365 * 86_400), "How long model calls stay readable", "604800"),
+    Setting("enforcement", _mode, "Which ways hold an agent: all that reach it, or the first that is verified", "all"),
     Setting("ephemeral", _flag, "Keep everything in memory and forget it at the end", "no"),
     Setting("believe_runs", _flag, "Let an agent that has no turn name its run (X-Homeostat-Run-Id)", "no"),
     Setting("development", _flag, "Take an agent's word for who it is (X-Agent-Id), as on a laptop", "no"),
@@ -208,6 +217,7 @@ class Settings:
     prices: Path | None = None
     unknown_model: UnknownModel = UnknownModel.TOKENS
     call_retention_seconds: float = CALL_RETENTION_SECONDS
+    enforcement: Mode = Mode.ALL
     ephemeral: bool = False
     believe_runs: bool = False
     development: bool = False

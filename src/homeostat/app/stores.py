@@ -7,6 +7,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from homeostat.adapters.stores.sqlite import (
     SqliteAccess,
+    SqliteEnforcement,
     SqliteEngine,
     SqliteFleet,
     SqliteGateway,
@@ -22,7 +23,7 @@ from homeostat.core.errors import SettingInvalid
 from homeostat.core.ports.access import AccessStore
 from homeostat.core.ports.fleet import RegistryStore
 from homeostat.core.ports.gateway import GatewayStore
-from homeostat.core.ports.immune import ImmuneStore
+from homeostat.core.ports.immune import EnforcementStore, ImmuneStore
 from homeostat.core.ports.ledger import LedgerStore
 from homeostat.core.ports.memory import MemoryKeeper
 from homeostat.core.ports.runs import RunStore
@@ -107,6 +108,14 @@ def access_store(engine: "SqliteEngine | PostgresEngine") -> AccessStore:
     from homeostat.adapters.stores.postgres import PostgresAccess  # noqa: PLC0415 — a driver is loaded where it is used
 
     return PostgresAccess(engine)
+
+
+def enforcement_store(engine: "SqliteEngine | PostgresEngine") -> EnforcementStore:
+    if isinstance(engine, SqliteEngine):
+        return SqliteEnforcement(engine)
+    from homeostat.adapters.stores.postgres import PostgresEnforcement  # noqa: PLC0415 — loaded where it is used
+
+    return PostgresEnforcement(engine)
 
 
 def memory_keeper(engine: "SqliteEngine | PostgresEngine") -> MemoryKeeper:

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 import homeostat
-from homeostat.cli import agents, bench, db, demo, execution, gateway, immune, keys, top, turns, up, worker
+from homeostat.cli import agents, bench, db, demo, execution, gateway, immune, keys, receipts, top, turns, up, worker
 from homeostat.cli.failures import EXIT_CODES
 
 application = typer.Typer(
@@ -45,8 +45,9 @@ application.command("exec", context_settings={"ignore_unknown_options": True})(e
 application.command()(turns.enqueue)
 application.command()(turns.turn)
 application.command()(top.top)
-for verb in (immune.quarantine, immune.release, immune.heal, immune.approve, immune.reject):
+for verb in (immune.quarantine, receipts.receipt, immune.release, immune.heal, immune.approve, immune.reject):
     application.command()(verb)
+application.command("kill")(immune.end_agent)
 agents.get.command("approvals")(immune.get_approvals)
 agents.get.command("incidents")(immune.get_incidents)
 application.add_typer(agents.get, name="get")

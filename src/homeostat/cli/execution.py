@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     import asyncio
 
     from homeostat.client.client import Client
+    from homeostat.client.custody import CustodyLine
     from homeostat.client.keys import KeyRing
     from homeostat.core.wire.answers import Registered
 
@@ -23,6 +24,7 @@ NOT_FOUND = 127
 NOT_EXECUTABLE = 126
 SIGNALLED = 128  # and the signal's number, as shells have it
 MEGABYTE = 1 << 20
+PR_SET_CHILD_SUBREAPER = 36  # of Linux
 
 
 def execute(
@@ -63,7 +65,7 @@ async def _execute(
         registered = await enrolment.register(agent_id)
         try:
             bases = await _bases(client)
-            return await _run(command, _environment(client, registered, bases), enrolment)
+            return await _run(command, _environment(client, registered, bases), enrolment, client)
         finally:
             await enrolment.leave()
 
@@ -174,7 +176,28 @@ class Enrolment:
                 await self._client.transport.send("POST", path, project=self._client.project)
 
 
-async def _run(command: list[str], environment: dict[str, str], enrolment: Enrolment) -> int:
+async def _run(command: list[str], environment: dict[str, str], enrolment: Enrolment, client: "Client") -> int:
+    """Run the command, and again each time the server asks for it; what it leaves behind stays ours to answer for."""
+    from homeostat.client.custody import CustodyLine
+    from homeostat.core.wire.custody import OrderWord
+
+    orders: list[OrderWord] = []
+    line = CustodyLine(client, environment["HOMEOSTAT_KEY"], supervises=True, on_order=orders.append)
+    _adopt_orphans()
+    await line.open()
+    if line.refusal:
+        typer.echo(f"It is held at the gateway, and not as a process: {line.refusal}", err=True)
+    try:
+        while True:
+            code = await _run_once(command, environment, enrolment, line)
+            if not orders or orders.pop() is not OrderWord.RESTART:
+                return SIGNALLED - code if code < 0 else code
+            orders.clear()
+    finally:
+        await line.close()
+
+
+async def _run_once(command: list[str], environment: dict[str, str], enrolment: Enrolment, line: "CustodyLine") -> int:
     import asyncio
     from contextlib import suppress
 
@@ -186,15 +209,24 @@ async def _run(command: list[str], environment: dict[str, str], enrolment: Enrol
         raise fail(f"{command[0]}: there is no such command", code=NOT_FOUND) from problem
     except OSError as problem:
         raise fail(f"{command[0]}: {problem.strerror}", code=NOT_EXECUTABLE) from problem
+    await line.spawned(process.pid)
     _pass_signals(process)
     beating = asyncio.create_task(_watch(enrolment, environment["HOMEOSTAT_AGENT_ID"], process))
     try:
-        code = await process.wait()
+        return await process.wait()
     finally:
         beating.cancel()
         with suppress(asyncio.CancelledError, HomeostatError):
             await beating
-    return SIGNALLED - code if code < 0 else code
+
+
+def _adopt_orphans() -> None:
+    """Have children whose parents have ended come to us, so that nobody leaves the tree by forking twice."""
+    import ctypes
+    from contextlib import suppress
+
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 async def _watch(enrolment: Enrolment, agent_id: str, process: Any) -> None:

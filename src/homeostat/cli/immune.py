@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from homeostat.cli import receipts
 from homeostat.cli.connection import Project, Url, talk
 from homeostat.cli.output import Output, OutputOption, show
 
@@ -19,30 +20,69 @@ Actor = Annotated[str, typer.Option(help="Who says so.", envvar="USER")]
 
 
 def quarantine(
-    agent: Agent, *, reason: Reason = "", actor: Actor = "operator", url: Url = None, project: Project = None
+    agent: Agent,
+    *,
+    reason: Reason = "",
+    actor: Actor = "operator",
+    url: Url = None,
+    project: Project = None,
+    output: OutputOption = Output.TABLE,
 ) -> None:
-    """Isolate an agent: its messages wait, its model calls are refused, nothing is lost."""
-    _act(agent, "quarantine", reason, actor, url=url, project=project)
+    """Isolate an agent: its messages wait, its model calls are refused, its process stands still, nothing is lost."""
+    _act(agent, "quarantine", reason, actor, url=url, project=project, output=output)
 
 
 def release(
-    agent: Agent, *, reason: Reason = "", actor: Actor = "operator", url: Url = None, project: Project = None
+    agent: Agent,
+    *,
+    reason: Reason = "",
+    actor: Actor = "operator",
+    url: Url = None,
+    project: Project = None,
+    output: OutputOption = Output.TABLE,
 ) -> None:
     """Let an isolated agent out untreated; probation watches it."""
-    _act(agent, "release", reason, actor, url=url, project=project)
+    _act(agent, "release", reason, actor, url=url, project=project, output=output)
 
 
 def heal(
-    agent: Agent, *, reason: Reason = "", actor: Actor = "operator", url: Url = None, project: Project = None
+    agent: Agent,
+    *,
+    reason: Reason = "",
+    actor: Actor = "operator",
+    url: Url = None,
+    project: Project = None,
+    output: OutputOption = Output.TABLE,
 ) -> None:
     """Treat an isolated agent now, with a fresh start."""
-    _act(agent, "heal", reason, actor, url=url, project=project)
+    _act(agent, "heal", reason, actor, url=url, project=project, output=output)
 
 
-def _act(agent: str, verb: str, reason: str, actor: str, *, url: str | None, project: str | None) -> None:
+def end_agent(
+    agent: Agent,
+    *,
+    reason: Reason = "",
+    actor: Actor = "operator",
+    url: Url = None,
+    project: Project = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Isolate an agent at once and end it, wherever it runs; it stays so until it is released."""
+    _act(agent, "kill", reason, actor, url=url, project=project, output=output)
+
+
+def _act(
+    agent: str, verb: str, reason: str, actor: str, *, url: str | None, project: str | None, output: Output
+) -> None:
     async def work(client: "Client") -> None:
         told: Any = await client.post_json(f"/v1/agents/{agent}/{verb}", {"reason": reason, "actor": actor})
-        typer.echo(f"{agent} is {told['phase']}: {told['cause']}")
+        if output is Output.JSON:
+            show(told, output)
+            return
+        killed = ", killed" if told["killed"] else ""
+        typer.echo(f"{agent} is {told['phase']}{killed}: {told['cause']}")
+        if told["receipt"] is not None:
+            typer.echo(receipts.told(told["receipt"]))
 
     talk(work, url, project)
 

@@ -1,16 +1,17 @@
 """The gateway as one object: what the server, the other rooms and the command line call."""
 
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any
+from typing import Any, Final
 
-from homeostat.core.clock import Clock, SystemClock
+from homeostat.core.clock import Clock, Millis, SystemClock
 from homeostat.core.errors import InvalidRequest
 from homeostat.core.ids import DEFAULT_PROJECT, Ids, ProjectId, chance, process_seed
-from homeostat.core.limits import CALL_RETENTION_SECONDS, GATEWAY_LEASE_SECONDS
+from homeostat.core.limits import CALL_RETENTION_SECONDS, GATEWAY_LEASE_SECONDS, PAGE_MAX
 from homeostat.core.ports.bus import Bus
 from homeostat.core.ports.gateway import Assignments, GatewayStore, Keyring, Listener, PriceList
 from homeostat.core.records.budget import Budget, BudgetKey
-from homeostat.core.records.call import Call, CallFilter
+from homeostat.core.records.call import Call, CallFilter, CallId, Outcome
+from homeostat.core.records.enforcement import Spent
 from homeostat.core.records.policy import Action, Policy, PolicyId
 from homeostat.core.records.turn import AgentKey
 from homeostat.gateway.announcing import Announcer
@@ -26,6 +27,8 @@ from homeostat.gateway.routes import Outlet, Routes
 
 ClearContext = Callable[[AgentKey, str], Awaitable[None]]
 """Has one of our own agents forget everything before its next turn; the words say why."""
+
+SPENT_PAGES_MAX: Final = 200  # of the call log, for one receipt
 
 Loop = tuple[str, Callable[[], Coroutine[Any, Any, None]]]
 
@@ -126,6 +129,28 @@ class Gateway:
     def policy(self, project: ProjectId, policy_id: PolicyId) -> Policy | None:
         """A policy by its id, as this process has it in force."""
         return self.book.get(project, policy_id)
+
+    async def gate(self, agent: AgentKey) -> tuple[str, str] | None:
+        """What refuses a call of this agent as the store has it now: the error's code and the policy."""
+        if await self.store.version() != self.book.version:
+            await self.book.refresh()
+        gate = self.book.chain(agent, self.clock.now_ms()).gate
+        return None if gate is None else (gate.code, gate.policy_id or "")
+
+    async def spent(self, agent: AgentKey, since: Millis) -> Spent:
+        """What an agent got since an instant: calls that began after it."""
+        refused = answered = tokens = 0
+        before: CallId | None = None
+        for _ in range(SPENT_PAGES_MAX):
+            wanted = CallFilter(project=agent[0], agent_id=agent[1], since_ms=since, before=before)
+            page = await self.calls(wanted, PAGE_MAX)
+            refused += sum(call.repeats for call in page if call.outcome is Outcome.REFUSED)
+            answered += sum(call.outcome is not Outcome.REFUSED for call in page)
+            tokens += sum(call.usage.tokens for call in page)
+            if len(page) < PAGE_MAX:
+                break
+            before = page[-1].call_id
+        return Spent(refused=refused, answered=answered, tokens=tokens)
 
     async def rehearse(self, policy: Policy, *, since_ms: int, limit: int) -> Rehearsal:
         """What a policy would have done to the logged past."""

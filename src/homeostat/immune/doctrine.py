@@ -23,6 +23,6 @@ class Doctrine:
     approval_seconds: float = 24 * 3600.0
     attempts_per_hour: int = 12
     save_seconds: float = 30.0
-    reconcile_seconds: float = 5.0
+    reconcile_seconds: float = 2.0
     lease_seconds: float = 10.0
     self_report_seconds: float = 600.0  # how long what the gateway measured outranks what an agent says of itself

@@ -7,7 +7,7 @@ from homeostat.core.clock import Clock, Millis
 from homeostat.core.codec import to_json
 from homeostat.core.ids import Ids, digest_of
 from homeostat.core.machines.phase import Phase, PhaseEvent
-from homeostat.core.ports.immune import Enforcer, Remedies
+from homeostat.core.ports.immune import Remedies
 from homeostat.core.records.immune import (
     IMMUNE_ACTOR,
     NEVER,
@@ -20,11 +20,12 @@ from homeostat.core.records.immune import (
     Incident,
     Lesson,
     RemedyAction,
-    Stance,
     Treatment,
 )
 from homeostat.immune.baseline import Baselines
 from homeostat.immune.doctrine import Doctrine
+from homeostat.immune.enforcement import Enforcement
+from homeostat.immune.errors import AgentMoved
 from homeostat.immune.ladder import Experience
 from homeostat.immune.ward import Move, Ward
 from homeostat.immune.watch import Watch
@@ -40,7 +41,7 @@ class Healer:
         self,
         *,
         ward: Ward,
-        enforcer: Enforcer,
+        enforcement: Enforcement,
         remedies: Remedies,
         baselines: Baselines,
         doctrine: Doctrine,
@@ -48,7 +49,7 @@ class Healer:
         ids: Ids,
     ) -> None:
         self._ward = ward
-        self._enforcer = enforcer
+        self._enforcement = enforcement
         self._remedies = remedies
         self._baselines = baselines
         self._doctrine = doctrine
@@ -75,7 +76,7 @@ class Healer:
 
     async def _drain(self, watch: Watch) -> None:
         """Counted, not timed: it is over when nothing is in flight, or when the time is."""
-        busy = await self._enforcer.in_flight(watch.key)
+        busy = await self._enforcement.in_flight(watch.key)
         late = self._clock.now_ms() >= watch.patient.drain_until_ms
         if busy and not late:
             return
@@ -85,14 +86,10 @@ class Healer:
         # Why it is isolated stays what it was; that it is drained is a step on the way.
         kept = {"cause": watch.patient.cause, "actor": watch.patient.actor}
         if await self._ward.move(Move(watch=watch, event=PhaseEvent.DRAINED, cause=cause, changes=kept)):
-            await self._enforcer.hold(watch.key, Stance.CLOSED, self.reason(watch))
+            await self._enforcement.bring(watch.patient)
             if busy:
-                await self._enforcer.preempt(watch.key)
-            watch.held_before = await self._enforcer.waiting(watch.key)
-
-    def reason(self, watch: Watch) -> str:
-        incident = watch.patient.incident_id or "no incident"
-        return f"{watch.patient.cause} ({incident})"[:500]
+                await self._enforcement.preempt(watch.key)
+            watch.held_before = await self._enforcement.waiting(watch.key)
 
     async def _decide(self, watch: Watch) -> None:
         """Treat at once what is mild, ask about what is grave, leave alone what an operator isolated."""
@@ -152,6 +149,7 @@ class Healer:
     async def _treat(self, watch: Watch) -> None:
         incident = watch.incident
         assert incident is not None, "nobody is treated without an incident"
+        await self._enforcement.bring(watch.patient)  # what is stopped cannot be treated; its gates stay shut
         for _ in range(REMEDIES_PER_TICK_MAX):
             now = self._clock.now_ms()
             applied = [one for one in incident.treatments if one.applied is Applied.APPLIED]
@@ -161,7 +159,8 @@ class Healer:
             if step is None:
                 ended = replace(incident, outcome="exhausted")
                 cause = "every remedy of every hypothesis was tried or did not apply"
-                await self._ward.move(Move(watch=watch, event=PhaseEvent.EXHAUST, cause=cause, incident=ended))
+                if await self._ward.move(Move(watch=watch, event=PhaseEvent.EXHAUST, cause=cause, incident=ended)):
+                    await self._enforcement.bring(watch.patient)
                 return
             treatment = await self._apply(watch, *step)
             incident = replace(incident, treatments=(*incident.treatments, treatment))
@@ -191,6 +190,28 @@ class Healer:
             approval_id=watch.patient.approval_id,
         )
 
+    async def end(self, watch: Watch, incident: Incident, *, cause: str, actor: str) -> None:
+        """An operator ends an agent, whatever its phase: nothing is waited for, and nothing treats it any more."""
+        incident = replace(watch.incident or incident, cohort=BY_HAND)
+        now = self._clock.now_ms()
+        asked = {"killed": True, "bound": None, "approval_id": None, "drain_until_ms": now, "quarantined_at_ms": now}
+        events = {Phase.DRAINING: (PhaseEvent.DRAINED,), Phase.QUARANTINED: (), Phase.EXHAUSTED: ()}
+        steps = events.get(watch.phase, (PhaseEvent.ORDER_QUARANTINE, PhaseEvent.DRAINED))
+        if not steps:
+            patient = replace(
+                watch.patient, version=watch.patient.version + 1, killed=True, cause=cause, actor=actor, bound=None
+            )
+            if not await self._ward.store.save(Chart(patients=(patient,), incidents=(incident,))):
+                raise AgentMoved(agent_id=watch.key[1])
+            watch.patient, watch.incident = patient, incident
+        for event in steps:
+            move = Move(watch=watch, event=event, cause=cause, actor=actor, incident=incident, changes=asked)
+            if not await self._ward.move(move):
+                raise AgentMoved(agent_id=watch.key[1])
+        await self._enforcement.bring(watch.patient)
+        await self._enforcement.preempt(watch.key)
+        watch.held_before = await self._enforcement.waiting(watch.key)
+
     async def let_out(self, watch: Watch, *, cause: str, actor: str) -> bool:
         """An operator, or the end of an outage, lets an agent out untreated."""
         incident = watch.incident
@@ -199,18 +220,18 @@ class Healer:
     async def _let_out(
         self, watch: Watch, incident: Incident | None, event: PhaseEvent, cause: str, *, actor: str = IMMUNE_ACTOR
     ) -> bool:
-        waiting = await self._enforcer.waiting(watch.key)
+        waiting = await self._enforcement.waiting(watch.key)
         if incident is not None:
             lost = max(0, watch.held_before - waiting)
             incident = replace(incident, held=waiting, resumed=waiting, lost=incident.lost + lost)
         watch.calm()
         self._baselines.settle(list(watch.rows.values()))
-        changes = {"bound": None, "approval_id": None}
+        changes = {"bound": None, "approval_id": None, "killed": False}
         moved = await self._ward.move(
             Move(watch=watch, event=event, cause=cause, actor=actor, incident=incident, changes=changes)
         )
         if moved:
-            await self._enforcer.hold(watch.key, Stance.OPEN, cause)
+            await self._enforcement.bring(watch.patient)
         return moved
 
     # --- probation -----------------------------------------------------------------------------------------
@@ -260,10 +281,10 @@ class Healer:
             )
         ):
             return
-        await self._enforcer.hold(watch.key, Stance.CLOSED, self.reason(watch))
-        await self._enforcer.preempt(watch.key)
+        await self._enforcement.bring(watch.patient)
+        await self._enforcement.preempt(watch.key)
         await self._remedies.undo(watch.key)
-        watch.held_before = await self._enforcer.waiting(watch.key)
+        watch.held_before = await self._enforcement.waiting(watch.key)
 
     async def _discharge(self, watch: Watch) -> None:
         incident, lessons = self._told(watch, cured=True)

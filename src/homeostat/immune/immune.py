@@ -10,11 +10,12 @@ import msgspec
 
 from homeostat.core.clock import Clock, Millis, SystemClock
 from homeostat.core.codec import to_json
+from homeostat.core.enforcement_errors import AgentKilled
 from homeostat.core.errors import AgentUnknown, InvalidRequest, Unavailable
 from homeostat.core.ids import Ids, ProjectId
 from homeostat.core.machines.phase import PHASE, Phase, PhaseEvent
 from homeostat.core.ports.bus import Bus
-from homeostat.core.ports.immune import Enforcer, ImmuneStore, Remedies
+from homeostat.core.ports.immune import ImmuneStore, Remedies
 from homeostat.core.records.event import Channel, Event, subject
 from homeostat.core.records.immune import (
     ActualCause,
@@ -32,6 +33,7 @@ from homeostat.immune.baseline import Baselines, Normal
 from homeostat.immune.counts import Counts
 from homeostat.immune.diagnostician import Diagnostician
 from homeostat.immune.doctrine import Doctrine
+from homeostat.immune.enforcement import Enforcement
 from homeostat.immune.errors import ApprovalSettled, ApprovalUnknown, FeedbackUnknown
 from homeostat.immune.examination import Settings
 from homeostat.immune.healer import BY_HAND, Healer, evidence_digest
@@ -60,7 +62,7 @@ class Immune:
         *,
         store: ImmuneStore,
         bus: Bus,
-        enforcer: Enforcer,
+        enforcement: Enforcement,
         remedies: Remedies,
         roster: Roster,
         fleet_size: Callable[[], int],
@@ -75,6 +77,8 @@ class Immune:
         self.doctrine = doctrine or Doctrine()
         self.settings = settings or Settings()
         self._bus = bus
+        self.enforcement = enforcement
+        enforcement.tell = self._alert
         self._roster = roster
         self._name = self.ids.scope()
         self.leading = False
@@ -86,7 +90,7 @@ class Immune:
         self.ward = Ward(store=store, bus=bus, clock=self.clock, ids=self.ids, counts=self.counts)
         self.healer = Healer(
             ward=self.ward,
-            enforcer=enforcer,
+            enforcement=enforcement,
             remedies=remedies,
             baselines=self.baselines,
             doctrine=self.doctrine,
@@ -100,7 +104,7 @@ class Immune:
             baselines=self.baselines,
             diagnostician=self.diagnostician,
             healer=self.healer,
-            enforcer=enforcer,
+            enforcement=enforcement,
             doctrine=self.doctrine,
             roster=roster,
             fleet_size=fleet_size,
@@ -109,18 +113,20 @@ class Immune:
             min_samples=self.settings.min_samples,
         )
         self._ticking = asyncio.Lock()
-        self.loops: tuple[Loop, ...] = (("immune system", self.run),)
+        self.loops: tuple[Loop, ...] = (("immune system", self.run), ("enforcement", self.run_enforcement))
 
     async def open(self) -> None:
         """Know everything that was decided, and put it in force, before the first request."""
         await self.ward.open()
         await self._learn()
         await self._bus.subscribe(subject("*", Channel.EVT, "agent", "*", VITALS), self._on_vitals)
-        if await self._lead():
-            await self.orchestrator.assert_stances()
+        await self.enforcement.load()
+        await self._lead()
+        await self.reconcile()
 
     async def close(self) -> None:
         """Write down what was learned, and let another process decide."""
+        await self.enforcement.close()
         try:
             if self.leading:
                 await self.orchestrator.save_baselines()
@@ -135,6 +141,33 @@ class Immune:
                 await self.tick()
             except Unavailable as error:
                 log.warning("this tick was not finished: %s", error)
+
+    async def run_enforcement(self) -> None:
+        """Apart from the tick: whatever that waits for, everybody who is held is looked at in time."""
+        while True:
+            await asyncio.sleep(self.doctrine.reconcile_seconds)
+            try:
+                await self.reconcile()
+            except Unavailable as error:
+                log.warning("not everybody who is held was looked at: %s", error)
+
+    async def reconcile(self) -> None:
+        """See that everybody is held as wanted. What only this machine can do is done here, whoever decides."""
+        for key in [key for key in self.ward.unsettled if self.ward.watches[key].stale]:
+            await self.ward.reload(key)
+        await self.enforcement.reconcile(self.orchestrator.to_be_held(), local_only=not self.leading)
+
+    async def hold_again(self, key: AgentKey) -> None:
+        """See to one agent at once: what belongs to it has just been started."""
+        held = [patient for patient in self.orchestrator.to_be_held() if patient.key == key]
+        await self.enforcement.reconcile(held, local_only=not self.leading)
+
+    async def _alert(self, key: AgentKey, what: str, said: dict[str, object]) -> None:
+        log.warning("%s of %s: %s", what, key[1], said)
+        payload = to_json({"alert": what, "about": key[1], **said})
+        await self.ward.publish(
+            Event(f"alr_{self.ids.scope()}", key[0], Channel.EVT, "immune", key[1], "alert", payload)
+        )
 
     async def tick(self) -> int:
         """One pass over whatever has come in, if this is the process that decides."""
@@ -158,6 +191,7 @@ class Immune:
             for patient in await self.store.patients():
                 await self.ward.reload(patient.key)
             await self.orchestrator.recall()
+            await self.enforcement.load()
             await self._learn()
         self.leading = leads
         return leads
@@ -202,6 +236,13 @@ class Immune:
             )
             return watch.patient
 
+    async def kill(self, key: AgentKey, *, reason: str, actor: str) -> Patient:
+        """Isolate an agent at once and end it; it stays so until an operator releases it."""
+        async with self._ticking:
+            watch = await self._watch(key)
+            await self.healer.end(watch, self.orchestrator.diagnose(watch), cause=reason, actor=actor)
+            return watch.patient
+
     async def release(self, key: AgentKey, *, reason: str, actor: str) -> Patient:
         """Let an agent out untreated; probation watches it."""
         async with self._ticking:
@@ -214,6 +255,8 @@ class Immune:
         """Treat an agent now, with a fresh start: what failed before may be tried again."""
         async with self._ticking:
             watch = await self._watch(key)
+            if watch.patient.killed:
+                raise AgentKilled(agent_id=key[1])
             PHASE.next(watch.phase, PhaseEvent.HEAL)
             incident = watch.incident or replace(self.orchestrator.diagnose(watch), cohort=BY_HAND)
             changes = {"forgiven_at_ms": self.clock.now_ms(), "bound": None, "approval_id": None}
@@ -270,6 +313,8 @@ class Immune:
             settled = approval.status if approval.status is not ApprovalStatus.PENDING else ApprovalStatus.EXPIRED
             raise ApprovalSettled(approval_id=approval_id, status=settled)
         watch = await self._watch((project, approval.agent_id))
+        if watch.patient.killed:
+            raise AgentKilled(agent_id=approval.agent_id)
         incident = watch.incident
         current = incident is not None and evidence_digest(incident) == approval.evidence_digest
         if watch.phase is not Phase.QUARANTINED or not current:

@@ -12,10 +12,9 @@ from homeostat.core.clock import Clock, Millis
 from homeostat.core.codec import to_json
 from homeostat.core.errors import Unavailable
 from homeostat.core.ids import AgentId, Ids, ProjectId
-from homeostat.core.machines.phase import MONITORED, RUNS, Phase, PhaseEvent
-from homeostat.core.ports.immune import Enforcer
+from homeostat.core.machines.phase import MONITORED, Phase, PhaseEvent
 from homeostat.core.records.event import Channel, Event
-from homeostat.core.records.immune import Chart, Incident, IncidentId, Memory, Spread, Stance
+from homeostat.core.records.immune import Chart, Incident, IncidentId, Memory, Patient, Spread
 from homeostat.core.records.turn import AgentKey
 from homeostat.core.records.vitals import Vitals
 from homeostat.immune.baseline import Baselines, Rows
@@ -23,6 +22,7 @@ from homeostat.immune.behaviour import Habits
 from homeostat.immune.correlator import EVERYBODY, Correlator, Verdict
 from homeostat.immune.diagnostician import Diagnostician
 from homeostat.immune.doctrine import Doctrine
+from homeostat.immune.enforcement import Enforcement
 from homeostat.immune.healer import BY_HAND, Healer
 from homeostat.immune.intake import CALL, GATEWAY, HEARSAY, Intake
 from homeostat.immune.observer import Observer, stream_of
@@ -46,13 +46,6 @@ class Member:
 Roster = Callable[[AgentKey], Member | None]
 
 
-def stance_of(phase: Phase) -> Stance:
-    """How an agent is to be held in a phase."""
-    if phase in RUNS:
-        return Stance.OPEN
-    return Stance.DRAINING if phase is Phase.DRAINING else Stance.CLOSED
-
-
 class Orchestrator:
     """One tick over the fleet. Only the process that holds the lease ticks."""
 
@@ -65,7 +58,7 @@ class Orchestrator:
         baselines: Baselines,
         diagnostician: Diagnostician,
         healer: Healer,
-        enforcer: Enforcer,
+        enforcement: Enforcement,
         doctrine: Doctrine,
         roster: Roster,
         fleet_size: Callable[[], int],
@@ -79,7 +72,7 @@ class Orchestrator:
         self._baselines = baselines
         self._diagnostician = diagnostician
         self._healer = healer
-        self._enforcer = enforcer
+        self._enforcement = enforcement
         self._doctrine = doctrine
         self._roster = roster
         self._fleet_size = fleet_size
@@ -90,8 +83,7 @@ class Orchestrator:
             window_seconds=doctrine.correlation_seconds, share=doctrine.fleet_share, least=doctrine.fleet_agents
         )
         self._alerts: dict[tuple[str, str], tuple[Incident, float]] = {}
-        self._freed: set[AgentKey] = set()
-        self._saved_at = self._reconciled_at = clock.monotonic()
+        self._saved_at = clock.monotonic()
 
     async def tick(self) -> int:
         """One pass; returns how many samples were looked at."""
@@ -114,7 +106,6 @@ class Orchestrator:
             except Unavailable as error:
                 log.warning("%s is left as it is for now: %s", key[1], error)
         await self._close_alerts()
-        await self._reconcile()
         await self._save()
         return scored
 
@@ -244,7 +235,7 @@ class Orchestrator:
         if not await self._ward.move(move if actor is None else replace(move, actor=actor)):
             return False
         watch.wanted_at = None
-        await self._enforcer.hold(watch.key, Stance.DRAINING, self._healer.reason(watch))
+        await self._enforcement.bring(watch.patient)
         await self._healer.step(watch)
         return True
 
@@ -304,7 +295,6 @@ class Orchestrator:
             kinds = {one.kind for one in own.evidence}
             if verdict.kind in kinds and age_ms <= self._doctrine.correlation_seconds * 1000:
                 await self._healer.let_out(watch, cause=f"it was {verdict.cohort}'s trouble", actor="immune system")
-                self._freed.add(key)
 
     async def _close_alerts(self) -> None:
         now = self._clock.monotonic()
@@ -322,24 +312,11 @@ class Orchestrator:
 
     # --- keeping it so -------------------------------------------------------------------------------------
 
-    async def _reconcile(self) -> None:
-        now = self._clock.monotonic()
-        if now - self._reconciled_at < self._doctrine.reconcile_seconds:
-            return
-        self._reconciled_at = now
-        await self.assert_stances()
-
-    async def assert_stances(self) -> None:
-        """See that everybody is held as their phase wants it, and put right what is not."""
-        for key in {*self._ward.unsettled, *self._freed}:
-            watch = self._ward.watches[key]
-            stance = stance_of(watch.phase)
-            try:
-                if await self._enforcer.held(key) not in (stance, None):
-                    await self._enforcer.hold(key, stance, self._healer.reason(watch))
-            except Unavailable as error:
-                log.warning("%s could not be looked at: %s", key[1], error)
-        self._freed = {key for key in self._ward.unsettled if self._ward.watches[key].phase not in ISOLATED}
+    def to_be_held(self) -> list[Patient]:
+        """Everybody who is isolated, and those of whom it is not known that they are let out."""
+        isolated = {key for key in self._ward.unsettled if self._ward.watches[key].phase in ISOLATED}
+        keys = isolated | (self._enforcement.unsettled & self._ward.watches.keys())
+        return [self._ward.watches[key].patient for key in sorted(keys)]
 
     async def _save(self) -> None:
         if self._clock.monotonic() - self._saved_at >= self._doctrine.save_seconds:

@@ -32,6 +32,7 @@ from homeostat.server import (
     orders,
     otlp,
     overview,
+    receipts,
     runs,
     status_socket,
     tools,
@@ -76,6 +77,7 @@ def table_of(app: FastAPI | None = None, metrics: Metrics | None = None) -> list
         *dashboard.routes,
         *runs.routes,
         *orders.routes,
+        *receipts.routes,
         *health_routes(metrics),
     ]
     return [*endpoints, *_documentation(app or FastAPI(), endpoints)]

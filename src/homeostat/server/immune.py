@@ -1,6 +1,7 @@
 """Health over HTTP: vitals in, incidents and approvals out, and what operators may do to an agent."""
 
 from homeostat.core.clock import Millis, rfc3339
+from homeostat.core.enforcement_errors import AgentKilled
 from homeostat.core.errors import (
     AgentUnknown,
     Forbidden,
@@ -20,10 +21,11 @@ from homeostat.core.records.immune import (
 from homeostat.core.records.turn import AgentKey
 from homeostat.core.records.vitals import Vitals
 from homeostat.core.wire import immune as w
-from homeostat.immune.errors import ApprovalSettled, ApprovalUnknown, IncidentUnknown
+from homeostat.immune.errors import AgentMoved, ApprovalSettled, ApprovalUnknown, IncidentUnknown
 from homeostat.server import identity
 from homeostat.server.call import Call
 from homeostat.server.endpoints import Routes
+from homeostat.server.receipts import receipt_of
 from homeostat.server.render import instant
 
 routes = Routes("immune system")
@@ -111,6 +113,22 @@ async def quarantine_agent(call: Call, body: w.ReasonBody) -> w.HealthShape:
 
 @routes.taking(
     "POST",
+    "/v1/agents/{agent_id}/kill",
+    w.ReasonBody,
+    gives=w.HealthShape,
+    errors=(AgentUnknown, AgentMoved, Forbidden, Unauthenticated),
+    examples={"end": {"reason": "it mails customers", "actor": "ann"}},
+)
+async def kill_agent(call: Call, body: w.ReasonBody) -> w.HealthShape:
+    """Isolate an agent at once and end it, wherever it runs. It stays so until somebody releases it."""
+    await identity.require_operator(call, verb="kill", what="agents")
+    key = _key(call)
+    await call.system.immune.kill(key, reason=body.reason or "an operator said so", actor=body.actor)
+    return await _health(call, key)
+
+
+@routes.taking(
+    "POST",
     "/v1/agents/{agent_id}/release",
     w.ReasonBody,
     gives=w.HealthShape,
@@ -129,7 +147,7 @@ async def release_agent(call: Call, body: w.ReasonBody) -> w.HealthShape:
     "/v1/agents/{agent_id}/heal",
     w.ReasonBody,
     gives=w.HealthShape,
-    errors=(AgentUnknown, IllegalTransition, Forbidden, Unauthenticated),
+    errors=(AgentUnknown, AgentKilled, IllegalTransition, Forbidden, Unauthenticated),
 )
 async def heal_agent(call: Call, body: w.ReasonBody) -> w.HealthShape:
     """Treat an isolated agent now, with a fresh start: what failed before may be tried again."""
@@ -178,6 +196,8 @@ async def _health(call: Call, key: AgentKey) -> w.HealthShape:
             )
             for step in steps
         ],
+        killed=patient.killed,
+        receipt=await receipt_of(call, key),
     )
 
 

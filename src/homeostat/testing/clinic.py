@@ -8,7 +8,7 @@ from typing import Any, Final
 from homeostat.adapters.upstreams.simulated import Pace
 from homeostat.adapters.upstreams.simulated.faults import Faults, FaultyUpstream
 from homeostat.app.assemble import System, assemble
-from homeostat.app.immunity import StandIns
+from homeostat.app.holding import StandIns
 from homeostat.app.settings import Settings
 from homeostat.core.codec import to_json
 from homeostat.core.ids import DEFAULT_PROJECT, AgentId, TurnId, chance
@@ -23,7 +23,7 @@ from homeostat.kernel.commands import Enqueue
 from homeostat.testing.clock import ManualClock
 from homeostat.testing.gateways import Booth, Heard, Keys
 
-DOCTRINE: Final = Doctrine(tick_seconds=3600.0, settle_seconds=0.0, reconcile_seconds=0.0)
+DOCTRINE: Final = Doctrine(tick_seconds=3600.0, settle_seconds=0.0, reconcile_seconds=3600.0)
 """Ticks are the test's own, and nobody waits for others to show the same."""
 
 PACE: Final = Pace(first_token_seconds=0.3, token_seconds=0.01)
@@ -93,6 +93,7 @@ class Clinic:
         await self.system.gateway.clerk.flush()
         await self.system.turn_vitals.catch_up()
         await self.system.immune.tick()
+        await self.system.immune.reconcile()
 
     async def train(self, *names: str, samples: int = 150) -> None:
         """Let agents be healthy until it is known what is normal for them."""

@@ -2,12 +2,13 @@
 
 from homeostat.core.clock import Clock
 from homeostat.core.ports.immune import Policies
+from homeostat.core.records.enforcement import Reading, Strategy
 from homeostat.core.records.immune import Stance
 from homeostat.core.records.policy import Action, Policy, PolicyId, PolicyOrigin
 from homeostat.core.records.turn import AgentKey
 
-ACTIONS = {Stance.DRAINING: Action.DRAIN, Stance.CLOSED: Action.BLOCK}
-STANCES = {action: stance for stance, action in ACTIONS.items()}
+ACTIONS = {Stance.DRAINING: Action.DRAIN, Stance.CLOSED: Action.BLOCK, Stance.ENDED: Action.BLOCK}
+STANCES = {"agent_draining": Stance.DRAINING, "agent_quarantined": Stance.CLOSED}
 
 
 def hold_id(key: AgentKey) -> PolicyId:
@@ -18,11 +19,26 @@ def hold_id(key: AgentKey) -> PolicyId:
 class GatewayEnforcer:
     """One policy per agent that is held; its action is the stance."""
 
+    strategy = Strategy.GATEWAY
+    local = False
+    frees_to_treat = False
+    drains = True
+
     def __init__(self, *, policies: Policies, clock: Clock) -> None:
         self._policies = policies
         self._clock = clock
 
-    async def hold(self, key: AgentKey, stance: Stance, reason: str) -> None:
+    async def reaches(self, key: AgentKey) -> bool:
+        """A key that was issued is honoured by the gateway, wherever its agent runs."""
+        del key
+        return True
+
+    async def observe(self, key: AgentKey) -> str:
+        del key
+        return ""
+
+    async def hold(self, key: AgentKey, stance: Stance, reason: str, before: str) -> None:
+        del before
         if stance is Stance.OPEN:
             await self._policies.drop_policy(key[0], hold_id(key))
             return
@@ -38,9 +54,17 @@ class GatewayEnforcer:
             )
         )
 
-    async def held(self, key: AgentKey) -> Stance | None:
-        policy = self._policies.policy(key[0], hold_id(key))
-        return Stance.OPEN if policy is None else STANCES.get(policy.action, Stance.OPEN)
+    async def held(self, key: AgentKey) -> Reading:
+        """What a call that came now would meet, by whichever policy."""
+        met = await self._policies.gate(key)
+        if met is None:
+            return Reading(stance=Stance.OPEN, note="calls pass")
+        code, policy_id = met
+        if policy_id != hold_id(key):
+            if self._policies.policy(key[0], hold_id(key)) is None:
+                return Reading(stance=Stance.OPEN, note=f"calls are refused by policy {policy_id}, which is not ours")
+            return Reading(stance=Stance.CLOSED, note=f"calls are refused by policy {policy_id} too")
+        return Reading(stance=STANCES[code], note="calls are refused with 503")
 
     async def in_flight(self, key: AgentKey) -> int:
         return await self._policies.in_flight(key)

@@ -2,30 +2,51 @@
 
 from homeostat.core.errors import AgentUnknown
 from homeostat.core.ports.immune import Gates, Heads
+from homeostat.core.records.access import CORDONED
+from homeostat.core.records.enforcement import Reading, Strategy
 from homeostat.core.records.head import Gate
 from homeostat.core.records.immune import Stance
 from homeostat.core.records.turn import AgentKey
 
-GATES = {Stance.OPEN: Gate.OPEN, Stance.DRAINING: Gate.DRAINING, Stance.CLOSED: Gate.CLOSED}
-STANCES = {gate: stance for stance, gate in GATES.items()}
+GATES = {
+    Stance.OPEN: Gate.OPEN,
+    Stance.DRAINING: Gate.DRAINING,
+    Stance.CLOSED: Gate.CLOSED,
+    Stance.ENDED: Gate.CLOSED,
+}
+STANCES = {Gate.OPEN: Stance.OPEN, Gate.DRAINING: Stance.DRAINING, Gate.CLOSED: Stance.CLOSED}
 
 
 class KernelEnforcer:
     """An agent the kernel does not know has no turns to hold."""
 
+    strategy = Strategy.KERNEL
+    local = False
+    frees_to_treat = False
+    drains = True
+
     def __init__(self, *, gates: Gates, heads: Heads) -> None:
         self._gates = gates
         self._heads = heads
 
-    async def hold(self, key: AgentKey, stance: Stance, reason: str) -> None:
-        try:
-            await self._gates.set_gate(key, GATES[stance], None if stance is Stance.OPEN else reason)
-        except AgentUnknown:
-            return
+    async def reaches(self, key: AgentKey) -> bool:
+        return await self._heads.head(*key) is not None
 
-    async def held(self, key: AgentKey) -> Stance | None:
+    async def observe(self, key: AgentKey) -> str:
+        del key
+        return ""
+
+    async def hold(self, key: AgentKey, stance: Stance, reason: str, before: str) -> None:
+        del before
+        await self._gates.set_gate(key, GATES[stance], None if stance is Stance.OPEN else reason)
+
+    async def held(self, key: AgentKey) -> Reading:
         view = await self._heads.head(*key)
-        return None if view is None else STANCES[view.head.gate]
+        if view is None:
+            return Reading(stance=None, note="the kernel does not know it")
+        if view.head.gate is Gate.DRAINING and (view.head.gate_reason or "").startswith(CORDONED):
+            return Reading(stance=Stance.OPEN, note=f"its gate is ours no more: {view.head.gate_reason}")
+        return Reading(stance=STANCES[view.head.gate], note=f"its gate is {view.head.gate}, {view.head.queued} wait")
 
     async def in_flight(self, key: AgentKey) -> int:
         view = await self._heads.head(*key)

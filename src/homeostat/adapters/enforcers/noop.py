@@ -1,5 +1,6 @@
 """Holds agents in memory alone, for simulations and tests."""
 
+from homeostat.core.records.enforcement import Reading, Strategy
 from homeostat.core.records.immune import Stance
 from homeostat.core.records.turn import AgentKey
 
@@ -7,15 +8,28 @@ from homeostat.core.records.turn import AgentKey
 class NoopEnforcer:
     """Remembers what it was told, and does nothing."""
 
+    strategy = Strategy.NOOP
+    local = False
+    frees_to_treat = False
+    drains = True
+
     def __init__(self) -> None:
         self.stances: dict[AgentKey, Stance] = {}
 
-    async def hold(self, key: AgentKey, stance: Stance, reason: str) -> None:
-        del reason
+    async def reaches(self, key: AgentKey) -> bool:
+        del key
+        return True
+
+    async def observe(self, key: AgentKey) -> str:
+        del key
+        return ""
+
+    async def hold(self, key: AgentKey, stance: Stance, reason: str, before: str) -> None:
+        del reason, before
         self.stances[key] = stance
 
-    async def held(self, key: AgentKey) -> Stance | None:
-        return self.stances.get(key)
+    async def held(self, key: AgentKey) -> Reading:
+        return Reading(stance=self.stances.get(key, Stance.OPEN))
 
     async def in_flight(self, key: AgentKey) -> int:
         del key

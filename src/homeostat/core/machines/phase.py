@@ -58,6 +58,7 @@ PHASE = Machine(
         Row(S.QUARANTINED, E.REJECT, S.EXHAUSTED, "an operator refused the treatment"),
         Row(S.QUARANTINED, E.RELEASE, S.PROBATION, "an operator lets it out untreated"),
         Row(S.HEALING, E.TREATED, S.PROBATION, "a remedy was applied; fresh vitals will tell"),
+        Row(S.HEALING, E.ORDER_QUARANTINE, S.DRAINING, "an operator ends the treatment"),
         Row(S.HEALING, E.EXHAUST, S.EXHAUSTED, "every remedy of every hypothesis was tried"),
         Row(S.PROBATION, E.PROBATION_PASSED, S.HEALTHY, "fresh vitals are normal"),
         Row(S.PROBATION, E.PROBATION_FAILED, S.HEALING, "fresh vitals are still anomalous"),

@@ -5,6 +5,7 @@ from typing import Protocol
 
 from homeostat.core.clock import Millis
 from homeostat.core.ids import AgentId, ProjectId, TurnId
+from homeostat.core.records.enforcement import Control, Custody, Hold, Reading, Spent, Strategy
 from homeostat.core.records.head import Gate
 from homeostat.core.records.immune import (
     Applied,
@@ -78,15 +79,58 @@ class ImmuneStore(Protocol):
     async def save_memories(self, memories: Sequence[Memory]) -> None: ...
 
 
-class Enforcer(Protocol):
-    """Holds agents as they are to be held."""
+class EnforcementStore(Protocol):
+    """Keeps what is wanted of whom, who is in custody, and where orders go. May raise `StoreUnavailable`."""
 
-    async def hold(self, key: AgentKey, stance: Stance, reason: str) -> None:
+    async def holds(self) -> list[Hold]: ...
+
+    async def holds_of(self, key: AgentKey) -> list[Hold]:
+        """By strategy, in the order in which they close."""
+        ...
+
+    async def save_holds(self, holds: Sequence[Hold]) -> None:
+        """All or nothing, each in place of the one before."""
+        ...
+
+    async def custodies(self) -> list[Custody]: ...
+
+    async def put_custody(self, custody: Custody) -> None: ...
+
+    async def drop_custody(self, key: AgentKey) -> None: ...
+
+    async def control(self, key: AgentKey) -> Control | None: ...
+
+    async def put_control(self, control: Control) -> None: ...
+
+    async def drop_control(self, key: AgentKey) -> bool: ...
+
+    async def signing_key(self, fresh: str) -> str:
+        """The secret by which orders are signed: the one that is kept, else this one from now on."""
+        ...
+
+
+class Enforcer(Protocol):
+    """One way to hold agents. What it cannot do it raises, and what it did it can read back."""
+
+    strategy: Strategy
+    local: bool  # whether only the process that runs here can do it
+    frees_to_treat: bool  # whether an agent held by it has to be let go before it can be treated
+    drains: bool  # whether a draining agent can be told from one that runs
+
+    async def reaches(self, key: AgentKey) -> bool:
+        """Whether this agent can be held so."""
+        ...
+
+    async def observe(self, key: AgentKey) -> str:
+        """What there is now and has to be again, in words of its own; asked before an agent is closed."""
+        ...
+
+    async def hold(self, key: AgentKey, stance: Stance, reason: str, before: str) -> None:
         """Bring an agent into a stance; again, if it was in it before."""
         ...
 
-    async def held(self, key: AgentKey) -> Stance | None:
-        """The stance an agent is found in, read where it takes effect; None if this enforcer does not reach it."""
+    async def held(self, key: AgentKey) -> Reading:
+        """The stance an agent is found in, read where it takes effect."""
         ...
 
     async def in_flight(self, key: AgentKey) -> int:
@@ -100,6 +144,12 @@ class Enforcer(Protocol):
     async def preempt(self, key: AgentKey) -> None:
         """End what is under way without losing it."""
         ...
+
+
+class Spending(Protocol):
+    """Knows what agents use."""
+
+    async def spent(self, agent: AgentKey, since: Millis) -> Spent: ...
 
 
 class Remedies(Protocol):
@@ -136,5 +186,9 @@ class Policies(Protocol):
     async def drop_policy(self, project: ProjectId, policy_id: PolicyId) -> bool: ...
 
     def policy(self, project: ProjectId, policy_id: PolicyId) -> Policy | None: ...
+
+    async def gate(self, agent: AgentKey) -> tuple[str, str] | None:
+        """What refuses a call of this agent as the store has it now: the error's code and the policy, or nothing."""
+        ...
 
     async def in_flight(self, agent: AgentKey) -> int: ...

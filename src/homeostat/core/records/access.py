@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import NewType
+from typing import Final, NewType
 
 from homeostat.core.clock import Millis
 from homeostat.core.codec import Json
@@ -115,6 +115,10 @@ class Repeat:
 
     fingerprint: str
     answer: Json | None
+
+
+CORDONED: Final = "cordoned by "
+"""How the reason begins for which the gate of a cordoned agent is shut."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

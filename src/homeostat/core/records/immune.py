@@ -58,11 +58,12 @@ class Applied(StrEnum):
 
 
 class Stance(StrEnum):
-    """How an agent is to be held: as one that runs, as one that finishes what it has begun, or not at all."""
+    """How an agent is to be held: as one that runs, that finishes what it has begun, that is stopped, or that ended."""
 
     OPEN = "open"
     DRAINING = "draining"
     CLOSED = "closed"
+    ENDED = "ended"
 
 
 class ApprovalStatus(StrEnum):
@@ -161,6 +162,7 @@ class Patient:
     actor: str = IMMUNE_ACTOR
     bound: tuple[Diagnosis, RemedyAction] | None = None  # what an operator approved, to be tried next
     approval_id: ApprovalId | None = None
+    killed: bool = False  # an operator ended it: nothing treats it, and it does not come back by itself
 
     @property
     def key(self) -> AgentKey:

@@ -7,6 +7,7 @@ import msgspec
 
 from homeostat.core.limits import NAME_CHARS_MAX, PAGE_DEFAULT
 from homeostat.core.machines.phase import Phase, PhaseEvent
+from homeostat.core.records.enforcement import Effect, Strategy, Verb
 from homeostat.core.records.immune import (
     ActualCause,
     Applied,
@@ -14,6 +15,7 @@ from homeostat.core.records.immune import (
     Diagnosis,
     RemedyAction,
     Spread,
+    Stance,
 )
 from homeostat.core.wire.bodies import Cursor, Limit
 from homeostat.core.wire.fields import Body, Instant, Name, Shape
@@ -196,6 +198,42 @@ class NormalShape(Shape, frozen=True, kw_only=True):
     highest: float
 
 
+class GapShape(Shape, frozen=True, kw_only=True):
+    """A window in which an agent may not have been held: from the last time it was seen to be."""
+
+    since: Instant
+    until: Instant | None
+    note: str
+
+
+class HoldShape(Shape, frozen=True, kw_only=True):
+    """What one strategy was asked to do about an agent, and what was found when its effect was read."""
+
+    strategy: Strategy
+    wanted: Stance
+    effect: Effect
+    note: str
+    checked_at: Instant | None
+    gaps: list[GapShape]
+    gaps_count: int
+
+
+class ReceiptShape(Shape, frozen=True, kw_only=True):
+    """What was asked, each strategy's read-back with its time, and what the agent got from the gateway since."""
+
+    agent_id: str
+    verb: Verb
+    reason: str
+    actor: str
+    asked_at: Instant
+    read_at: Instant
+    effect: Effect
+    strategies: list[HoldShape]
+    requests_refused: int
+    requests_answered: int
+    tokens_spent: int
+
+
 class HealthShape(Shape, frozen=True, kw_only=True):
     """How healthy an agent is held to be, why, since when, and how it came to that."""
 
@@ -209,6 +247,8 @@ class HealthShape(Shape, frozen=True, kw_only=True):
     incident: IncidentShape | None
     baseline: list[NormalShape]
     history: list[StepShape]
+    killed: bool
+    receipt: ReceiptShape | None
 
 
 class FeedbackBody(Body, frozen=True, kw_only=True):

@@ -1,6 +1,7 @@
 """Homeostat in a PostgreSQL database: one statement per save, as durable as the server's disk."""
 
 from homeostat.adapters.stores.postgres.access import PostgresAccess
+from homeostat.adapters.stores.postgres.enforcement import PostgresEnforcement
 from homeostat.adapters.stores.postgres.engine import PostgresEngine
 from homeostat.adapters.stores.postgres.fleet import PostgresFleet
 from homeostat.adapters.stores.postgres.gateway import PostgresGateway
@@ -13,6 +14,7 @@ from homeostat.adapters.stores.postgres.turns import PostgresTurns
 
 __all__ = [
     "PostgresAccess",
+    "PostgresEnforcement",
     "PostgresEngine",
     "PostgresFleet",
     "PostgresGateway",

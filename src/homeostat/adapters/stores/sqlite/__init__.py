@@ -1,6 +1,7 @@
 """Homeostat in one SQLite file: write-ahead log, synchronous=FULL, one writer thread."""
 
 from homeostat.adapters.stores.sqlite.access import SqliteAccess
+from homeostat.adapters.stores.sqlite.enforcement import SqliteEnforcement
 from homeostat.adapters.stores.sqlite.engine import SqliteEngine
 from homeostat.adapters.stores.sqlite.fleet import SqliteFleet
 from homeostat.adapters.stores.sqlite.gateway import SqliteGateway
@@ -13,6 +14,7 @@ from homeostat.adapters.stores.sqlite.turns import SqliteTurns
 
 __all__ = [
     "SqliteAccess",
+    "SqliteEnforcement",
     "SqliteEngine",
     "SqliteFleet",
     "SqliteGateway",

@@ -1,0 +1,118 @@
+"""Processes of this machine as /proc tells of them, each named so that no later one is taken for it."""
+
+import os
+import signal
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, NamedTuple
+
+PROC: Final = Path("/proc")
+STOPPED: Final = frozenset("Tt")
+ENDED: Final = frozenset("ZX")
+RESTING: Final = STOPPED | ENDED
+TREE_MAX: Final = 4_096
+
+
+class Named(NamedTuple):
+    """A process by its number and the moment it was started."""
+
+    pid: int
+    started: int
+
+
+def boot_id() -> str:
+    """Which boot of the machine this is; numbers and start times mean nothing in another one."""
+    return (PROC / "sys/kernel/random/boot_id").read_text().strip()
+
+
+def fields(pid: int) -> list[str] | None:
+    """The fields of /proc/PID/stat behind the name, which may hold anything."""
+    try:
+        return (PROC / str(pid) / "stat").read_text(errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return None
+
+
+def started(pid: int) -> int | None:
+    """When a process began, in ticks since boot; None if there is none, or only what its parent has not fetched."""
+    found = fields(pid)
+    return None if not found or found[0] in ENDED else int(found[19])
+
+
+def alive(one: Named) -> bool:
+    return started(one.pid) == one.started
+
+
+def state(pid: int) -> str:
+    found = fields(pid)
+    return found[0] if found else "X"
+
+
+def parent(pid: int) -> int:
+    found = fields(pid)
+    return int(found[1]) if found else 0
+
+
+def uid(pid: int) -> int | None:
+    """Whose process it is."""
+    line = _status(pid, "Uid:")
+    return int(line.split()[0]) if line else None
+
+
+def catches(pid: int, number: signal.Signals) -> bool:
+    """Whether a process has a handler for a signal; without one it would die of it."""
+    line = _status(pid, "SigCgt:")
+    return bool(line) and bool(int(line, 16) >> (number - 1) & 1)
+
+
+def _status(pid: int, name: str) -> str:
+    with suppress(OSError):
+        for line in (PROC / str(pid) / "status").read_text(errors="replace").splitlines():
+            if line.startswith(name):
+                return line.removeprefix(name).strip()
+    return ""
+
+
+def ancestors(pid: int) -> Iterator[int]:
+    """Who started a process, who started that one, and so on."""
+    for _ in range(TREE_MAX):
+        pid = parent(pid)
+        if pid <= 0:
+            return
+        yield pid
+
+
+def descendants(roots: Iterable[int]) -> list[Named]:
+    """Everybody below some processes, the older ones first."""
+    found: dict[int, Named] = {}
+    level = list(roots)
+    while level and len(found) < TREE_MAX:
+        following: list[int] = []
+        for pid in level:
+            for thread in (PROC / str(pid) / "task").glob("*/children"):
+                with suppress(OSError):
+                    following += [int(child) for child in thread.read_text().split()]
+        level = list[int]()
+        for pid in following:
+            if pid not in found and (since := started(pid)) is not None:
+                found[pid] = Named(pid, since)
+                level.append(pid)
+    return list(found.values())
+
+
+def send(one: Named, number: signal.Signals) -> bool:
+    """Signal a process if it is still the one that was meant: by a handle, which no later process can have."""
+    try:
+        handle = os.pidfd_open(one.pid)
+    except (ProcessLookupError, OSError):
+        return False
+    try:
+        if not alive(one):
+            return False
+        signal.pidfd_send_signal(handle, number)
+    except (ProcessLookupError, PermissionError):
+        return False
+    finally:
+        os.close(handle)
+    return True

@@ -1,0 +1,2 @@
+-- Everybody in custody.
+SELECT custody FROM custodies ORDER BY project, agent_id

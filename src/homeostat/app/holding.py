@@ -1,0 +1,93 @@
+"""Chooses the ways in which agents are held and treated here."""
+
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+
+from homeostat.adapters.enforcers.gateway import GatewayEnforcer
+from homeostat.adapters.enforcers.kernel import KernelEnforcer
+from homeostat.adapters.enforcers.process import ProcessEnforcer
+from homeostat.adapters.remedies.chained import ChainedRemedies
+from homeostat.adapters.remedies.gateway import GatewayRemedies
+from homeostat.app.settings import Settings
+from homeostat.core.clock import Clock
+from homeostat.core.ports.immune import EnforcementStore, Enforcer, Gates, ImmuneStore, Remedies
+from homeostat.core.ports.memory import MemoryKeeper
+from homeostat.core.ports.upstream import Upstream
+from homeostat.fleet.fleet import Fleet
+from homeostat.gateway.gateway import Gateway
+from homeostat.immune.doctrine import Doctrine
+from homeostat.immune.enforcement import Enforcement
+from homeostat.kernel.kernel import Kernel
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StandIns:
+    """What takes the place of the world where agents are simulated: numbers to act by, treatments, and a model.
+
+    Enforcers hold agents besides the kernel and the gateway. Remedies are tried before those of the gateway: whoever
+    runs agents of its own knows how to treat them.
+    """
+
+    doctrine: Doctrine | None = None
+    enforcers: tuple[Enforcer, ...] = ()
+    remedies: Remedies | None = None
+    simulated: Upstream | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rooms:
+    """Whom the immune system watches, and through whom it acts."""
+
+    kernel: Kernel
+    gates: Gates
+    fleet: Fleet
+    gateway: Gateway
+    memory: MemoryKeeper
+
+
+@dataclass(frozen=True, slots=True)
+class ImmuneKeepers:
+    """Where the immune system keeps what it knows, and what it wants."""
+
+    immune: ImmuneStore
+    enforcement: EnforcementStore
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holding:
+    """How agents are held and treated."""
+
+    enforcement: Enforcement
+    processes: ProcessEnforcer
+    remedies: Remedies
+
+
+async def open_holding(
+    settings: Settings,
+    keepers: ImmuneKeepers,
+    stack: AsyncExitStack,
+    rooms: Rooms,
+    *,
+    clock: Clock,
+    stand_ins: StandIns,
+) -> Holding:
+    """Every strategy that can be had, with what it knew before this process began."""
+    del stack
+    kernel, gateway = rooms.kernel, rooms.gateway
+    processes = ProcessEnforcer(store=keepers.enforcement, clock=clock)
+    await processes.open()
+    own = GatewayRemedies(policies=gateway, memory=rooms.memory, clock=clock)
+    enforcers = [
+        GatewayEnforcer(policies=gateway, clock=clock),
+        KernelEnforcer(gates=rooms.gates, heads=kernel.store),
+        processes,
+    ]
+    enforcement = Enforcement(
+        store=keepers.enforcement,
+        enforcers=[*enforcers, *stand_ins.enforcers],
+        spending=gateway,
+        clock=clock,
+        mode=settings.enforcement,
+    )
+    remedies = own if stand_ins.remedies is None else ChainedRemedies([stand_ins.remedies, own])
+    return Holding(enforcement=enforcement, processes=processes, remedies=remedies)

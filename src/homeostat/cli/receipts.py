@@ -1,0 +1,44 @@
+"""Receipts in a terminal: what was asked about an agent, and what was found when it was read back."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from homeostat.cli.connection import Project, Url, talk
+from homeostat.cli.output import Output, OutputOption, show
+
+if TYPE_CHECKING:
+    from homeostat.client.client import Client
+
+GAPS_SHOWN = 3
+
+Agent = Annotated[str, typer.Argument(help="The agent's id.")]
+
+
+def receipt(agent: Agent, *, url: Url = None, project: Project = None, output: OutputOption = Output.TABLE) -> None:
+    """Show how an agent is held, or was let go: each strategy with what was found when its effect was read."""
+
+    async def work(client: "Client") -> None:
+        found: Any = await client.read_json(f"/v1/agents/{agent}/receipt")
+        if output is Output.TABLE:
+            typer.echo(told(found))
+        else:
+            show(found, output)
+
+    talk(work, url, project)
+
+
+def told(receipt: dict[str, Any]) -> str:
+    """A receipt in a few lines."""
+    asked = f"{receipt['verb']} of {receipt['agent_id']} asked at {receipt['asked_at']} by {receipt['actor']}"
+    lines = [f"{asked} ({receipt['reason']}): {receipt['effect']}"]
+    for one in receipt["strategies"]:
+        checked = one["checked_at"] or "never"
+        lines.append(f"  {one['strategy']:<11} {one['wanted']:<9} {one['effect']:<11} read {checked}  {one['note']}")
+        gaps = one["gaps"][-GAPS_SHOWN:]
+        lines += [f"              open from {gap['since']} to {gap['until'] or 'now'}: {gap['note']}" for gap in gaps]
+    lines.append(
+        f"  since then {receipt['requests_refused']} requests were refused, {receipt['requests_answered']} answered, "
+        f"{receipt['tokens_spent']} tokens spent"
+    )
+    return "\n".join(lines)

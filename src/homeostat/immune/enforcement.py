@@ -1,0 +1,313 @@
+"""Keeps agents held as they should be: what is wanted is stored first, then done, then read back, again and again."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import Final, TypeVar
+
+from homeostat.core.clock import Clock, Millis
+from homeostat.core.enforcement_errors import ReceiptUnknown
+from homeostat.core.errors import HomeostatError
+from homeostat.core.machines.phase import RUNS, Phase
+from homeostat.core.ports.immune import EnforcementStore, Enforcer, Spending
+from homeostat.core.records.enforcement import Effect, Gap, Hold, Mode, Reading, Receipt, Strategy, Verb
+from homeostat.core.records.immune import NEVER, Patient, Stance
+from homeostat.core.records.turn import AgentKey
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+Tell = Callable[[AgentKey, str, dict[str, object]], Awaitable[None]]
+
+STRATEGY_SECONDS: Final = 5.0  # what one strategy may take for one step; a hanging engine is not waited for
+BRING_SECONDS: Final = 6.0  # how long a verb waits for its effect; what takes longer goes on and is read later
+GAPS_KEPT_MAX: Final = 32
+
+
+def stance_of(patient: Patient, enforcer: Enforcer) -> Stance:
+    """How one strategy is to hold an agent, which follows from its phase alone.
+
+    A stopped process cannot be treated: while it is, the ways that keep it from running let go, and the gates do not.
+    """
+    if patient.phase in RUNS:
+        return Stance.OPEN
+    if patient.killed:
+        return Stance.ENDED
+    if patient.phase is Phase.DRAINING:
+        return Stance.DRAINING
+    return Stance.OPEN if patient.phase is Phase.HEALING and enforcer.frees_to_treat else Stance.CLOSED
+
+
+def verb_of(patient: Patient) -> Verb:
+    if patient.phase in RUNS:
+        return Verb.RELEASE
+    return Verb.KILL if patient.killed else Verb.QUARANTINE
+
+
+def judge(wanted: Stance, reading: Reading, *, drains: bool) -> Effect:
+    """What a reading says of a wish."""
+    if reading.stance is None:
+        return Effect.UNVERIFIED
+    met = reading.stance is wanted
+    met = met or (wanted is Stance.DRAINING and not drains)
+    met = met or (wanted is Stance.ENDED and drains and reading.stance is Stance.CLOSED)  # a gate has no further state
+    if not met and wanted is Stance.CLOSED and reading.stance is Stance.ENDED:
+        return Effect.UNVERIFIED  # there is nobody left to hold, which is not the same as holding
+    return Effect.ENFORCED if met else Effect.FAILED
+
+
+class Enforcement:
+    """One lane per agent: an agent whose engine hangs keeps nobody else from being held."""
+
+    def __init__(
+        self,
+        *,
+        store: EnforcementStore,
+        enforcers: Sequence[Enforcer],
+        spending: Spending,
+        clock: Clock,
+        mode: Mode = Mode.ALL,
+        tell: Tell | None = None,
+    ) -> None:
+        order = list(Strategy)
+        self.store = store
+        self.enforcers = tuple(sorted(enforcers, key=lambda one: order.index(one.strategy)))
+        self._spending = spending
+        self._clock = clock
+        self._mode = mode
+        self.tell: Tell = tell or _nobody
+        self._holds: dict[AgentKey, dict[Strategy, Hold]] = {}
+        self._lanes: dict[AgentKey, asyncio.Task[None]] = {}
+        self._wishes: dict[AgentKey, tuple[Patient, bool]] = {}
+
+    async def load(self) -> None:
+        """Know what was wanted before this process began, or while another one decided."""
+        self._holds = {}
+        for hold in await self.store.holds():
+            self._holds.setdefault(hold.key, {})[hold.strategy] = hold
+
+    async def close(self) -> None:
+        lanes = list(self._lanes.values())
+        for lane in lanes:
+            lane.cancel()
+        await asyncio.gather(*lanes, return_exceptions=True)
+
+    @property
+    def unsettled(self) -> set[AgentKey]:
+        """Agents of whom something is wanted that is not known to be so."""
+        return {key for key, holds in self._holds.items() if not all(hold.settled for hold in holds.values())}
+
+    # --- bringing about --------------------------------------------------------------------------------------
+
+    async def bring(self, patient: Patient) -> None:
+        """Hold an agent as its phase wants it. What takes too long goes on, and is not claimed to be so."""
+        lane = self._enter(patient, local_only=False)
+        done, _ = await asyncio.wait([lane], timeout=BRING_SECONDS)
+        for ended in done:
+            ended.result()
+
+    async def reconcile(self, patients: Iterable[Patient], *, local_only: bool = False) -> None:
+        """See that everybody is held as wanted, side by side, and put right what is not."""
+        lanes = [self._enter(patient, local_only=local_only) for patient in patients]
+        if lanes:
+            await asyncio.wait(lanes, timeout=BRING_SECONDS)
+
+    def _enter(self, patient: Patient, *, local_only: bool) -> asyncio.Task[None]:
+        key = patient.key
+        waiting = self._wishes.get(key)
+        self._wishes[key] = (patient, local_only and (waiting is None or waiting[1]))
+        lane = self._lanes.get(key)
+        if lane is None:
+            lane = self._lanes[key] = asyncio.create_task(self._lane(key), name=f"hold {key[1]}")
+            lane.add_done_callback(lambda ended: _report(key, ended))
+        return lane
+
+    async def _lane(self, key: AgentKey) -> None:
+        """Serve the newest wish for one agent; a wish that comes meanwhile is served next."""
+        try:
+            while (wish := self._wishes.pop(key, None)) is not None:
+                await self._settle(wish[0], local_only=wish[1])
+        finally:
+            del self._lanes[key]
+
+    async def _settle(self, patient: Patient, *, local_only: bool) -> None:
+        key = patient.key
+        if key not in self._holds or local_only:
+            self._holds[key] = {hold.strategy: hold for hold in await self.store.holds_of(key)}
+        known = self._holds[key]
+        enforcers = [one for one in self.enforcers if one.local or not local_only]
+        if verb_of(patient) is Verb.RELEASE:
+            enforcers.reverse()
+        # The first way that is verified is enough in that mode, so what is wanted of the others is not known yet.
+        one_by_one = self._mode is Mode.FIRST and verb_of(patient) is not Verb.RELEASE
+        for batch in [[one] for one in enforcers] if one_by_one else [enforcers]:
+            found = await self._settle_by(patient, batch, known)
+            if one_by_one and any(hold.effect is Effect.ENFORCED for hold in found):
+                return
+
+    async def _settle_by(
+        self, patient: Patient, enforcers: Sequence[Enforcer], known: dict[Strategy, Hold]
+    ) -> list[Hold]:
+        """Store every wish, then see to each."""
+        wishes = [(one, wish) for one in enforcers if (wish := await self._wish(patient, one, known)) is not None]
+        changed = [wish for one, wish in wishes if wish != known.get(one.strategy)]
+        if changed:
+            await self.store.save_holds(changed)
+        found: list[Hold] = []
+        for one, wish in wishes:
+            known[one.strategy] = wish if wish.settled else await self._assert(one, wish)
+            found.append(known[one.strategy])
+        await self.store.save_holds([hold for hold, (_, wish) in zip(found, wishes, strict=True) if hold != wish])
+        for hold, (_, wish) in zip(found, wishes, strict=True):
+            if hold.effect is not Effect.ENFORCED and (hold.effect, hold.note) != (wish.effect, wish.note):
+                await self.tell(patient.key, "enforcement", _words(hold))
+        return found
+
+    async def _wish(self, patient: Patient, enforcer: Enforcer, known: dict[Strategy, Hold]) -> Hold | None:
+        """What is to be stored before anything is done; None where there is nothing to do."""
+        wanted, verb, old = stance_of(patient, enforcer), verb_of(patient), known.get(enforcer.strategy)
+        idle = old is None or (old.settled and old.verb is Verb.RELEASE)
+        if idle and (wanted is Stance.OPEN or not await self._reached(enforcer, patient.key)):
+            return None
+        if old is not None and old.wanted is wanted and old.verb is verb:
+            return old
+        same = next((hold for hold in known.values() if hold.verb is verb), None)
+        before = "" if old is None or old.verb is Verb.RELEASE else old.before
+        if not before and wanted is not Stance.OPEN:
+            before = await self._observed(enforcer, patient.key)
+        continued = old is not None and old.verb is not Verb.RELEASE
+        return Hold(
+            project=patient.project,
+            agent_id=patient.agent_id,
+            strategy=enforcer.strategy,
+            wanted=wanted,
+            verb=verb,
+            reason=patient.cause if same is None else same.reason,
+            actor=patient.actor if same is None else same.actor,
+            asked_at_ms=self._clock.now_ms() if same is None else same.asked_at_ms,
+            before=before,
+            gaps=old.gaps if old is not None and continued else (),
+            gaps_count=old.gaps_count if old is not None and continued else 0,
+        )
+
+    async def _reached(self, enforcer: Enforcer, key: AgentKey) -> bool:
+        try:
+            return await _within(enforcer.reaches(key))
+        except (HomeostatError, TimeoutError, OSError) as problem:
+            log.warning("%s cannot tell whether it reaches %s: %s", enforcer.strategy, key[1], problem)
+            return False
+
+    async def _observed(self, enforcer: Enforcer, key: AgentKey) -> str:
+        try:
+            return await _within(enforcer.observe(key))
+        except (HomeostatError, TimeoutError, OSError) as problem:
+            log.warning("%s cannot tell what %s is before it is held: %s", enforcer.strategy, key[1], problem)
+            return ""
+
+    async def _assert(self, enforcer: Enforcer, wish: Hold) -> Hold:
+        """Look; where it is not as wanted, act and look again."""
+        found, effect = await self._look(enforcer, wish)
+        if wish.wanted is Stance.DRAINING and not enforcer.drains and wish.checked_at_ms == NEVER:
+            effect = Effect.FAILED  # it was not asked yet, which cannot be seen from outside
+        now = self._clock.now_ms()
+        if effect is Effect.ENFORCED:
+            return self._held(wish, found.note, now)
+        wish = self._opened(wish, found.note or f"it was found {found.stance or 'out of sight'}")
+        problem = ""
+        if effect is Effect.FAILED or found.stance is None:
+            try:
+                await _within(enforcer.hold(wish.key, wish.wanted, wish.reason, wish.before))
+            except TimeoutError:
+                problem = f"it did not answer within {STRATEGY_SECONDS:g} s"
+            except (HomeostatError, OSError) as error:
+                problem = str(error)
+            found, effect = await self._look(enforcer, wish)
+        now = self._clock.now_ms()
+        if effect is Effect.ENFORCED:
+            return self._held(wish, found.note, now)
+        if problem and effect is Effect.UNVERIFIED:
+            effect = Effect.FAILED if found.stance is not None else effect
+        note = "; ".join(dict.fromkeys(part for part in (problem, found.note) if part))
+        return replace(wish, effect=effect, note=note or f"it is {found.stance}", checked_at_ms=now)
+
+    async def _look(self, enforcer: Enforcer, wish: Hold) -> tuple[Reading, Effect]:
+        try:
+            found = await _within(enforcer.held(wish.key))
+        except TimeoutError:
+            found = Reading(stance=None, note=f"it could not be read within {STRATEGY_SECONDS:g} s")
+        except (HomeostatError, OSError) as error:
+            found = Reading(stance=None, note=str(error))
+        return found, judge(wish.wanted, found, drains=enforcer.drains)
+
+    def _held(self, wish: Hold, note: str, now: Millis) -> Hold:
+        gaps = wish.gaps
+        if gaps and gaps[-1].until_ms is None:
+            gaps = (*gaps[:-1], replace(gaps[-1], until_ms=now))
+        return replace(wish, effect=Effect.ENFORCED, note=note, checked_at_ms=now, held_at_ms=now, gaps=gaps)
+
+    def _opened(self, wish: Hold, note: str) -> Hold:
+        """Write down that what held does not any more, since when at most."""
+        if wish.wanted is Stance.OPEN or wish.effect is not Effect.ENFORCED:
+            return wish
+        gap = Gap(from_ms=wish.held_at_ms, until_ms=None, note=note)
+        return replace(wish, gaps=(*wish.gaps, gap)[-GAPS_KEPT_MAX:], gaps_count=wish.gaps_count + 1)
+
+    # --- what the healer asks --------------------------------------------------------------------------------
+
+    async def in_flight(self, key: AgentKey) -> int:
+        return sum(await self._ask_all(lambda one: one.in_flight(key)))
+
+    async def waiting(self, key: AgentKey) -> int:
+        return sum(await self._ask_all(lambda one: one.waiting(key)))
+
+    async def _ask_all(self, question: Callable[[Enforcer], Awaitable[int]]) -> list[int]:
+        return await asyncio.gather(*(_within(question(one)) for one in self.enforcers))
+
+    async def preempt(self, key: AgentKey) -> None:
+        for enforcer in self.enforcers:
+            await _within(enforcer.preempt(key))
+
+    # --- telling ---------------------------------------------------------------------------------------------
+
+    async def receipt(self, key: AgentKey) -> Receipt:
+        """What was asked last, what came of it by every strategy, and what the agent got since."""
+        holds = await self.store.holds_of(key)
+        if not holds:
+            raise ReceiptUnknown(agent_id=key[1])
+        latest = max(holds, key=lambda hold: hold.asked_at_ms)
+        told = tuple(hold for hold in holds if hold.verb is latest.verb)
+        effects = {hold.effect for hold in told}
+        worst = next(effect for effect in (Effect.FAILED, Effect.UNVERIFIED, Effect.ENFORCED) if effect in effects)
+        if self._mode is Mode.FIRST and latest.verb is not Verb.RELEASE and Effect.ENFORCED in effects:
+            worst = Effect.ENFORCED
+        return Receipt(
+            project=key[0],
+            agent_id=key[1],
+            verb=latest.verb,
+            reason=latest.reason,
+            actor=latest.actor,
+            asked_at_ms=latest.asked_at_ms,
+            read_at_ms=self._clock.now_ms(),
+            effect=worst,
+            holds=told,
+            spent=await self._spending.spent(key, latest.asked_at_ms),
+        )
+
+
+async def _within(work: Awaitable[T]) -> T:
+    async with asyncio.timeout(STRATEGY_SECONDS):
+        return await work
+
+
+def _words(hold: Hold) -> dict[str, object]:
+    return {"strategy": hold.strategy, "wanted": hold.wanted, "effect": hold.effect, "problem": hold.note}
+
+
+def _report(key: AgentKey, lane: asyncio.Task[None]) -> None:
+    if not lane.cancelled() and (problem := lane.exception()) is not None:
+        log.warning("%s could not be looked after: %s", key[1], problem)
+
+
+async def _nobody(key: AgentKey, what: str, said: dict[str, object]) -> None:
+    log.warning("%s of %s: %s", what, key[1], said)

@@ -1,0 +1,78 @@
+"""Receipts over HTTP: what was asked about an agent, and what every strategy was found to do about it."""
+
+from homeostat.adapters.enforcers import proc
+from homeostat.core.clock import rfc3339
+from homeostat.core.enforcement_errors import ReceiptUnknown
+from homeostat.core.errors import AgentUnknown, Forbidden, Unauthenticated
+from homeostat.core.ids import AgentId
+from homeostat.core.limits import NAME_CHARS_MAX
+from homeostat.core.records.enforcement import Hold, Receipt
+from homeostat.core.records.turn import AgentKey
+from homeostat.core.wire import immune as w
+from homeostat.core.wire.custody import CustodyShape
+from homeostat.server.call import Call
+from homeostat.server.endpoints import Routes
+from homeostat.server.render import instant
+
+routes = Routes("enforcement")
+
+
+@routes.plain(
+    "GET",
+    "/v1/agents/{agent_id}/receipt",
+    gives=w.ReceiptShape,
+    errors=(AgentUnknown, ReceiptUnknown, Forbidden, Unauthenticated),
+)
+async def read_receipt(call: Call) -> w.ReceiptShape:
+    """The receipt of the last quarantine, kill or release: what was asked, and what was found when it was read back."""
+    agent_id = AgentId(call.parameters["agent_id"])
+    if len(agent_id) > NAME_CHARS_MAX or not agent_id.isprintable():
+        raise AgentUnknown(agent_id=agent_id[:NAME_CHARS_MAX], project=call.project)
+    key = (call.project, agent_id)
+    await call.system.immune.patient(key)
+    return _receipt(await call.system.immune.enforcement.receipt(key))
+
+
+@routes.plain("GET", "/v1/custody", gives=CustodyShape)
+async def read_custody(call: Call) -> CustodyShape:
+    """Where processes of the server's own machine are taken into custody."""
+    desk = call.system.custody
+    return CustodyShape(
+        socket=None if desk is None else str(desk.path), boot_id="" if desk is None else proc.boot_id(), control_key=""
+    )
+
+
+async def receipt_of(call: Call, key: AgentKey) -> w.ReceiptShape | None:
+    """The last receipt of an agent that has one."""
+    try:
+        return _receipt(await call.system.immune.enforcement.receipt(key))
+    except ReceiptUnknown:
+        return None
+
+
+def _receipt(receipt: Receipt) -> w.ReceiptShape:
+    return w.ReceiptShape(
+        agent_id=receipt.agent_id,
+        verb=receipt.verb,
+        reason=receipt.reason,
+        actor=receipt.actor,
+        asked_at=rfc3339(receipt.asked_at_ms),
+        read_at=rfc3339(receipt.read_at_ms),
+        effect=receipt.effect,
+        strategies=[_hold(hold) for hold in receipt.holds],
+        requests_refused=receipt.spent.refused,
+        requests_answered=receipt.spent.answered,
+        tokens_spent=receipt.spent.tokens,
+    )
+
+
+def _hold(hold: Hold) -> w.HoldShape:
+    return w.HoldShape(
+        strategy=hold.strategy,
+        wanted=hold.wanted,
+        effect=hold.effect,
+        note=hold.note,
+        checked_at=instant(hold.checked_at_ms or None),
+        gaps=[w.GapShape(since=rfc3339(gap.from_ms), until=instant(gap.until_ms), note=gap.note) for gap in hold.gaps],
+        gaps_count=hold.gaps_count,
+    )

@@ -1,0 +1,350 @@
+"""Real process trees are held, whoever sends them signals, and nobody else is ever touched."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncGenerator, Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from homeostat.adapters.enforcers import cgroup, proc
+from homeostat.adapters.enforcers.proc import Named
+from homeostat.adapters.enforcers.process import ProcessEnforcer
+from homeostat.adapters.stores.sqlite import SqliteEnforcement, SqliteEngine
+from homeostat.core.clock import SystemClock
+from homeostat.core.enforcement_errors import CustodyRefused, CustodyTaken
+from homeostat.core.ids import AgentId, ProjectId
+from homeostat.core.records.immune import Stance
+from homeostat.core.records.turn import AgentKey
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="processes are held by pidfd, which is Linux's")
+
+ANN: AgentKey = (ProjectId("default"), AgentId("ann"))
+S = Stance
+NO_GROUP = "no cgroup v2 of our own can be had here, so nothing can be frozen as a group"
+
+# A process with a child that counts into a file as long as it runs.
+COUNTER = (
+    "import sys, time\nn = 0\nwhile True:\n    n += 1\n    open(sys.argv[1], 'w').write(str(n))\n    time.sleep(0.01)"
+)
+FAMILY = """
+import subprocess, sys
+child = subprocess.Popen([sys.executable, "-c", sys.argv[2], sys.argv[1]], stdout=subprocess.DEVNULL)
+print(child.pid, flush=True)
+child.wait()
+"""
+# A process whose child leaves it: it forks twice, so that nobody of the tree is its parent any more.
+LEAVER = """
+import os, sys, time
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        exec(sys.argv[2])
+    os._exit(0)
+os.wait()
+print("left", flush=True)
+time.sleep(120)
+"""
+
+
+class Tree:
+    """A process with a child; both end with the test."""
+
+    def __init__(self, code: str, place: Path) -> None:
+        self.place = place
+        command = [sys.executable, "-c", code, str(place), COUNTER]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
+        assert self.process.stdout is not None
+        self.word = self.process.stdout.readline().strip()
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def count(self) -> int:
+        try:
+            return int(self.place.read_text() or 0)
+        except (FileNotFoundError, ValueError):
+            return 0
+
+    async def counts(self) -> bool:
+        """Whether it goes on within a while."""
+        before = self.count()
+        for _ in range(500):
+            if self.count() != before:
+                return True
+            await asyncio.sleep(0.02)
+        return False
+
+    async def stands(self) -> bool:
+        """Whether nothing was counted for a while."""
+        await asyncio.sleep(0.1)
+        before = self.count()
+        await asyncio.sleep(0.3)
+        return self.count() == before
+
+
+@pytest.fixture
+def begin(tmp_path: Path) -> Iterator[Callable[..., Tree]]:
+    trees: list[Tree] = []
+
+    def make(code: str = FAMILY) -> Tree:
+        trees.append(Tree(code, tmp_path / f"count{len(trees)}"))
+        return trees[-1]
+
+    yield make
+    for tree in trees:
+        for one in proc.descendants([tree.pid]):
+            proc.send(one, signal.SIGKILL)
+        tree.process.kill()
+        tree.process.wait()
+        if tree.process.stdout is not None:
+            tree.process.stdout.close()
+        counter = tree.place.with_suffix(".pid")
+        if counter.exists() and (since := proc.started(pid := int(counter.read_text()))) is not None:
+            proc.send(Named(pid, since), signal.SIGKILL)
+
+
+@pytest.fixture
+async def store() -> AsyncGenerator[SqliteEnforcement]:
+    engine = SqliteEngine(None)
+    await engine.open()
+    yield SqliteEnforcement(engine)
+    await engine.close()
+
+
+@pytest.fixture(params=["signals", "group"])
+def enforcer(request: pytest.FixtureRequest, store: SqliteEnforcement) -> Iterator[ProcessEnforcer]:
+    groups = request.param == "group"
+    if groups:
+        group = cgroup.make(f"test {os.getpid()}", uid=os.geteuid())
+        if group is None:
+            pytest.skip(NO_GROUP)
+        group.remove()
+    made = ProcessEnforcer(store=store, clock=SystemClock(), groups=groups)
+    yield made
+    for key in made.agents():
+        if (custody := made.custody(key)) is not None and custody.cgroup:
+            path = Path(custody.cgroup)
+            for pid in cgroup.Group(path).members:
+                (path.parent / "cgroup.procs").write_text(str(pid))
+            cgroup.Group(path).remove()
+
+
+async def stance(enforcer: ProcessEnforcer) -> Stance | None:
+    return (await enforcer.held(ANN)).stance
+
+
+async def take(enforcer: ProcessEnforcer, tree: Tree) -> None:
+    await enforcer.take(ANN, tree.pid, uid=os.geteuid(), supervises=False)
+
+
+async def test_a_tree_is_stopped_stays_stopped_and_goes_on(
+    enforcer: ProcessEnforcer, begin: Callable[..., Tree]
+) -> None:
+    tree = begin()
+    assert await tree.counts()
+    await take(enforcer, tree)
+    assert await stance(enforcer) is S.OPEN
+    before = await enforcer.observe(ANN)
+    await enforcer.hold(ANN, S.CLOSED, "it loops", before)
+    assert await stance(enforcer) is S.CLOSED
+    assert await tree.stands()
+    child = int(tree.word)
+    os.kill(child, signal.SIGCONT)  # anybody of the same user may do that
+    if await stance(enforcer) is not S.CLOSED:
+        await enforcer.hold(ANN, S.CLOSED, "it loops", before)
+    assert await stance(enforcer) is S.CLOSED
+    assert await tree.stands()
+    await enforcer.hold(ANN, S.OPEN, "", before)
+    assert await stance(enforcer) is S.OPEN
+    assert await tree.counts()
+
+
+async def test_a_neighbour_does_not_thaw_a_group(store: SqliteEnforcement, begin: Callable[..., Tree]) -> None:
+    enforcer = ProcessEnforcer(store=store, clock=SystemClock())
+    tree = begin()
+    await take(enforcer, tree)
+    if not (custody := enforcer.custody(ANN)) or not custody.cgroup:
+        pytest.skip(NO_GROUP)
+    await enforcer.hold(ANN, S.CLOSED, "", await enforcer.observe(ANN))
+    for _ in range(100):
+        os.kill(tree.pid, signal.SIGCONT)
+        os.kill(int(tree.word), signal.SIGCONT)
+        assert await stance(enforcer) is S.CLOSED
+    assert await tree.stands()
+    await enforcer.end(ANN)
+    tree.process.wait()
+    await enforcer.let_go(ANN)
+    assert not cgroup.Group(Path(custody.cgroup)).exists
+
+
+async def test_who_left_the_tree_by_forking_twice_is_held_if_he_was_seen(
+    enforcer: ProcessEnforcer, begin: Callable[..., Tree]
+) -> None:
+    tree = begin()
+    child = int(tree.word)
+    await take(enforcer, tree)
+    assert await stance(enforcer) is S.OPEN  # both have been seen
+    tree.process.kill()
+    tree.process.wait()
+    assert proc.alive(Named(child, proc.started(child) or 0)), "its parent is gone, and it goes on"
+    assert await tree.counts()
+    await enforcer.hold(ANN, S.CLOSED, "", await enforcer.observe(ANN))
+    assert await stance(enforcer) is S.CLOSED
+    assert await tree.stands()
+    await enforcer.end(ANN)
+    assert await stance(enforcer) is S.ENDED
+
+
+async def test_who_leaves_a_supervisor_comes_back_to_it(store: SqliteEnforcement, begin: Callable[..., Tree]) -> None:
+    supervisor = """
+import ctypes, subprocess, sys, time
+ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)
+child = subprocess.Popen([sys.executable, "-c", sys.argv[3], sys.argv[1], sys.argv[2]], stdout=subprocess.PIPE)
+print(child.stdout.readline().decode().strip(), flush=True)
+time.sleep(120)
+""".replace("sys.argv[3]", repr(LEAVER))
+    enforcer = ProcessEnforcer(store=store, clock=SystemClock(), groups=False)
+    tree = begin(supervisor)
+    assert tree.word == "left"
+    await enforcer.take(ANN, tree.pid, uid=os.geteuid(), supervises=True)
+    assert await tree.counts()
+    before = await enforcer.observe(ANN)
+    await enforcer.hold(ANN, S.CLOSED, "", before)
+    assert await tree.stands()
+    assert proc.state(tree.pid) == "S", "whoever supervises is not stopped"
+    await enforcer.hold(ANN, S.OPEN, "", before)
+    assert await tree.counts()
+    await enforcer.end(ANN)
+    assert await stance(enforcer) is S.ENDED
+    assert tree.process.poll() is None
+
+
+async def test_who_slept_before_is_not_woken(store: SqliteEnforcement, begin: Callable[..., Tree]) -> None:
+    enforcer = ProcessEnforcer(store=store, clock=SystemClock(), groups=False)
+    tree = begin()
+    child = int(tree.word)
+    os.kill(child, signal.SIGSTOP)
+    await take(enforcer, tree)
+    for _ in range(1_000):
+        if proc.state(child) == "T":
+            break
+        await asyncio.sleep(0.01)
+    before = await enforcer.observe(ANN)
+    assert [one[0] for one in json.loads(before)["asleep"]] == [child]
+    await enforcer.hold(ANN, S.CLOSED, "", before)
+    await enforcer.hold(ANN, S.OPEN, "", before)
+    assert proc.state(child) == "T"
+    os.kill(child, signal.SIGCONT)
+
+
+async def test_custody_outlives_homeostat(store: SqliteEnforcement, begin: Callable[..., Tree]) -> None:
+    tree = begin()
+    await take(ProcessEnforcer(store=store, clock=SystemClock(), groups=False), tree)
+    again = ProcessEnforcer(store=store, clock=SystemClock(), groups=False)
+    await again.open()
+    await again.hold(ANN, S.CLOSED, "", await again.observe(ANN))
+    assert await tree.stands()
+    assert await stance(again) is S.CLOSED
+
+
+async def test_an_agent_is_asked_to_drain_only_if_it_understands(
+    store: SqliteEnforcement, begin: Callable[..., Tree]
+) -> None:
+    listens = (
+        "import signal, sys, time\nsignal.signal(signal.SIGUSR1, lambda *_: sys.exit(0))\nprint('on', flush=True)\n"
+    )
+    enforcer = ProcessEnforcer(store=store, clock=SystemClock(), groups=False)
+    deaf, polite = begin(), begin(listens + "print(1, flush=True)\ntime.sleep(120)")
+    await take(enforcer, deaf)
+    await enforcer.hold(ANN, S.DRAINING, "", "")
+    assert await enforcer.in_flight(ANN) == 0
+    assert deaf.process.poll() is None, "the signal would have killed it"
+    bob = (ANN[0], AgentId("bob"))
+    await enforcer.take(bob, polite.pid, uid=os.geteuid(), supervises=False)
+    await enforcer.hold(bob, S.DRAINING, "", "")
+    assert polite.process.wait(timeout=30) == 0
+    assert await enforcer.in_flight(bob) == 0
+
+
+async def test_nobody_swaps_a_decoy_into_custody(store: SqliteEnforcement, begin: Callable[..., Tree]) -> None:
+    enforcer = ProcessEnforcer(store=store, clock=SystemClock(), groups=False)
+    tree, decoy = begin(), begin()
+    await take(enforcer, tree)
+    with pytest.raises(CustodyTaken):
+        await take(enforcer, decoy)
+    with pytest.raises(CustodyTaken):
+        await enforcer.take(ANN, int(tree.word), uid=os.geteuid(), supervises=False)
+    await take(enforcer, tree)  # whoever is in custody may say so again
+    await stance(enforcer)
+    tree.process.kill()
+    tree.process.wait()
+    with pytest.raises(CustodyTaken):  # its child lives
+        await take(enforcer, decoy)
+    await enforcer.end(ANN)
+    await take(enforcer, decoy)
+    assert (await store.custodies())[0].pid == decoy.pid
+
+
+@pytest.mark.parametrize("pid", [0, -1, 1, os.getpid(), os.getppid()])
+async def test_some_processes_are_never_taken(store: SqliteEnforcement, pid: int) -> None:
+    enforcer = ProcessEnforcer(store=store, clock=SystemClock())
+    with pytest.raises(CustodyRefused):
+        await enforcer.take(ANN, pid, uid=os.geteuid(), supervises=True)
+    assert await store.custodies() == []
+
+
+async def test_another_user_s_process_is_not_taken(store: SqliteEnforcement) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can begin a process of another user")
+    enforcer = ProcessEnforcer(store=store, clock=SystemClock())
+    with subprocess.Popen(["sleep", "120"], user=65534) as process:  # noqa: ASYNC220
+        try:
+            for uid in (0, 65534):
+                with pytest.raises(CustodyRefused, match="another user"):
+                    await enforcer.take(ANN, process.pid, uid=uid, supervises=False)
+        finally:
+            process.kill()
+
+
+async def test_a_supervisor_of_homeostat_itself_does_not_stop_it(store: SqliteEnforcement) -> None:
+    enforcer = ProcessEnforcer(store=store, clock=SystemClock())
+    for ancestor in proc.ancestors(os.getpid()):
+        with pytest.raises(CustodyRefused):
+            await enforcer.take(ANN, ancestor, uid=os.geteuid(), supervises=True)
+
+
+REUSE = """
+import os, signal, subprocess, sys
+from homeostat.adapters.enforcers import proc
+from homeostat.adapters.enforcers.proc import Named
+subprocess.run(["mount", "-t", "proc", "proc", "/proc"], check=True)
+first = subprocess.Popen(["sleep", "120"])
+named = Named(first.pid, proc.started(first.pid))
+first.kill(); first.wait()
+import time; time.sleep(0.05)  # start times are counted in hundredths
+open("/proc/sys/kernel/ns_last_pid", "w").write(str(named.pid - 1))
+second = subprocess.Popen(["sleep", "120"])
+assert second.pid == named.pid, "the number was not given again"
+assert not proc.alive(named)
+assert not proc.send(named, signal.SIGKILL)
+assert second.poll() is None and proc.state(second.pid) != "T"
+assert proc.send(Named(second.pid, proc.started(second.pid)), signal.SIGKILL)
+second.wait()
+print("told apart")
+"""
+
+
+def test_a_number_that_is_given_again_names_somebody_else() -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can have a namespace in which numbers are given again at will")
+    command = ["unshare", "--pid", "--fork", "--mount", sys.executable, "-c", REUSE]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    if "unshare" in done.stderr and "not permitted" in done.stderr:
+        pytest.skip(f"no pid namespace can be had here: {done.stderr.strip()}")
+    assert done.stdout.strip() == "told apart", done.stderr
