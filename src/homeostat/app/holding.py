@@ -8,11 +8,11 @@ from homeostat.adapters.enforcers.kernel import KernelEnforcer
 from homeostat.adapters.enforcers.process import ProcessEnforcer
 from homeostat.adapters.remedies.chained import ChainedRemedies
 from homeostat.adapters.remedies.gateway import GatewayRemedies
-from homeostat.app.settings import Settings
 from homeostat.core.clock import Clock
 from homeostat.core.ports.immune import EnforcementStore, Enforcer, Gates, ImmuneStore, Remedies
 from homeostat.core.ports.memory import MemoryKeeper
 from homeostat.core.ports.upstream import Upstream
+from homeostat.core.records.enforcement import Mode
 from homeostat.fleet.fleet import Fleet
 from homeostat.gateway.gateway import Gateway
 from homeostat.immune.doctrine import Doctrine
@@ -54,6 +54,13 @@ class ImmuneKeepers:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Ways:
+    """Which ways to hold agents were set up."""
+
+    mode: Mode = Mode.ALL
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Holding:
     """How agents are held and treated."""
 
@@ -63,7 +70,7 @@ class Holding:
 
 
 async def open_holding(
-    settings: Settings,
+    ways: Ways,
     keepers: ImmuneKeepers,
     stack: AsyncExitStack,
     rooms: Rooms,
@@ -87,7 +94,7 @@ async def open_holding(
         enforcers=[*enforcers, *stand_ins.enforcers],
         spending=gateway,
         clock=clock,
-        mode=settings.enforcement,
+        mode=ways.mode,
     )
     remedies = own if stand_ins.remedies is None else ChainedRemedies([stand_ins.remedies, own])
     return Holding(enforcement=enforcement, processes=processes, remedies=remedies)
