@@ -11,11 +11,11 @@ from homeostat.adapters.statuses.local import LocalStatuses
 from homeostat.app import stores
 from homeostat.app.assignments import KernelAssignments
 from homeostat.app.cordons import Cordons
-from homeostat.app.custody import CustodyDesk, open_custody
+from homeostat.app.custody import CustodyDesk
 from homeostat.app.feed import Feed
 from homeostat.app.forgetting import context_clearer
-from homeostat.app.holding import ImmuneKeepers, Rooms, StandIns, Ways, open_holding
-from homeostat.app.immunity import open_immune
+from homeostat.app.holding import ImmuneKeepers, Rooms, StandIns
+from homeostat.app.isolation import open_immunity
 from homeostat.app.keyring import RegisterKeyring
 from homeostat.app.local_turns import LocalTurns
 from homeostat.app.sessions import WorkerSessions
@@ -110,12 +110,17 @@ async def assemble(
         )
         cordons = Cordons(kernel=kernel, store=opened.access, clock=clock)
         rooms = Rooms(kernel=kernel, gates=cordons, fleet=fleet, gateway=gateway, memory=opened.memory)
-        keepers = ImmuneKeepers(opened.immune, opened.enforcement)
-        holding = await open_holding(ways_of(settings), keepers, stack, rooms, clock=clock, stand_ins=stand_ins)
-        immune, turn_vitals = await open_immune(
-            keepers, stack, supervisor, rooms, holding, bus=bus, clock=clock, ids=ids, stand_ins=stand_ins
+        immune, turn_vitals, custody = await open_immunity(
+            settings,
+            ImmuneKeepers(opened.immune, opened.enforcement),
+            stack,
+            supervisor,
+            rooms,
+            bus=bus,
+            clock=clock,
+            ids=ids,
+            stand_ins=stand_ins,
         )
-        custody = await open_custody(settings, holding, stack, fleet, immune)
         turns = LocalTurns(kernel)
         runs = await open_runs(settings, supervisor, opened, rooms, bus=bus, clock=clock, ids=ids)
         workers = WorkerSessions(kernel, turns)
@@ -236,11 +241,6 @@ def _fleet(settings: Settings, opened: "Stores", *, bus: Bus, clock: Clock, ids:
         ids=ids,
         alone=settings.bus_url is None,
     )
-
-
-def ways_of(settings: Settings) -> Ways:
-    """The ways to hold agents that the settings name."""
-    return Ways(mode=settings.enforcement)
 
 
 @dataclass(slots=True, kw_only=True)
