@@ -111,15 +111,7 @@ async def assemble(
         cordons = Cordons(kernel=kernel, store=opened.access, clock=clock)
         rooms = Rooms(kernel=kernel, gates=cordons, fleet=fleet, gateway=gateway, memory=opened.memory)
         immune, turn_vitals, custody = await open_immunity(
-            settings,
-            ImmuneKeepers(opened.immune, opened.enforcement),
-            stack,
-            supervisor,
-            rooms,
-            bus=bus,
-            clock=clock,
-            ids=ids,
-            stand_ins=stand_ins,
+            settings, opened.immunity, stack, supervisor, rooms, bus=bus, clock=clock, ids=ids, stand_ins=stand_ins
         )
         turns = LocalTurns(kernel)
         runs = await open_runs(settings, supervisor, opened, rooms, bus=bus, clock=clock, ids=ids)
@@ -333,6 +325,10 @@ class Stores:
     runs: RunStore
     enforcement: EnforcementStore
     place: str
+
+    @property
+    def immunity(self) -> ImmuneKeepers:
+        return ImmuneKeepers(self.immune, self.enforcement)
 
 
 async def _open_stores(settings: Settings, stack: AsyncExitStack) -> Stores:
