@@ -42,6 +42,7 @@ STEADY: Final = {
     ("gateway", "policies"): Kind.POLICY,
     ("agent", "budget_warning"): Kind.BUDGET,
     ("run", "budget_warning"): Kind.BUDGET,
+    ("run", "moved"): Kind.RUN,
 }
 BUSY: Final = {
     ("agent", "state"): Kind.TURN,
@@ -218,11 +219,19 @@ class FeedReader:
         found: list[Entry] = []
         for entry in self._feed.since(self.place):
             self.place = entry.seq
-            if entry.project == self._project and (not self._kinds or entry.kind in self._kinds):
+            if self._hears(entry):
                 found.append(entry)
                 if len(found) == EVENT_BATCH_MAX:
                     break
         return found
+
+    def rewind(self, count: int) -> None:
+        """Begin so many events back, as far as they are here."""
+        found = [entry.seq for entry in self._feed.since(0) if self._hears(entry)][-count:]
+        self.place = found[0] - 1 if found else self.place
+
+    def _hears(self, entry: Entry) -> bool:
+        return entry.project == self._project and (not self._kinds or entry.kind in self._kinds)
 
     async def news(self, seconds: float) -> None:
         """Wait until something happens, but not for ever."""

@@ -200,6 +200,7 @@ READERS_MAX: Final = 10_000
 
 # --- events ------------------------------------------------------------------------------------------------
 EVENTS_KEPT_MAX: Final = 8_192  # events a reader may have missed and still resume
+EVENTS_TAIL_MAX: Final = 500  # past events a new reader may begin with
 EVENT_GAP_SECONDS: Final = 0.1  # events of this long are handed out together
 EVENT_BEAT_SECONDS: Final = 10.0  # a reader hears at least this often, if only that there is nothing new
 EVENT_BATCH_MAX: Final = 256  # events written to one reader at once

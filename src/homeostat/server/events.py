@@ -32,6 +32,8 @@ async def follow_events(call: Call, query: EventsQuery) -> Answer:
     shown = next((value for name, value in call.scope["headers"] if name == b"last-event-id"), None)
     last_id = query.last_event_id if shown is None else shown.decode("latin-1")
     reader = await feed.follow(call.project, _kinds(query.kinds), last_id or None)
+    if query.tail and not last_id:
+        reader.rewind(query.tail)
     return StreamedAnswer(200, b"", STREAM.encode(), HEADERS, parts=_parts(reader), close=reader.close)
 
 

@@ -103,6 +103,14 @@ async def test_costly_kinds_are_said_only_while_somebody_reads(
     assert system.feed.readers == 0
 
 
+async def test_a_new_reader_may_begin_with_what_was_before(http: httpx2.AsyncClient, client: Client) -> None:
+    for number in range(3):
+        await client.register("echo", agent_id=f"echo-{number}")
+    async with http.stream("GET", "/v1/events", params={"kinds": "presence", "tail": 2}) as response:
+        lines = Lines(response)
+        assert [(await lines.until("presence"))[2]["agent_id"] for _ in range(2)] == ["echo-1", "echo-2"]
+
+
 async def test_an_unknown_kind_is_refused(http: httpx2.AsyncClient) -> None:
     refused = await http.get("/v1/events", params={"kinds": "phase,weather"})
     assert (refused.status_code, refused.json()["code"]) == (422, "malformed_payload")

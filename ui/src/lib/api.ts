@@ -63,10 +63,15 @@ function uniqueKey(): string {
   return Array.from(bytes, (byte) => byte.toString(16).padStart(2, '0')).join('')
 }
 
-export async function send<T>(method: 'POST' | 'PUT' | 'DELETE', path: string, body?: unknown): Promise<T | null> {
+export async function send<T>(
+  method: 'POST' | 'PUT' | 'DELETE',
+  path: string,
+  body?: unknown,
+  query: Record<string, unknown> = {},
+): Promise<T | null> {
   const headers: Record<string, string> = { 'idempotency-key': uniqueKey(), ...csrf() }
   if (body !== undefined) headers['content-type'] = 'application/json'
-  const response = await answer(address(path), {
+  const response = await answer(address(path, query), {
     method,
     headers,
     body: body === undefined ? null : JSON.stringify(body),

@@ -10,6 +10,7 @@ const SILENCE_MS = 25_000 // the server beats every ten seconds
 const STALE_MS = 15_000
 const BACKOFF_MS = [300, 600, 1200, 2500, 5000] as const
 const KEPT = 200
+const TAIL = 30 // what happened before this page was opened
 
 type Listener = { kinds: ReadonlySet<EventKind>; hear: (event: FeedEvent) => void; reread: () => void }
 
@@ -90,7 +91,7 @@ class Live {
     const headers: Record<string, string> = this.#lastId ? { 'last-event-id': this.#lastId } : {}
     let watchdog = setTimeout(() => abort.abort('silence'), SILENCE_MS)
     try {
-      const url = address('v1/events', { kinds: this.#kinds })
+      const url = address('v1/events', { kinds: this.#kinds, tail: this.#lastId ? 0 : TAIL })
       const response = await fetch(url, { headers, signal: abort.signal, cache: 'no-store', credentials: 'same-origin' })
       if (!response.ok || !response.body) throw new Error(`events: ${response.status}`)
       const reader = response.body.pipeThrough(new TextDecoderStream()).getReader()

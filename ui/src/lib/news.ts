@@ -7,15 +7,15 @@ export function told(event: FeedEvent): string {
   const text = (name: string) => words(String(event[name] ?? ''))
   switch (event.kind) {
     case 'phase':
-      return `${text('source')} → ${text('phase')} (${text('cause')}):`
+      return `${text('source')} → ${text('phase')}: ${text('cause')}`
     case 'approval':
-      return event.status === 'pending' ? `asks for ${text('action')}:` : `${text('action')} was ${text('status')}:`
+      return event.status === 'pending' ? `waits for an answer: ${text('action')}` : `${text('action')} was ${text('status')}`
     case 'presence':
-      return `${text('event')}:`
+      return text('event')
     case 'deliverable':
-      return `turn ended, ${text('status')}:`
+      return `ended a turn: ${text('status')}`
     case 'alert':
-      return `alert ${text('reason')}:`
+      return `alert: ${text('reason')}`
     case 'policy':
       return event.dropped ? `policy removed: ${String(event.dropped)}` : `policy or budget changed: ${text('target')}`
     case 'budget':

@@ -319,3 +319,101 @@ export interface FeedEvent {
   agent_id?: string
   [field: string]: unknown
 }
+
+export interface RunBudget {
+  tokens_max: number | null
+  tokens_spent: number
+  tokens_held: number
+  usd_max: number | null
+  usd_spent: number
+  usd_held: number
+  seconds_max: number | null
+  seconds_spent: number
+  warned: boolean
+  forecast: string | null
+  reached_in_seconds: number | null
+}
+
+export interface Run {
+  run_id: string
+  goal: string
+  status: string
+  moved: { actor: string; reason: string; at: string }
+  version: number
+  trace_id: string
+  seed: number
+  planner: string
+  planner_name: string
+  paused_by: string | null
+  at_rest: boolean
+  tasks: Record<string, number>
+  parallel: number
+  budget: RunBudget
+  created_at: string
+  created_by: string
+  ledger_entries: number
+  ledger_hash: string
+  error: unknown
+}
+
+export interface Task {
+  name: string
+  number: number
+  status: string
+  target: string
+  after: string[]
+  attempt: number
+  retries: number
+  turn_id: string | null
+  agent_id: string | null
+  started_at: string | null
+  ended_at: string | null
+  approval: boolean
+  approved_by: string | null
+  error: unknown
+  result?: unknown
+}
+
+export interface LedgerEntry {
+  seq: number
+  kind: string
+  at?: string
+  at_ms?: number
+  payload: unknown
+  hash: string
+}
+
+export interface Receipt {
+  verb: string
+  reason: string
+  actor: string
+  asked_at: string
+  read_at: string
+  effect: 'enforced' | 'unverified' | 'failed'
+  strategies: {
+    strategy: string
+    wanted: string
+    effect: 'enforced' | 'unverified' | 'failed'
+    note: string
+    checked_at: string | null
+    gaps_count: number
+  }[]
+  requests_refused: number
+  requests_answered: number
+  tokens_spent: number
+}
+
+export interface Act {
+  seq: number
+  at: string
+  actor: string
+  verb: string
+  object: string
+  project: string
+  outcome: string
+  reason: string
+  changes: unknown
+  trace_id: string
+  of_seq: number | null
+  digest: string
+}

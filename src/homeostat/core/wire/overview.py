@@ -4,7 +4,7 @@ from typing import Annotated
 
 import msgspec
 
-from homeostat.core.limits import PAGE_MAX, VITALS_KEPT_MAX
+from homeostat.core.limits import EVENTS_TAIL_MAX, PAGE_MAX, VITALS_KEPT_MAX
 from homeostat.core.wire.answers import HeadShape
 from homeostat.core.wire.bodies import Cursor, Limit
 from homeostat.core.wire.fields import Instant, Shape
@@ -106,3 +106,4 @@ class EventsQuery(msgspec.Struct, frozen=True, kw_only=True):
         Annotated[str, msgspec.Meta(max_length=100, description="As the Last-Event-ID header, which outranks it.")]
         | None
     ) = None
+    tail: Annotated[int, msgspec.Meta(ge=0, le=EVENTS_TAIL_MAX, description="How many past events to begin with.")] = 0

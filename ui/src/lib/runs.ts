@@ -1,0 +1,70 @@
+// How a run's tasks hang together and when each was under way.
+
+import type { Tone } from './headline'
+import type { Task } from './types'
+
+const TONES: Record<string, Tone> = {
+  completed: 'good',
+  succeeded: 'good',
+  failed: 'bad',
+  killed: 'bad',
+  cancelled: 'bad',
+  applying: 'busy',
+  running: 'busy',
+  paused: 'warn',
+  awaiting_approval: 'warn',
+}
+
+export function tone(status: string): Tone {
+  return TONES[status] ?? 'calm'
+}
+
+export interface Bar {
+  left: number
+  width: number
+}
+
+// Where each task lies between the first start and the last end, in shares of the whole.
+export function gantt(tasks: Task[], now: number): Map<string, Bar> {
+  const begun = tasks.filter((task) => task.started_at)
+  const first = Math.min(...begun.map((task) => Date.parse(task.started_at ?? '')))
+  const last = Math.max(...begun.map((task) => (task.ended_at ? Date.parse(task.ended_at) : now)), first + 1)
+  return new Map(
+    begun.map((task) => {
+      const from = Date.parse(task.started_at ?? '')
+      const to = task.ended_at ? Date.parse(task.ended_at) : now
+      return [task.name, { left: (from - first) / (last - first), width: Math.max(0.005, (to - from) / (last - first)) }]
+    }),
+  )
+}
+
+export interface Node {
+  task: Task
+  x: number
+  y: number
+}
+
+// Tasks in columns: each stands right of all it comes after. What is not a graph ends where it would go round.
+export function layers(tasks: Task[]): Node[] {
+  const byName = new Map(tasks.map((task) => [task.name, task]))
+  const depth = new Map<string, number>()
+  const under = new Set<string>()
+  const depthOf = (name: string): number => {
+    const known = depth.get(name)
+    if (known !== undefined) return known
+    const task = byName.get(name)
+    if (!task || under.has(name)) return -1
+    under.add(name)
+    const found = 1 + Math.max(-1, ...task.after.map(depthOf))
+    under.delete(name)
+    depth.set(name, found)
+    return found
+  }
+  const rows = new Map<number, number>()
+  return tasks.map((task) => {
+    const x = depthOf(task.name)
+    const y = rows.get(x) ?? 0
+    rows.set(x, y + 1)
+    return { task, x, y }
+  })
+}
