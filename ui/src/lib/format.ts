@@ -5,7 +5,7 @@ const NONE = '–'
 export function seconds(value: number | null | undefined): string {
   if (value == null || !Number.isFinite(value)) return NONE
   const s = Math.max(0, value)
-  if (s < 10) return `${s.toFixed(s < 1 ? 1 : 0)} s`
+  if (s > 0 && s < 1) return `${Math.max(0.1, s).toFixed(1)} s`
   if (s < 100) return `${Math.round(s)} s`
   if (s < 6000) return `${Math.round(s / 60)} min`
   if (s < 172_800) return `${Math.round(s / 3600)} h`
@@ -15,7 +15,7 @@ export function seconds(value: number | null | undefined): string {
 export function age(instant: string | null | undefined, now: number): string {
   if (!instant) return NONE
   const then = Date.parse(instant)
-  return Number.isNaN(then) ? NONE : seconds(Math.max(0, (now - then) / 1000))
+  return Number.isNaN(then) ? NONE : seconds(Math.max(0, Math.round((now - then) / 1000)))
 }
 
 export function left(instant: string | null | undefined, now: number): string {
