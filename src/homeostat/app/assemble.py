@@ -303,6 +303,7 @@ async def open_gateway(
         retention_seconds=settings.call_retention_seconds,
         lease_seconds=settings.lease_seconds,
     )
+    gateway.office.runs = opened.runs
     await gateway.open()
     stack.push_async_callback(gateway.close)
     stack.push_async_callback(supervisor.stop)  # the gateway's loops end before it writes what is left

@@ -130,15 +130,20 @@ class Exchange:
 
     async def _prepare(self) -> Refusal | None:
         """Read the request, let every policy look at it and set aside what it may use."""
+        office = self._office
         try:
+            body = b"" if self._route.dialect is None else await self._body.whole(self._headers.content_length)
+            if self._run_id is not None:
+                await office.admit(self._run_id)
             if self._route.dialect is None:
                 if self._chain.rates and (refusal := await self._draw()) is not None:
                     return refusal
                 await self._reserve(GLANCE if self._scope["method"] in BODILESS else PROBE)
                 return None
-            return await self._read(await self._body.whole(self._headers.content_length))
+            return await self._read(body)
         except HomeostatError as error:
             self._give_back()
+            office.tell(error, self.agent)
             return refusal_of(error)
         except BaseException:
             self._give_back()

@@ -4,11 +4,17 @@ import asyncio
 from dataclasses import dataclass, field
 
 from homeostat.core.clock import Clock
-from homeostat.core.ids import Ids
+from homeostat.core.codec import to_json
+from homeostat.core.errors import BudgetExceeded, HomeostatError
+from homeostat.core.ids import Ids, RunId
 from homeostat.core.limits import CALL_BODY_BYTES_MAX, CLIENT_STALL_SECONDS, PATIENCE_SECONDS, PING_SECONDS
-from homeostat.core.ports.gateway import PriceList
+from homeostat.core.machines.run import RunStatus
+from homeostat.core.ports.gateway import PriceList, RunGates
+from homeostat.core.records.budget import BudgetKind
 from homeostat.core.records.call import Outcome
+from homeostat.core.records.event import Channel, Event
 from homeostat.core.records.turn import AgentKey
+from homeostat.core.run_errors import RunClosed
 from homeostat.gateway.clerk import Clerk
 from homeostat.gateway.doorman import Doorman
 from homeostat.gateway.errands import Errands
@@ -104,9 +110,23 @@ class Office:
     clerk: Clerk
     prices: PriceList
     errands: Errands
+    runs: RunGates | None = None
     manners: Manners = field(default_factory=Manners)
     in_flight: InFlight = field(default_factory=InFlight)
     counters: dict[tuple[Outcome, str], int] = field(default_factory=dict[tuple[Outcome, str], int])
+
+    async def admit(self, run_id: RunId) -> None:
+        """See that a run may still spend. The store is asked for every call, so a kill holds from its commit on."""
+        if self.runs is not None and await self.runs.ended(run_id) in (RunStatus.KILLED, RunStatus.FAILED):
+            raise RunClosed(run_id=run_id)
+
+    def tell(self, error: HomeostatError, agent: AgentKey) -> None:
+        """Say that a run has nothing left to spend; whoever drives it should know."""
+        if isinstance(error, BudgetExceeded) and error.facts.get("kind") == BudgetKind.RUN:
+            run_id = str(error.facts["holder"])
+            body = to_json({"run_id": run_id, "limit": error.facts.get("limit"), "agent_id": agent[1]})
+            event_id = f"{run_id}:refused:{self.ids.scope()}"
+            self.clerk.announce(Event(event_id, agent[0], Channel.EVT, "run", run_id, "budget_refused", body))
 
     def count(self, outcome: Outcome, code: str) -> None:
         key = (outcome, code)

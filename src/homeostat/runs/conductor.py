@@ -11,12 +11,13 @@ from homeostat.core.machines.run import RunEvent, RunStatus
 from homeostat.core.machines.task import TaskEvent, TaskStatus
 from homeostat.core.records.provenance import EntryKind
 from homeostat.core.records.run import OnBudget, PauseCause, Run, Task
+from homeostat.core.records.view import Deliverable
 from homeostat.runs import outcomes
 from homeostat.runs.board import Board
 from homeostat.runs.desk import Desk
 from homeostat.runs.draft import Draft
 from homeostat.runs.planning import Planning
-from homeostat.runs.starting import Starter
+from homeostat.runs.starting import Returned, Starter
 from homeostat.runs.stopping import preempt_turns, stop_turns
 
 log = logging.getLogger(__name__)
@@ -188,23 +189,38 @@ class Conductor:
 
     async def _take_ends(self, draft: Draft) -> list[int]:
         """What has ended since the last step becomes outcomes of tasks."""
-        taken: list[int] = []
+        ends: list[tuple[Task, Deliverable | HomeostatError | Returned]] = []
+        taken: set[int] = set()
         while self._ended:
-            number = self._ended.popleft()
-            task = self._board.tasks[number]
-            if number in draft.tasks or task.status is not TaskStatus.RUNNING:
+            task = self._board.tasks[self._ended.popleft()]
+            if task.number in taken or task.status is not TaskStatus.RUNNING:
                 continue
-            ended = await self._starter.outcome(self.run, task)
-            if ended is None:
-                continue
-            taken.append(number)
-            if isinstance(ended, HomeostatError):
-                outcomes.fail(draft, task, ended.code, ended.message)
-            elif ended == "returned" or (not ended.succeeded and await self._refused_by_budget(task)):
+            if (end := await self._starter.outcome(self.run, task)) is not None:
+                taken.add(task.number)
+                ends.append((task, end))
+        await self._write_down(draft, [task for task, end in ends if isinstance(end, Deliverable)])
+        for task, end in ends:
+            if isinstance(end, HomeostatError):
+                outcomes.fail(draft, task, end.code, end.message)
+            elif not isinstance(end, Deliverable) or (not end.succeeded and await self._refused_by_budget(task)):
                 draft.task(task, TaskEvent.RETURN, attempt=task.attempt - 1, turn_id=None, started_at_ms=None)
             else:
-                outcomes.conclude(draft, task, ended)
-        return taken
+                outcomes.conclude(draft, task, end)
+        return list(taken)
+
+    async def _write_down(self, draft: Draft, tasks: list[Task]) -> None:
+        """What turns called and made goes into the ledger before their outcome does."""
+        if self._desk.notes is None or not tasks:
+            return
+        named = {
+            task.turn_id: {"name": task.spec.name, "number": task.number, "attempt": task.attempt}
+            for task in tasks
+            if task.turn_id is not None
+        }
+        notes = await self._desk.notes(self.run.project, named)
+        for turn_id in named:
+            for note in notes.get(turn_id, ()):
+                draft.note(note.kind, note.payload, at_ms=note.at_ms)
 
     async def _refused_by_budget(self, task: Task) -> bool:
         """Whether a task failed because there was no money left: that is not its fault, and it is tried again."""

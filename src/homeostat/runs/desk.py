@@ -1,14 +1,33 @@
 """What everybody who works on runs has at hand."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
-from homeostat.core.clock import Clock
-from homeostat.core.ids import Ids
+from homeostat.core.clock import Clock, Millis
+from homeostat.core.ids import Ids, ProjectId, TurnId
 from homeostat.core.ports.runs import Agents, PlanFunction, RunStore
+from homeostat.core.records.provenance import EntryKind
 from homeostat.core.records.run import Run
 from homeostat.kernel.kernel import Kernel
 from homeostat.runs.budget import Purse
+
+
+class Note(Protocol):
+    """One entry of a ledger to be: what a turn called, made or ended with."""
+
+    @property
+    def kind(self) -> EntryKind: ...
+
+    @property
+    def payload(self) -> Mapping[str, object]: ...
+
+    @property
+    def at_ms(self) -> Millis: ...
+
+
+Notes = Callable[[ProjectId, Mapping[TurnId, Mapping[str, object]]], Awaitable[Mapping[TurnId, Sequence[Note]]]]
+"""What is to be written down of turns that ended, each with words that say which task it was."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -22,4 +41,5 @@ class Desk:
     clock: Clock
     ids: Ids
     moved: Callable[[Run], Awaitable[None]]
+    notes: Notes | None = None
     planners: dict[str, PlanFunction] = field(default_factory=dict[str, PlanFunction])

@@ -19,7 +19,7 @@ from homeostat.core.run_errors import RunUnknown
 from homeostat.kernel.kernel import Kernel
 from homeostat.runs.budget import Bank, Purse, Spending
 from homeostat.runs.control import Control
-from homeostat.runs.desk import Desk
+from homeostat.runs.desk import Desk, Notes
 from homeostat.runs.driver import Driver
 
 log = logging.getLogger(__name__)
@@ -42,6 +42,7 @@ class Runs:
         bus: Bus,
         clock: Clock,
         ids: Ids,
+        notes: Notes | None = None,
         lease_seconds: float = RUN_LEASE_SECONDS,
     ) -> None:
         self.store = store
@@ -49,7 +50,14 @@ class Runs:
         self._clock = clock
         self.purse = Purse(bank)
         self._desk = Desk(
-            store=store, kernel=kernel, agents=agents, purse=self.purse, clock=clock, ids=ids, moved=self._announce
+            store=store,
+            kernel=kernel,
+            agents=agents,
+            purse=self.purse,
+            clock=clock,
+            ids=ids,
+            moved=self._announce,
+            notes=notes,
         )
         self.driver = Driver(self._desk, lease_seconds=lease_seconds)
         self.control = Control(self._desk, changed=self._announce)

@@ -3,7 +3,8 @@
 from typing import Protocol
 
 from homeostat.core.clock import Millis
-from homeostat.core.ids import AgentId, ProjectId
+from homeostat.core.ids import AgentId, ProjectId, RunId
+from homeostat.core.machines.run import RunStatus
 from homeostat.core.records.budget import Amount, Budget, BudgetKey, Flight, GatewayId, GatewayView, Posted, Posting
 from homeostat.core.records.call import Call, CallFilter, CallId
 from homeostat.core.records.conversation import Conversation
@@ -34,6 +35,14 @@ class Assignments(Protocol):
 
     async def look_up(self, agent: AgentKey) -> Turn | None:
         """The turn that is active, as the store has it."""
+        ...
+
+
+class RunGates(Protocol):
+    """Knows which runs are over."""
+
+    async def ended(self, run_id: RunId) -> RunStatus | None:
+        """The status of a run that may start nothing any more; None for any other, and where there is none."""
         ...
 
 
