@@ -5,7 +5,22 @@ from typing import Annotated
 import typer
 
 import homeostat
-from homeostat.cli import agents, bench, db, demo, execution, gateway, immune, keys, receipts, top, turns, up, worker
+from homeostat.cli import (
+    agents,
+    bench,
+    db,
+    demo,
+    execution,
+    gateway,
+    immune,
+    keys,
+    receipts,
+    runs,
+    top,
+    turns,
+    up,
+    worker,
+)
 from homeostat.cli.failures import EXIT_CODES
 
 application = typer.Typer(
@@ -47,9 +62,14 @@ application.command()(turns.turn)
 application.command()(top.top)
 for verb in (immune.quarantine, receipts.receipt, immune.release, immune.heal, immune.approve, immune.reject):
     application.command()(verb)
-application.command("kill")(immune.end_agent)
 agents.get.command("approvals")(immune.get_approvals)
 agents.get.command("incidents")(immune.get_incidents)
+application.command()(runs.run)
+for act in (runs.apply, runs.pause, runs.resume, runs.kill):
+    application.command()(act)
+application.command("red-button")(runs.red_button)
+agents.get.command("runs")(runs.get_runs)
+agents.describe.command("run")(runs.describe_run)
 application.add_typer(agents.get, name="get")
 application.add_typer(immune.why, name="why")
 application.add_typer(agents.describe, name="describe")

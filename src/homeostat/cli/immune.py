@@ -1,6 +1,7 @@
 """What operators do about the health of an agent: quarantine, release, heal, approve, reject, and ask why."""
 
 from typing import TYPE_CHECKING, Annotated, Any
+from urllib.parse import quote
 
 import typer
 
@@ -95,7 +96,7 @@ def approve(
     url: Url = None,
     project: Project = None,
 ) -> None:
-    """Say yes to a treatment; `all` says yes to every question that is open."""
+    """Say yes to a treatment, or to a task as RUN/TASK; `all` says yes to every treatment that is open."""
     _answer(approval, "approve", reason, actor, url=url, project=project)
 
 
@@ -107,15 +108,20 @@ def reject(
     url: Url = None,
     project: Project = None,
 ) -> None:
-    """Say no to a treatment: the agent stays isolated."""
+    """Say no to a treatment: the agent stays isolated. Or to a task, as RUN/TASK: it fails."""
     _answer(approval, "reject", reason, actor, url=url, project=project)
 
 
 def _answer(approval: str, verb: str, reason: str, actor: str, *, url: str | None, project: str | None) -> None:
     async def work(client: "Client") -> None:
         body = {"reason": reason, "actor": actor}
+        if approval.startswith("run_") and "/" in approval:
+            run_id, _, task = approval.partition("/")
+            told: Any = await client.post_json(f"/v1/runs/{run_id}/tasks/{quote(task, safe='')}/{verb}", body)
+            typer.echo(f"task {task} of {run_id}: {verb}; the run is {told['status']}")
+            return
         if approval == "all" and verb == "approve":
-            told: Any = await client.post_json("/v1/immune/approvals/approve-all", body)
+            told = await client.post_json("/v1/immune/approvals/approve-all", body)
             typer.echo(f"{len(told['approved'])} approved, {len(told['settled'])} had been settled")
             return
         told = await client.post_json(f"/v1/immune/approvals/{approval}/{verb}", body)

@@ -11,6 +11,7 @@ from homeostat.client import reading
 from homeostat.client.feed import FleetFeed
 from homeostat.client.heartbeat import Heartbeat
 from homeostat.client.pulse import Queue
+from homeostat.client.runs import RunsClient
 from homeostat.client.transport import RETRY_SECONDS, Received, Transport
 from homeostat.core.codec import to_json
 from homeostat.core.errors import TurnUnfinished
@@ -47,6 +48,7 @@ class Client:
         self.url = url or environment.get(URL_VARIABLE) or URL_DEFAULT
         self.project = project or environment.get(PROJECT_VARIABLE) or DEFAULT_PROJECT
         self.transport = Transport(url=self.url, key=key or environment.get(KEY_VARIABLE), retry_seconds=retry_seconds)
+        self.runs = RunsClient(self.transport, self.project)
 
     async def __aenter__(self) -> Self:
         return self

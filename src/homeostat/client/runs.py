@@ -1,20 +1,19 @@
 """Runs from anywhere: begin them, see how they stand, and act on them."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote
 
+from homeostat.client.transport import Received, Transport
 from homeostat.core.wire import runs as w
-
-if TYPE_CHECKING:
-    from homeostat.client.client import Client
 
 
 class RunsClient:
     """What a client can do with runs; `client.runs` is one."""
 
-    def __init__(self, client: "Client") -> None:
-        self._client = client
+    def __init__(self, transport: Transport, project: str) -> None:
+        self._transport = transport
+        self._project = project
 
     async def create(
         self,
@@ -31,26 +30,24 @@ class RunsClient:
         """Begin a run: with its tasks, or with somebody who plans them."""
         said = {"tasks": tasks, "planner": planner, "budget": budget, "policy": policy, "seed": seed}
         body = {"goal": goal, "actor": actor, **{name: value for name, value in said.items() if value is not None}}
-        return (await self._client.post("/v1/runs", body, key=idempotency_key)).read(w.RunShape)
+        return (await self._post("/v1/runs", body, key=idempotency_key)).read(w.RunShape)
 
     async def get(self, run_id: str) -> w.RunShape:
-        return (await self._client.get(_path(run_id))).read(w.RunShape)
+        return (await self._get(_path(run_id))).read(w.RunShape)
 
     async def list(self, *, status: str | None = None, cursor: str | None = None, limit: int = 50) -> w.RunsPage:
-        return (await self._client.get("/v1/runs", status=status, cursor=cursor, limit=limit)).read(w.RunsPage)
+        return (await self._get("/v1/runs", status=status, cursor=cursor, limit=limit)).read(w.RunsPage)
 
     async def tasks(self, run_id: str, *, cursor: int = -1, limit: int = 50) -> w.TasksPage:
-        return (await self._client.get(f"{_path(run_id)}/tasks", cursor=cursor, limit=limit)).read(w.TasksPage)
+        return (await self._get(f"{_path(run_id)}/tasks", cursor=cursor, limit=limit)).read(w.TasksPage)
 
     async def task(self, run_id: str, name: str) -> w.TaskShape:
-        return (await self._client.get(f"{_path(run_id)}/tasks/{quote(name, safe='')}")).read(w.TaskShape)
+        return (await self._get(f"{_path(run_id)}/tasks/{quote(name, safe='')}")).read(w.TaskShape)
 
     async def apply(self, run_id: str, *, reason: str = "", actor: str = "operator") -> w.RunShape:
         return await self._act(run_id, "apply", reason=reason, actor=actor)
 
-    async def pause(
-        self, run_id: str, *, force: bool = False, reason: str = "", actor: str = "operator"
-    ) -> w.RunShape:
+    async def pause(self, run_id: str, *, force: bool = False, reason: str = "", actor: str = "operator") -> w.RunShape:
         return await self._act(run_id, "pause", force=force, reason=reason, actor=actor)
 
     async def resume(
@@ -68,18 +65,28 @@ class RunsClient:
         verb = f"tasks/{quote(task, safe='')}/{'approve' if approve else 'reject'}"
         return await self._act(run_id, verb, reason=reason, actor=actor)
 
-    async def press_red_button(self, reason: str, *, project: str | None = None, actor: str = "operator") -> Any:
+    async def press_red_button(
+        self, reason: str, *, project: str | None = None, actor: str = "operator"
+    ) -> w.PressedShape:
         """Kill every run of a project, or of the whole system, and let none begin until it is lifted."""
         body = {"reason": reason, "actor": actor, "project": project}
-        return (await self._client.post("/v1/red-button", body)).read(w.PressedShape)
+        return (await self._post("/v1/red-button", body)).read(w.PressedShape)
 
     async def lift_red_button(self, *, project: str | None = None, actor: str = "operator") -> w.ButtonsShape:
         body = {"actor": actor, "project": project}
-        return (await self._client.transport_send("DELETE", "/v1/red-button", body)).read(w.ButtonsShape)
+        answer = await self._transport.send("DELETE", "/v1/red-button", project=self._project, body=body)
+        return answer.read(w.ButtonsShape)
 
     async def _act(self, run_id: str, verb: str, **body: Any) -> w.RunShape:
         said = {name: value for name, value in body.items() if value is not None}
-        return (await self._client.post(f"{_path(run_id)}/{verb}", said)).read(w.RunShape)
+        return (await self._post(f"{_path(run_id)}/{verb}", said)).read(w.RunShape)
+
+    async def _get(self, path: str, **query: Any) -> Received:
+        asked = {name: value for name, value in query.items() if value is not None}
+        return await self._transport.send("GET", path, project=self._project, query=asked)
+
+    async def _post(self, path: str, body: dict[str, Any], *, key: str | None = None) -> Received:
+        return await self._transport.send("POST", path, project=self._project, body=body, key=key)
 
 
 def _path(run_id: str) -> str:

@@ -1,11 +1,13 @@
 """What can be wrong with what is asked of a run.
 
-ProtocolViolation: RunUnknown · TaskUnknown · PlanInvalid · TargetUnknown · PlannerUnknown · BudgetInvalid
+ProtocolViolation: RunUnknown · TaskUnknown · PlanInvalid · TargetUnknown · PlannerUnknown
 Conflict:          RunFinished · RunOvertaken · TaskSettled · TurnExists · RunClosed · RunHeld
 Refused:           RedButtonPressed
 """
 
-from homeostat.core.errors import Conflict, ProtocolViolation, Refused
+from typing import Final
+
+from homeostat.core.errors import Conflict, HomeostatError, ProtocolViolation, Refused
 
 
 class RunUnknown(ProtocolViolation):
@@ -41,12 +43,6 @@ class PlannerUnknown(ProtocolViolation):
 
     code = "planner_unknown"
     hint = "Name a registered agent, a planning function of this process, or send the tasks yourself."
-
-
-class BudgetInvalid(ProtocolViolation):
-    """The budget is not possible: {problem}."""
-
-    code = "budget_invalid"
 
 
 class RunFinished(Conflict):
@@ -92,3 +88,23 @@ class RedButtonPressed(Refused):
     code = "red_button_pressed"
     http_status = 409
     hint = "Lift it first: DELETE /v1/red-button, or `homeostat red-button --lift`."
+
+
+BY_CODE: Final[dict[str, type[HomeostatError]]] = {
+    kind.code: kind
+    for kind in (
+        RunUnknown,
+        TaskUnknown,
+        PlanInvalid,
+        TargetUnknown,
+        PlannerUnknown,
+        RunFinished,
+        RunOvertaken,
+        TaskSettled,
+        TurnExists,
+        RunClosed,
+        RunHeld,
+        RedButtonPressed,
+    )
+}
+"""So that a client can raise what the server raised."""

@@ -1,0 +1,142 @@
+"""How runs are shown: a line that changes while one is followed, a list, and a page."""
+
+import asyncio
+import sys
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import typer
+
+from homeostat.cli.tables import Cell, Column, screen, table
+
+if TYPE_CHECKING:
+    from homeostat.client.client import Client
+
+Row = dict[str, Any]
+
+LOOK_SECONDS = 0.25
+BAR_CELLS = 20
+DONE = ("succeeded", "failed", "skipped", "stopped")
+STYLES = {"completed": "green", "failed": "red", "killed": "red", "paused": "yellow", "applying": "cyan"}
+
+
+async def follow(client: "Client", begun: Row, *, quiet: bool) -> Row:
+    """Show how a run gets on until it has ended, is held, or waits to be applied; returns it as it is then."""
+    path = f"/v1/runs/{quote(begun['run_id'], safe='')}"
+    terminal = sys.stdout.isatty()
+    said = ""
+    run = begun
+    if not quiet:
+        typer.echo(f"{run['run_id']}  {run['goal']}")
+    while True:
+        line = progress(run)
+        if not quiet and line != said:
+            typer.echo(f"\r{line}\x1b[K" if terminal else line, nl=not terminal)
+            said = line
+        over = run["at_rest"] if run["status"] in ("completed", "failed", "killed") else run["status"] == "planned"
+        if over or run["status"] == "paused":
+            break
+        await asyncio.sleep(LOOK_SECONDS)
+        run = await client.read_json(path)
+    if not quiet:
+        if terminal:
+            typer.echo()
+        for line in _ending(run):
+            typer.echo(line)
+    return run
+
+
+def _ending(run: Row) -> list[str]:
+    moved = run["moved"]
+    lines = [f"{run['status']} by {moved['actor']}: {moved['reason']}"]
+    if run["paused_by"] == "gate" and run["status"] == "paused":
+        lines.append(f"  homeostat approve {run['run_id']}/TASK, or reject, answers; the run goes on by itself.")
+    elif run["status"] == "paused":
+        lines.append(f"  homeostat resume {run['run_id']} goes on; homeostat kill {run['run_id']} ends it.")
+    if run["status"] == "planned":
+        lines.append(f"  homeostat apply {run['run_id']} carries it out.")
+    return lines
+
+
+def progress(run: Row) -> str:
+    """One line: how far, how much, and how long the rest lasts."""
+    tasks, budget = run["tasks"], run["budget"]
+    total = sum(tasks.values())
+    done = sum(tasks.get(word, 0) for word in DONE)
+    parts = [run["status"]]
+    if total:
+        filled = BAR_CELLS * done // total
+        parts.append(f"[{'#' * filled}{'.' * (BAR_CELLS - filled)}] {done}/{total}")
+    parts += [f"{tasks[word]} {word}" for word in ("running", "held", "failed") if tasks.get(word)]
+    parts += spending(budget)
+    if budget["forecast"]:
+        parts.append(budget["forecast"])
+    return " · ".join(parts)
+
+
+def spending(budget: Row) -> list[str]:
+    parts: list[str] = []
+    if budget["usd_max"] is not None:
+        parts.append(f"${budget['usd_spent']:.2f} of ${budget['usd_max']:.2f}")
+    if budget["tokens_max"] is not None:
+        parts.append(f"{budget['tokens_spent']:,} of {budget['tokens_max']:,} tokens")
+    seconds = f"{budget['seconds_spent']:.0f} s"
+    parts.append(seconds if budget["seconds_max"] is None else f"{seconds} of {budget['seconds_max']:.0f} s")
+    return parts
+
+
+def listing(runs: list[Row]) -> list[str]:
+    """A list, one line each."""
+    columns = (Column("RUN"), Column("STATUS"), Column("TASKS", right=True), Column("USED", spare=1), Column("GOAL"))
+    cells = [
+        (
+            Cell(run["run_id"]),
+            Cell(run["status"], STYLES.get(run["status"], "")),
+            Cell(f"{sum(run['tasks'].get(word, 0) for word in DONE)}/{sum(run['tasks'].values())}"),
+            Cell(", ".join(spending(run["budget"]))),
+            Cell(" ".join(run["goal"].split())),
+        )
+        for run in runs
+    ]
+    return list(table(columns, cells, on=screen()))
+
+
+def page(run: Row, tasks: list[Row], *, more: bool) -> list[str]:
+    """A run in full."""
+    moved, budget = run["moved"], run["budget"]
+    facts = {
+        "Run": run["run_id"],
+        "Goal": run["goal"],
+        "Status": f"{run['status']} since {moved['at']}, by {moved['actor']}: {moved['reason']}",
+        "Planner": run["planner_name"] or run["planner"],
+        "Used": ", ".join(spending(budget)),
+        "Forecast": budget["forecast"] or "",
+        "Tasks": ", ".join(f"{count} {word}" for word, count in run["tasks"].items()),
+        "Ledger": f"{run['ledger_entries']} entries, {run['ledger_hash']}",
+        "Seed": str(run["seed"]),
+        "Trace": run["trace_id"],
+        "Driven by": "" if run["driver"] is None else f"{run['driver']} (epoch {run['epoch']})",
+        "Error": "" if run["error"] is None else str(run["error"].get("message", run["error"])),
+    }
+    lines = [f"{name:<10} {value}" for name, value in facts.items() if value]
+    columns = (
+        Column("TASK"),
+        Column("STATUS"),
+        Column("TARGET"),
+        Column("ATTEMPT", right=True),
+        Column("AFTER", spare=1),
+    )
+    cells = [
+        (
+            Cell(task["name"]),
+            Cell(task["status"]),
+            Cell(task["agent_id"] or task["target"]),
+            Cell(str(task["attempt"])),
+            Cell(", ".join(task["after"])),
+        )
+        for task in tasks
+    ]
+    lines += ["", *table(columns, cells, on=screen())]
+    if more:
+        lines.append("… and more: GET /v1/runs/RUN/tasks pages through all of them.")
+    return lines

@@ -1,0 +1,261 @@
+"""`homeostat run` and what operators do to runs: get, describe, apply, pause, resume, kill, and the red button."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+from urllib.parse import quote
+
+import typer
+
+from homeostat.cli.connection import Project, Url, talk
+from homeostat.cli.failures import ERROR, USAGE, fail
+from homeostat.cli.immune import Actor, Reason, end_agent
+from homeostat.cli.output import Output, OutputOption, show
+
+if TYPE_CHECKING:
+    from homeostat.client.client import Client
+
+RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="The run's id; `homeostat get runs` lists them.")]
+BudgetOption = Annotated[
+    str | None, typer.Option(help="What it may use, as in usd=2,tokens=50000,time=10m; time takes s, m or h.")
+]
+
+FINAL = {"completed": 0, "failed": ERROR, "killed": ERROR}
+"""How a run ended, and with what the command that follows it ends."""
+
+
+def run(
+    goal: Annotated[str, typer.Argument(help="What is to be achieved.")],
+    *,
+    tasks: Annotated[
+        str | None, typer.Option(help="A file with the tasks as JSON, as in POST /v1/runs; - is standard input.")
+    ] = None,
+    agent: Annotated[str | None, typer.Option(help="Give the goal to this agent, as one task.")] = None,
+    planner: Annotated[str | None, typer.Option(help="The agent that plans; else one of the type planner.")] = None,
+    planner_function: Annotated[str | None, typer.Option(help="A planning function of the server's process.")] = None,
+    budget: BudgetOption = None,
+    parallel: Annotated[int | None, typer.Option(help="How many tasks may run at a time.")] = None,
+    wait_for_apply: Annotated[bool, typer.Option(help="Plan only; `homeostat apply RUN` carries it out.")] = False,
+    on_budget: Annotated[str | None, typer.Option(help="What a used-up budget does: pause or fail.")] = None,
+    seed: Annotated[int | None, typer.Option(help="The seed its agents are given.")] = None,
+    detach: Annotated[bool, typer.Option("--detach", "-d", help="Do not follow it.")] = False,
+    actor: Actor = "operator",
+    url: Url = None,
+    project: Project = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Begin a run and follow it until it ends or is held. Ctrl-C leaves it running."""
+    body: dict[str, Any] = {"goal": goal, "actor": actor, "policy": {}}
+    if tasks is not None:
+        body["tasks"] = _tasks_of(tasks)
+    elif agent is not None:
+        body["tasks"] = [{"name": "goal", "agent": agent, "input": {"goal": goal}}]
+    elif planner is not None or planner_function is not None:
+        body["planner"] = {"agent": planner} if planner is not None else {"function": planner_function}
+    if budget is not None:
+        body["budget"] = budget_of(budget)
+    policy = {"parallel": parallel, "on_budget": on_budget, "apply": "manual" if wait_for_apply else None}
+    body["policy"] = {name: value for name, value in policy.items() if value is not None}
+    if seed is not None:
+        body["seed"] = seed
+
+    async def work(client: "Client") -> None:
+        begun: Any = await client.post_json("/v1/runs", body)
+        if detach:
+            show(begun, output)
+            return
+        from homeostat.cli.run_view import follow
+
+        ended = await follow(client, begun, quiet=output is Output.JSON)
+        if output is Output.JSON:
+            show(ended, output)
+        raise typer.Exit(FINAL.get(ended["status"], 0))
+
+    talk(work, url, project)
+
+
+def get_runs(
+    *,
+    status: Annotated[str | None, typer.Option(help="Only those that stand so: applying, paused, …")] = None,
+    limit: Annotated[int, typer.Option(help="How many at most.")] = 50,
+    output: OutputOption = Output.TABLE,
+    url: Url = None,
+    project: Project = None,
+) -> None:
+    """List runs, newest first."""
+
+    async def work(client: "Client") -> None:
+        wanted = f"?limit={limit}" + (f"&status={quote(status)}" if status else "")
+        page: Any = await client.read_json(f"/v1/runs{wanted}")
+        if output is Output.JSON:
+            show(page, output)
+            return
+        from homeostat.cli.run_view import listing
+
+        typer.echo("\n".join(listing(page["runs"])) if page["runs"] else "No runs found.", err=not page["runs"])
+
+    talk(work, url, project)
+
+
+def describe_run(
+    run_id: RunArgument, *, output: OutputOption = Output.TABLE, url: Url = None, project: Project = None
+) -> None:
+    """Show a run: how it stands and by whom, its tasks, what it has used and how long the rest lasts."""
+
+    async def work(client: "Client") -> None:
+        found: Any = await client.read_json(f"/v1/runs/{quote(run_id, safe='')}")
+        if output is Output.JSON:
+            show(found, output)
+            return
+        from homeostat.cli.run_view import page
+
+        listed: Any = await client.read_json(f"/v1/runs/{quote(run_id, safe='')}/tasks?limit=200")
+        typer.echo("\n".join(page(found, listed["tasks"], more=listed["next_cursor"] is not None)))
+
+    talk(work, url, project)
+
+
+def apply(
+    run_id: RunArgument,
+    *,
+    reason: Reason = "",
+    actor: Actor = "operator",
+    output: OutputOption = Output.TABLE,
+    url: Url = None,
+    project: Project = None,
+) -> None:
+    """Carry out a plan that waits for it."""
+    _act(run_id, "apply", {"reason": reason, "actor": actor}, output, url=url, project=project)
+
+
+def pause(
+    run_id: RunArgument,
+    *,
+    force: Annotated[bool, typer.Option("--force", help="Take running turns back, too; they go on later.")] = False,
+    reason: Reason = "",
+    actor: Actor = "operator",
+    output: OutputOption = Output.TABLE,
+    url: Url = None,
+    project: Project = None,
+) -> None:
+    """Hold a run: tasks that run may end, no other begins."""
+    _act(run_id, "pause", {"force": force, "reason": reason, "actor": actor}, output, url=url, project=project)
+
+
+def resume(
+    run_id: RunArgument,
+    *,
+    budget: BudgetOption = None,
+    reason: Reason = "",
+    actor: Actor = "operator",
+    output: OutputOption = Output.TABLE,
+    url: Url = None,
+    project: Project = None,
+) -> None:
+    """Go on with a run that is held, with another budget if you say so."""
+    body: dict[str, Any] = {"reason": reason, "actor": actor}
+    if budget is not None:
+        body["budget"] = budget_of(budget)
+    _act(run_id, "resume", body, output, url=url, project=project)
+
+
+def kill(
+    name: Annotated[str, typer.Argument(metavar="RUN|AGENT", help="The id of a run, or of an agent.")],
+    *,
+    reason: Reason = "",
+    actor: Actor = "operator",
+    output: OutputOption = Output.TABLE,
+    url: Url = None,
+    project: Project = None,
+) -> None:
+    """End a run or an agent for good.
+
+    A run starts nothing any more, its turns are stopped and its model calls refused. An agent is isolated at once and
+    ended, wherever it runs; it stays so until it is released.
+    """
+    if not name.startswith("run_"):
+        end_agent(name, reason=reason, actor=actor, url=url, project=project, output=output)
+        return
+    _act(name, "kill", {"reason": reason, "actor": actor}, output, url=url, project=project)
+
+
+def red_button(
+    *,
+    reason: Reason = "",
+    only: Annotated[str | None, typer.Option("--in", help="One project only; else the whole system.")] = None,
+    lift: Annotated[bool, typer.Option("--lift", help="Let runs begin again.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    actor: Actor = "operator",
+    output: OutputOption = Output.TABLE,
+    url: Url = None,
+    project: Project = None,
+) -> None:
+    """Kill every run, and let none begin until it is lifted."""
+    where = f"project {only}" if only else "the whole system"
+    if not lift:
+        if not reason.strip():
+            raise fail("the red button needs a reason", hint="Say --reason '…'.", code=USAGE)
+        import sys
+
+        if not yes and sys.stdin.isatty():
+            typer.confirm(f"Kill every run of {where}?", abort=True)
+
+    async def work(client: "Client") -> None:
+        if lift:
+            left = await client.runs.lift_red_button(project=only, actor=actor)
+            show(left, output)
+            return
+        pressed = await client.runs.press_red_button(reason, project=only, actor=actor)
+        if output is Output.JSON:
+            show(pressed, output)
+        else:
+            typer.echo(f"{len(pressed.killed)} runs of {where} were killed; none begins until --lift")
+
+    talk(work, url, project)
+
+
+def _act(run_id: str, verb: str, body: dict[str, Any], output: Output, *, url: str | None, project: str | None) -> None:
+    async def work(client: "Client") -> None:
+        told: Any = await client.post_json(f"/v1/runs/{quote(run_id, safe='')}/{verb}", body)
+        if output is Output.JSON:
+            show(told, output)
+        else:
+            typer.echo(f"{run_id} is {told['status']}, by {told['moved']['actor']}")
+
+    talk(work, url, project)
+
+
+def budget_of(text: str) -> dict[str, float | int]:
+    """Read `usd=2,tokens=50000,time=10m`."""
+    budget: dict[str, float | int] = {}
+    for part in text.split(","):
+        name, _, amount = part.strip().partition("=")
+        units = {"s": 1, "m": 60, "h": 3600}
+        try:
+            if name in ("time", "seconds"):
+                unit = units.get(amount[-1:], 0)
+                budget["seconds"] = float(amount[:-1]) * unit if unit else float(amount)
+            elif name == "usd":
+                budget["usd"] = float(amount.removeprefix("$"))
+            elif name == "tokens":
+                budget["tokens"] = int(amount.replace("_", ""))
+            else:
+                budget[name] = float("not a budget")
+        except ValueError:
+            hint = "Write it as in usd=2,tokens=50000,time=10m."
+            raise fail(f"{part.strip()!r} is no budget", hint=hint, code=USAGE) from None
+    return budget
+
+
+def _tasks_of(path: str) -> Any:
+    import sys
+    from pathlib import Path
+
+    from homeostat.core.codec import from_json
+    from homeostat.core.errors import MalformedPayload
+
+    try:
+        read = from_json(sys.stdin.read() if path == "-" else Path(path).read_text())
+    except OSError as problem:
+        raise fail(f"{path} cannot be read: {problem.strerror}", code=USAGE) from problem
+    except MalformedPayload as problem:
+        raise fail(f"{path} is not JSON: {problem.facts['problem']}", code=USAGE) from problem
+    return read["tasks"] if isinstance(read, dict) and "tasks" in read else read  # pyright: ignore[reportUnknownVariableType]

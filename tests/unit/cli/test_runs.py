@@ -1,0 +1,36 @@
+"""What a budget on the command line means, and how a run is told in one line."""
+
+import pytest
+import typer
+
+from homeostat.cli.run_view import progress
+from homeostat.cli.runs import budget_of
+
+
+def test_a_budget_is_read_with_its_units() -> None:
+    assert budget_of("usd=2,tokens=50000,time=10m") == {"usd": 2.0, "tokens": 50000, "seconds": 600.0}
+    assert budget_of("time=90s") == {"seconds": 90.0}
+    assert budget_of("time=2h, usd=$0.5") == {"seconds": 7200.0, "usd": 0.5}
+
+
+@pytest.mark.parametrize("text", ["gold=3", "usd=", "tokens=few", "time=10x", ""])
+def test_what_is_no_budget_is_told(text: str) -> None:
+    with pytest.raises(typer.Exit) as ended:
+        budget_of(text)
+    assert ended.value.exit_code == 2
+
+
+def test_progress_is_one_line() -> None:
+    budget = {
+        "usd_max": 2.0,
+        "usd_spent": 0.5,
+        "tokens_max": None,
+        "seconds_max": 60.0,
+        "seconds_spent": 15.0,
+        "forecast": "usd cap reached in 45 s",
+    }
+    run = {"status": "applying", "tasks": {"succeeded": 1, "running": 2, "waiting": 1}, "budget": budget}
+    expected = (
+        "applying · [#####...............] 1/4 · 2 running · $0.50 of $2.00 · 15 s of 60 s · usd cap reached in 45 s"
+    )
+    assert progress(run) == expected
