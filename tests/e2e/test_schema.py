@@ -18,8 +18,8 @@ from homeostat.testing.homeostat import HomeostatServer
 EXAMPLES = 10  # per route; the fleet's own routes are asked more in a test of their own
 SLOW = (HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large, HealthCheck.large_base_example)
 CHECKS = [not_a_server_error, status_code_conformance, response_schema_conformance]
-# A login by OpenID leads to another server, and pages are for people.
-ELSEWHERE = {"oidc_begin", "oidc_end", "read_openapi", "read_page"}
+# A login by OpenID leads to another server, pages are for people, and a stream has no end.
+ELSEWHERE = {"oidc_begin", "oidc_end", "read_openapi", "read_page", "follow_events"}
 ROUTES = sorted(f"{one.method} {one.path}" for one in table_of() if one.name not in ELSEWHERE)
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from homeostat.cli.connection import Project, Url, talk
+from homeostat.cli.output import document
 from homeostat.cli.selection import Selection, SelectorOption, StatusOption, TypeOption, selection
 
 if TYPE_CHECKING:
@@ -92,23 +93,13 @@ def _show_list(rows: list[Row], output: ListOutput) -> None:
     if output is ListOutput.NAME:
         typer.echo("".join(f"agent/{row['agent_id']}\n" for row in rows), nl=False)
     elif output in (ListOutput.JSON, ListOutput.YAML):
-        typer.echo(_document(rows, yaml=output is ListOutput.YAML))
+        typer.echo(document(rows, yaml=output is ListOutput.YAML))
     elif not rows:
         typer.echo("No agents found.", err=True)
     else:
         columns = WIDE_COLUMNS if output is ListOutput.WIDE else COLUMNS
         now = SystemClock().now_ms()
         typer.echo("\n".join(table(columns, [cells(row, columns, now_ms=now) for row in rows], on=screen())))
-
-
-def _document(value: object, *, yaml: bool) -> str:
-    import msgspec
-
-    if yaml:
-        from homeostat.cli.yaml import dump
-
-        return dump(value)
-    return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
 
 
 async def _watch(client: "Client", wanted: Selection, ids: set[str], output: ListOutput) -> None:
@@ -177,7 +168,7 @@ def describe_agent(
         if output is DetailOutput.NAME:
             typer.echo(f"agent/{detail['agent_id']}")
         elif output is not DetailOutput.TEXT:
-            typer.echo(_document(detail, yaml=output is DetailOutput.YAML))
+            typer.echo(document(detail, yaml=output is DetailOutput.YAML))
         else:
             from homeostat.cli.agent_page import page
             from homeostat.cli.tables import screen

@@ -8,16 +8,22 @@ import homeostat
 from homeostat.cli import (
     agents,
     bench,
+    config,
     db,
     demo,
+    doctor,
+    events,
     execution,
     gateway,
     immune,
     keys,
+    listing,
+    orders,
     receipts,
     runs,
     top,
     turns,
+    ui,
     up,
     worker,
 )
@@ -60,19 +66,23 @@ application.command("exec", context_settings={"ignore_unknown_options": True})(e
 application.command()(turns.enqueue)
 application.command()(turns.turn)
 application.command()(top.top)
-for verb in (immune.quarantine, receipts.receipt, immune.release, immune.heal, immune.approve, immune.reject):
+for verb in (receipts.receipt, immune.release, immune.heal, immune.approve, immune.reject):
     application.command()(verb)
-agents.get.command("approvals")(immune.get_approvals)
-agents.get.command("incidents")(immune.get_incidents)
 application.command()(runs.run)
 for act in (runs.apply, runs.pause, runs.resume, runs.kill):
     application.command()(act)
 application.command("red-button")(runs.red_button)
 agents.get.command("runs")(runs.get_runs)
 agents.describe.command("run")(runs.describe_run)
+for verb in (orders.quarantine, orders.cordon, orders.uncordon, orders.drain, events.events, events.logs):
+    application.command()(verb)
+for verb in (doctor.doctor, ui.ui):
+    application.command()(verb)
+listing.add_nouns()
 application.add_typer(agents.get, name="get")
 application.add_typer(immune.why, name="why")
 application.add_typer(agents.describe, name="describe")
 application.add_typer(keys.key, name="key")
+application.add_typer(config.config, name="config")
 application.add_typer(db.database, name="db")
 application.add_typer(bench.bench, name="bench")

@@ -20,19 +20,6 @@ Reason = Annotated[str, typer.Option(help="Why; it is kept with your name.")]
 Actor = Annotated[str, typer.Option(help="Who says so.", envvar="USER")]
 
 
-def quarantine(
-    agent: Agent,
-    *,
-    reason: Reason = "",
-    actor: Actor = "operator",
-    url: Url = None,
-    project: Project = None,
-    output: OutputOption = Output.TABLE,
-) -> None:
-    """Isolate an agent: its messages wait, its model calls are refused, its process stands still, nothing is lost."""
-    _act(agent, "quarantine", reason, actor, url=url, project=project, output=output)
-
-
 def release(
     agent: Agent,
     *,
@@ -130,33 +117,51 @@ def _answer(approval: str, verb: str, reason: str, actor: str, *, url: str | Non
     talk(work, url, project)
 
 
-def get_approvals(*, url: Url = None, project: Project = None, output: OutputOption = Output.TABLE) -> None:
-    """List questions to operators, newest first."""
+@why.command("turn")
+def why_turn(
+    turn: Annotated[str, typer.Argument(help="The turn's id.")],
+    *,
+    url: Url = None,
+    project: Project = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Tell how a turn came to be where it is: who asked, who works on it, what it waits for, how it ended."""
 
     async def work(client: "Client") -> None:
-        page: Any = await client.read_json("/v1/immune/approvals")
+        view: Any = await client.read_json(f"/v1/turns/{turn}")
         if output is Output.JSON:
-            show(page, output)
+            show(view, output)
             return
-        for one in page["approvals"]:
-            typer.echo(f"{one['approval_id']}  {one['status']:<9} {one['agent_id']}  {one['action']}  {one['why']}")
+        typer.echo(turn_story(view))
 
     talk(work, url, project)
 
 
-def get_incidents(*, url: Url = None, project: Project = None, output: OutputOption = Output.TABLE) -> None:
-    """List incidents, newest first."""
+def turn_story(view: dict[str, Any]) -> str:
+    """A turn in a paragraph."""
+    from homeostat.cli.listing import brief
 
-    async def work(client: "Client") -> None:
-        page: Any = await client.read_json("/v1/immune/incidents")
-        if output is Output.JSON:
-            show(page, output)
-            return
-        for one in page["incidents"]:
-            about = one["agent_id"] or f"{one['cohort']} ({len(one['agents'])} agents)"
-            typer.echo(f"{one['incident_id']}  {one['spread']:<15} {about}  {one['sigma']:.1f} sigma  {one['outcome']}")
-
-    talk(work, url, project)
+    asked = f"by {view['source_agent_id']}" if view["source_agent_id"] else "from outside"
+    told = [f"{view['turn_id']} of {view['agent_id']} is {view['status']}, asked for {asked} at {view['created_at']}."]
+    if view["starts"]:
+        told.append(
+            f"It was started {view['starts']} times under epoch {view['epoch']}, and lost {view['losses']} times."
+        )
+    if view["worker_id"] and view["lease_expires_at"]:
+        told.append(f"{view['worker_id']} works on it; its lease holds until {view['lease_expires_at']}.")
+    told += [
+        f"It waits for {wait['tool']} ({wait['tool_call_id']}) until {wait['deadline_at']}."
+        for wait in view["waits"]
+        if wait["status"] == "pending"
+    ]
+    ended = view["deliverable"]
+    if ended is not None:
+        told.append(
+            f"It ended at {ended['finished_at']} as {ended['status']}: {brief(ended['error'] or ended['result'])}."
+        )
+    elif view["status"] == "queued":
+        told.append(f"It waits for its place in the line; `homeostat describe head {view['agent_id']}` shows the gate.")
+    return " ".join(told)
 
 
 @why.command("agent")

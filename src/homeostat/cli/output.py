@@ -29,3 +29,14 @@ def show(answer: object, output: Output) -> None:
         if value not in (None, [], {}):
             shown = value if isinstance(value, str) else msgspec.json.encode(value).decode()
             typer.echo(f"{name:<{width}}  {shown}")
+
+
+def document(value: object, *, yaml: bool) -> str:
+    """The API's members as they are."""
+    import msgspec
+
+    if yaml:
+        from homeostat.cli.yaml import dump
+
+        return dump(value)
+    return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()

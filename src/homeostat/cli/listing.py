@@ -1,0 +1,167 @@
+"""`homeostat get` and `homeostat describe` for everything that has a row in the table of nouns."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from homeostat.cli.agents import DetailOption, DetailOutput, ListOption, ListOutput, Watch, describe, get
+from homeostat.cli.connection import Project, Url, talk
+from homeostat.cli.failures import USAGE, fail
+from homeostat.cli.nouns import NOUNS, Noun, Row
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from homeostat.client.client import Client
+
+Ids = Annotated[list[str] | None, typer.Argument(metavar="[ID]…", help="These only.")]
+Limit = Annotated[int, typer.Option("--limit", min=1, help="How many at most, newest first.")]
+AgentOption = Annotated[str | None, typer.Option("--agent", help="Of this agent only.")]
+PAGE = 100
+
+
+def add_nouns() -> None:
+    """Give every noun its commands."""
+    for noun in NOUNS:
+        get.command(noun.name, help=f"List {noun.name}, newest first.")(_getter(noun))
+        if noun.name != noun.one:
+            get.command(noun.one, hidden=True)(_getter(noun))
+        if noun.show_path:
+            describe.command(noun.one, help=f"Show one {noun.one} in full.")(_describer(noun))
+
+
+def _getter(noun: Noun) -> "Callable[..., None]":
+    def command(
+        ids: Ids = None,
+        *,
+        agent: AgentOption = None,
+        limit: Limit = 50,
+        output: ListOption = ListOutput.TABLE,
+        watch: Watch = False,
+        url: Url = None,
+        project: Project = None,
+    ) -> None:
+        if "{agent}" in noun.list_path and agent is None and not ids:
+            raise fail(f"{noun.name} are listed by agent", hint=f"homeostat get {noun.name} --agent ID", code=USAGE)
+
+        async def work(client: "Client") -> None:
+            if watch:
+                await _watch(client, noun, agent, limit, output)
+                return
+            rows = await _named(client, noun, ids) if ids else await _listed(client, noun, agent, limit)
+            show_rows(noun, rows, output)
+
+        talk(work, url, project)
+
+    return command
+
+
+def _describer(noun: Noun) -> "Callable[..., None]":
+    def command(
+        thing: Annotated[str, typer.Argument(metavar="ID", help="As `homeostat get` shows it.")],
+        *,
+        output: DetailOption = DetailOutput.TEXT,
+        url: Url = None,
+        project: Project = None,
+    ) -> None:
+        async def work(client: "Client") -> None:
+            row: Row = await client.read_json(_path(noun, thing))
+            show_detail(noun, row, output)
+
+        talk(work, url, project)
+
+    return command
+
+
+def _path(noun: Noun, thing: str) -> str:
+    from homeostat.client.client import path_part
+
+    parts = thing.split("/", 1) if "+" in noun.key else [thing]
+    return noun.show_path.replace("{id}", "/".join(map(path_part, parts)))
+
+
+async def _named(client: "Client", noun: Noun, ids: list[str]) -> list[Row]:
+    if not noun.show_path:
+        found = await _listed(client, noun, None, PAGE)
+        return [row for row in found if noun.id_of(row) in ids]
+    return [await client.read_json(_path(noun, one)) for one in dict.fromkeys(ids)]
+
+
+async def _listed(client: "Client", noun: Noun, agent: str | None, limit: int) -> list[Row]:
+    """Page after page, until there are as many as were asked for."""
+    from urllib.parse import urlencode
+
+    from homeostat.client.client import path_part
+
+    path = noun.list_path.replace("{agent}", path_part(agent or ""))
+    asked: dict[str, object] = {"limit": min(limit, PAGE)}
+    if agent is not None and "{agent}" not in noun.list_path:
+        asked["agent_id"] = agent
+    found: list[Row] = []
+    while True:
+        page: Row = await client.read_json(f"{path}?{urlencode(asked)}")
+        found += page[noun.items]
+        cursor = page.get("next_cursor")
+        if cursor is None or len(found) >= limit:
+            return found[:limit]
+        asked["cursor"] = cursor
+
+
+def show_rows(noun: Noun, rows: list[Row], output: ListOutput) -> None:
+    """A table, or the API's own members."""
+    from homeostat.cli.output import document
+    from homeostat.cli.tables import Cell, Column, screen, table
+
+    if output is ListOutput.NAME:
+        typer.echo("".join(f"{noun.one}/{noun.id_of(row)}\n" for row in rows), nl=False)
+    elif output in (ListOutput.JSON, ListOutput.YAML):
+        typer.echo(document(rows, yaml=output is ListOutput.YAML))
+    elif not rows:
+        typer.echo(f"No {noun.name} found.", err=True)
+    else:
+        wanted = (*noun.columns, *noun.wide) if output is ListOutput.WIDE else noun.columns
+        columns = [Column(title, least=12 if place else None) for place, (title, _) in enumerate(wanted)]
+        lines = [[Cell(brief(row.get(member))) for _, member in wanted] for row in rows]
+        typer.echo("\n".join(table(columns, lines, on=screen())))
+
+
+def show_detail(noun: Noun, row: Row, output: DetailOutput) -> None:
+    from homeostat.cli.output import document
+    from homeostat.cli.tables import plain
+
+    if output is DetailOutput.NAME:
+        typer.echo(f"{noun.one}/{noun.id_of(row)}")
+    elif output is DetailOutput.JSON:
+        typer.echo(document(row, yaml=False))
+    else:
+        typer.echo("\n".join(map(plain, document(row, yaml=True).splitlines())))
+
+
+def brief(value: Any) -> str:
+    """A member as one cell."""
+    from homeostat.cli.tables import plain
+
+    if value is None:
+        return "-"
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if isinstance(value, dict | list):
+        import json
+
+        return plain(json.dumps(value, ensure_ascii=False))[:80] if value else "-"
+    return plain(str(value))
+
+
+async def _watch(client: "Client", noun: Noun, agent: str | None, limit: int, output: ListOutput) -> None:
+    """Show the list, then whatever came or changed, whenever an event says that something did."""
+    if not noun.kinds:
+        raise fail(f"{noun.name} cannot be watched", code=USAGE)
+    from homeostat.cli.events import follow
+
+    seen: dict[str, Row] = {}
+    async for _ in follow(client, noun.kinds):
+        rows = await _listed(client, noun, agent, limit)
+        fresh = [row for row in reversed(rows) if seen.get(noun.id_of(row)) != row]
+        seen |= {noun.id_of(row): row for row in fresh}
+        if fresh:
+            show_rows(noun, fresh, output)

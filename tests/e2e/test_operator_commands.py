@@ -1,0 +1,148 @@
+"""What operators type: lists, details, orders with their rehearsal, events, doctor, settings and the dashboard."""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from homeostat import SyncClient
+from homeostat.cli.nouns import NOUNS
+from homeostat.testing.homeostat import HomeostatServer
+
+WORD = "sesame"
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[HomeostatServer]:
+    with HomeostatServer("--ephemeral") as server, SyncClient(server.url) as client:
+        for agent in ("ann", "bob", "cid"):
+            client.register("echo", agent_id=agent, tags=["gpu"] if agent != "cid" else ["cpu"])
+        yield server
+
+
+def homeostat(server: HomeostatServer, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "homeostat", *arguments]
+    env = {**os.environ, "HOMEOSTAT_URL": server.url, **environment}
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=100, env=env)
+
+
+def test_a_turn_is_listed_described_explained_and_logged(server: HomeostatServer) -> None:
+    with SyncClient(server.url) as client:
+        turn_id = client.enqueue("cid", {"text": "hello"}).turn_id
+    listed = homeostat(server, "get", "turns", "--agent", "cid")
+    assert turn_id in listed.stdout, listed.stderr
+    assert homeostat(server, "get", "turns", "--agent", "cid", "-o", "name").stdout == f"turn/{turn_id}\n"
+    rows = json.loads(homeostat(server, "get", "turns", turn_id, "-o", "json").stdout)
+    assert rows[0]["turn_id"] == turn_id
+    assert f"turn_id: {turn_id}" in homeostat(server, "describe", "turn", turn_id).stdout
+    assert "asked for from outside" in homeostat(server, "why", "turn", turn_id).stdout
+    assert "hello" in homeostat(server, "logs", "cid").stdout
+    assert "cid" in homeostat(server, "get", "heads").stdout
+    nowhere = homeostat(server, "get", "turns")
+    assert (nowhere.returncode, "--agent" in nowhere.stderr) == (2, True)
+
+
+def test_every_noun_can_be_listed(server: HomeostatServer) -> None:
+    for noun in NOUNS:
+        if "{agent}" not in noun.list_path:
+            listed = homeostat(server, "get", noun.name, "-o", "json", "--limit", "3")
+            assert listed.returncode == 0, listed.stderr
+            assert isinstance(json.loads(listed.stdout), list)
+
+
+def test_an_order_to_many_is_rehearsed_asked_for_and_given(server: HomeostatServer) -> None:
+    silent = homeostat(server, "cordon", "ann")
+    assert (silent.returncode, "--reason" in silent.stderr) == (2, True)
+    tried = homeostat(server, "cordon", "-l", "gpu", "--reason", "a release", "--dry-run")
+    assert tried.returncode == 0, tried.stderr
+    assert "ann" in tried.stdout
+    assert "bob" in tried.stdout
+    assert "cid" not in tried.stdout
+    assert "Nothing was done" in tried.stderr
+    many = homeostat(server, "cordon", "-l", "gpu", "--reason", "a release")
+    assert (many.returncode, "--yes" in many.stderr) == (2, True)
+    assert "open" in homeostat(server, "get", "heads", "ann").stdout
+    given = homeostat(server, "cordon", "-l", "gpu", "--reason", "a release", "--yes")
+    assert given.stdout.count("is cordoned and drained") == 2, given.stdout + given.stderr
+    drained = homeostat(server, "drain", "ann", "--reason", "a release", "--timeout", "30")
+    assert drained.returncode == 0, drained.stderr
+    assert "drained" in drained.stdout
+    back = homeostat(server, "uncordon", "ann", "bob", "--yes")
+    assert back.stdout.count("gets turns again") == 2
+    assert homeostat(server, "cordon", "nobody", "--reason", "x").returncode == 1
+    acts = json.loads(homeostat(server, "get", "audit", "-o", "json").stdout)
+    assert {"cordon_agent", "uncordon_agent", "drain_agent"} <= {act["verb"] for act in acts}
+
+
+def test_what_happened_is_told_as_events(server: HomeostatServer) -> None:
+    told = homeostat(server, "events", "--kinds", "presence", "--agent", "bob", "-o", "json")
+    assert told.returncode == 0, told.stderr
+    events = [json.loads(line) for line in told.stdout.splitlines()]
+    assert [event["data"]["event"] for event in events] == ["registered"]
+    assert homeostat(server, "events", "--kinds", "nonsense").returncode == 1
+
+
+def test_what_happens_is_followed(server: HomeostatServer) -> None:
+    """Turns are told while somebody reads, so messages are sent until the first line comes."""
+    command = [sys.executable, "-m", "homeostat", "events", "-w", "--kinds", "turn", "--agent", "bob"]
+    env = {**os.environ, "HOMEOSTAT_URL": server.url, "PYTHONUNBUFFERED": "1"}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env) as watching:
+        assert watching.stdout is not None
+        ended = threading.Event()
+
+        def keep_sending() -> None:
+            with SyncClient(server.url) as client:
+                while not ended.wait(0.3):
+                    client.stop(client.enqueue("bob", 1).turn_id)
+
+        sending = threading.Thread(target=keep_sending)
+        sending.start()
+        try:
+            assert "agent_id=bob" in watching.stdout.readline()
+        finally:
+            ended.set()
+            sending.join()
+            watching.terminate()
+
+
+def test_the_doctor_says_what_to_do(server: HomeostatServer) -> None:
+    healthy = homeostat(server, "doctor", "-o", "json")
+    assert healthy.returncode == 0, healthy.stdout + healthy.stderr
+    found = {one["check"]: one for one in json.loads(healthy.stdout)["findings"]}
+    assert found["server"]["state"] == "ok"
+    ill = homeostat(server, "doctor", HOMEOSTAT_HOST="0.0.0.0", HOMEOSTAT_DATA_DIR="/proc/nowhere")  # noqa: S104
+    assert ill.returncode == 1
+    assert "HOMEOSTAT_AUTH=keys" in ill.stdout
+    for one in found.values():
+        assert one["state"] == "ok" or one["fix"], f"{one} has no fix"
+    gone = homeostat(server, "doctor", HOMEOSTAT_URL="http://127.0.0.1:9")
+    assert "homeostat up" in gone.stdout
+
+
+def test_settings_say_where_they_come_from(server: HomeostatServer) -> None:
+    told = homeostat(
+        server,
+        *("config", "show", "--origin"),
+        HOMEOSTAT_PORT="7701",
+        HOMEOSTAT_OIDC_CLIENT_SECRET=WORD,
+        HOMEOSTAT_STORE_URL="postgresql://ann:" + WORD + "@db/homeostat",
+    )
+    assert told.returncode == 0, told.stderr
+    lines = {line.split()[0]: line for line in told.stdout.splitlines()}
+    assert "environment" in lines["port"]
+    assert "7701" in lines["port"]
+    assert "default" in lines["host"]
+    assert WORD not in told.stdout
+
+
+def test_the_dashboard_is_opened_where_it_is(server: HomeostatServer) -> None:
+    assert homeostat(server, "ui", "--print").stdout.strip() == f"{server.url}/"
+
+
+def test_a_shell_can_complete_commands(server: HomeostatServer) -> None:
+    shown = homeostat(server, _HOMEOSTAT_COMPLETE="complete_bash", COMP_WORDS="homeostat quaran", COMP_CWORD="1")
+    assert "quarantine" in shown.stdout
