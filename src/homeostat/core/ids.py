@@ -67,8 +67,11 @@ class Ids:
 
     def scope(self) -> Scope:
         """Twenty-four hex digits, larger than any this instance gave before."""
-        fresh = (self._clock.now_ms() << _RANDOM_BITS) | self._entropy.getrandbits(_RANDOM_BITS - 1)
-        self._last = fresh if fresh > self._last else self._last + 1
+        now = self._clock.now_ms()
+        if now > self._last >> _RANDOM_BITS:
+            self._last = (now << _RANDOM_BITS) | self._entropy.getrandbits(_RANDOM_BITS - 1)
+        else:
+            self._last += 1
         return Scope(f"{self._last:024x}")
 
     def worker(self) -> WorkerId:

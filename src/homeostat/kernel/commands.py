@@ -1,5 +1,7 @@
 """What can be asked of the kernel: each command is decided by one rule, and answered after its commit."""
 
+from typing import ClassVar
+
 from msgspec import Struct
 
 from homeostat.core.codec import Json
@@ -85,6 +87,10 @@ class Suspend(Struct, frozen=True, kw_only=True, gc=False):
     children: tuple[Enqueue, ...] = ()
     cards: tuple[CardDraft, ...] = ()
 
+    @property
+    def key(self) -> AgentKey:
+        return self.fence.key
+
 
 class Report(Struct, frozen=True, kw_only=True, gc=False):
     """Bring a result to a waiting turn."""
@@ -118,6 +124,10 @@ class Deliver(Struct, frozen=True, kw_only=True, gc=False):
     recording: Json | None = None
     claim_next: bool = False
 
+    @property
+    def key(self) -> AgentKey:
+        return self.fence.key
+
 
 class Stop(Struct, frozen=True, kw_only=True, gc=False):
     """End a turn from outside; a turn that is finished already stays as it is."""
@@ -143,11 +153,19 @@ class Recover(Struct, frozen=True, kw_only=True, gc=False):
     fence: Fence
     cause: str
 
+    @property
+    def key(self) -> AgentKey:
+        return self.fence.key
+
 
 class Release(Struct, frozen=True, kw_only=True, gc=False):
     """Hand a turn back unharmed; the worker is leaving."""
 
     fence: Fence
+
+    @property
+    def key(self) -> AgentKey:
+        return self.fence.key
 
 
 class SetGate(Struct, frozen=True, kw_only=True, gc=False):
@@ -172,6 +190,10 @@ class StoreStep(Struct, frozen=True, kw_only=True, gc=False):
     name: str
     outcome: Json
 
+    @property
+    def key(self) -> AgentKey:
+        return self.fence.key
+
 
 class WriteCards(Struct, frozen=True, kw_only=True, gc=False):
     """Append cards to the turn's output."""
@@ -179,6 +201,10 @@ class WriteCards(Struct, frozen=True, kw_only=True, gc=False):
     fence: Fence
     cards: tuple[CardDraft, ...]
     idempotency: Idempotency | None = None
+
+    @property
+    def key(self) -> AgentKey:
+        return self.fence.key
 
 
 class SwapBoxes(Struct, frozen=True, kw_only=True, gc=False):
@@ -188,9 +214,15 @@ class SwapBoxes(Struct, frozen=True, kw_only=True, gc=False):
     context_box_id: BoxId | None
     output_box_id: BoxId | None
 
+    @property
+    def key(self) -> AgentKey:
+        return self.fence.key
+
 
 class PutCards(Struct, frozen=True, kw_only=True, gc=False):
     """Lay cards into a new box from outside any turn."""
+
+    key: ClassVar[None] = None
 
     project: ProjectId
     box_id: BoxId
@@ -201,17 +233,23 @@ class PutCards(Struct, frozen=True, kw_only=True, gc=False):
 class Renew(Struct, frozen=True, kw_only=True, gc=False):
     """A worker is alive."""
 
+    key: ClassVar[None] = None
+
     worker_id: WorkerId
 
 
 class EndLease(Struct, frozen=True, kw_only=True, gc=False):
     """A worker is gone, by its own word or by its silence."""
 
+    key: ClassVar[None] = None
+
     worker_id: WorkerId
 
 
 class Published(Struct, frozen=True, kw_only=True, gc=False):
     """Outbox rows have been announced and may go."""
+
+    key: ClassVar[None] = None
 
     outbox_ids: tuple[Scope, ...]
 

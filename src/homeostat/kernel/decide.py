@@ -17,7 +17,7 @@ from homeostat.kernel import commands as c
 from homeostat.kernel.deliver import Followups
 from homeostat.kernel.dispatch import can_dispatch, dispatch
 from homeostat.kernel.plan import BoxState, Need, Plan
-from homeostat.kernel.rules import ANSWERS, RULES, key_of, project_of
+from homeostat.kernel.rules import ANSWERS, RULES
 
 log = logging.getLogger(__name__)
 
@@ -27,20 +27,21 @@ RecallKey = tuple[ProjectId, str]
 class Pending:
     """A command on its way to an answer, which may be an error."""
 
-    __slots__ = ("answer", "command", "idempotency", "key")
+    __slots__ = ("answer", "command", "idempotency", "key", "recall_key")
 
     def __init__(self, command: c.Command) -> None:
         self.command = command
-        self.key = key_of(command)
+        self.key = command.key
         self.idempotency: c.Idempotency | None = getattr(command, "idempotency", None)
+        self.recall_key = None if self.idempotency is None else _recall_key(command, self.idempotency)
         self.answer: object = None
 
-    @property
-    def recall_key(self) -> RecallKey | None:
-        """Under which key a first answer would be found."""
-        if self.idempotency is None or (project := project_of(self.command)) is None:
-            return None
-        return (project, self.idempotency.key)
+
+def _recall_key(command: c.Command, idempotency: c.Idempotency) -> RecallKey | None:
+    """Under which key a first answer would be found: within the project that a command is about."""
+    if isinstance(command, c.PutCards):
+        return (command.project, idempotency.key)
+    return None if command.key is None else (command.key[0], idempotency.key)
 
 
 class Decision:
@@ -62,16 +63,23 @@ class Decision:
         if wanted:
             self._answers.update(await self._store.recall(wanted))
         for pending in batch:
-            await self._answer(pending)
+            if (need := self._attempt(pending)) is not None:
+                await self._supply(pending, need)
         await self._reconsider(batch)
         await self._read_on()
 
     # --- answering -----------------------------------------------------------------------------------------
 
     async def _answer(self, pending: Pending) -> None:
+        if (need := self._attempt(pending)) is not None:
+            await self._supply(pending, need)
+
+    async def _supply(self, pending: Pending, need: Need | None) -> None:
+        """Fetch what a command lacks, until it can be answered."""
         try:
-            while (need := self._attempt(pending)) is not None:
+            while need is not None:
                 await self._fetch(need)
+                need = self._attempt(pending)
         except Unavailable:
             raise  # what could not be read was not decided; the batch is told so
         except HomeostatError as error:
@@ -80,14 +88,19 @@ class Decision:
     def _attempt(self, pending: Pending) -> Need | None:
         """Answer a command if everything it needs is at hand; else say what is missing."""
         key = pending.recall_key
-        if key is not None and (first := self._answers.get(key)) is not None:
-            pending.answer = self._repeat(pending, first)
-            return None
         followups: Followups = []
         try:
+            if key is not None and (first := self._answers.get(key)) is not None:
+                pending.answer = self._repeat(pending, first)
+                return None
             answer = RULES[type(pending.command)](self._plan, pending.command, followups)
         except Need as need:
             return need
+        except Unavailable:
+            raise
+        except HomeostatError as error:
+            pending.answer = error
+            return None
         pending.answer = answer
         if key is not None and pending.idempotency is not None:
             fingerprint = pending.idempotency.fingerprint
@@ -95,7 +108,8 @@ class Decision:
             self._plan.writes.answers[key] = record
             self._answers[key] = record
             self._answered_by[key] = pending
-        self._plan.followups.extend(followups)
+        if followups:
+            self._plan.followups.extend(followups)
         return None
 
     @staticmethod
@@ -120,7 +134,8 @@ class Decision:
 
     async def _reconsider(self, batch: list[Pending]) -> None:
         """Never refuse from memory: a decision that swaps no head is only as good as the mailbox it was made on."""
-        await self._follow()
+        if self._plan.followups:
+            await self._follow()
         doubtful = [pending for pending in batch if self._doubtful(pending)]
         if not doubtful:
             return

@@ -33,12 +33,12 @@ class Deliverables:
 
     def committed(self, cards: list[Card]) -> None:
         """Cards became durable here; ends among them wake their waiters."""
-        ends = {card.card_id: card for card in cards if card.type == DELIVERABLE and card.reference is None}
-        boxes = {card.reference: BoxId("box_" + card.scope) for card in cards if card.reference in ends}
-        for card_id, card in ends.items():
-            turn_id = turn_of(card.scope)
-            self._recent[turn_id] = (card, boxes.get(card_id))
-            self.ended(turn_id)
+        boxes = {card.reference: BoxId("box_" + card.scope) for card in cards if card.reference is not None}
+        for card in cards:
+            if card.type == DELIVERABLE and card.reference is None:
+                turn_id = turn_of(card.scope)
+                self._recent[turn_id] = (card, boxes.get(card.card_id) if boxes else None)
+                self.ended(turn_id)
         if len(self._recent) > DELIVERABLES_CACHED_MAX:
             for turn_id in list(self._recent)[: DELIVERABLES_CACHED_MAX // 4]:
                 del self._recent[turn_id]
@@ -55,10 +55,13 @@ class Deliverables:
 
     async def get(self, project: ProjectId, turn_id: TurnId) -> Deliverable | None:
         """A turn's end, if it has one."""
-        recent = self._recent.get(turn_id)
-        if recent is not None and recent[0].project == project:
-            return read_deliverable(*recent)
+        if self._at_hand(project, turn_id):
+            return read_deliverable(*self._recent[turn_id])
         return await self._store.deliverable(project, turn_id)
+
+    def _at_hand(self, project: ProjectId, turn_id: TurnId) -> bool:
+        recent = self._recent.get(turn_id)
+        return recent is not None and recent[0].project == project
 
     async def wait(
         self, project: ProjectId, turn_id: TurnId, seconds: float, *, watching: asyncio.Future[None] | None = None
@@ -68,14 +71,15 @@ class Deliverables:
         until = loop.time() + seconds
         future = watching or self.watch(turn_id)
         try:
-            known = turn_id in self._recent or watching is None
+            known = watching is None or self._at_hand(project, turn_id)
             if known and (found := await self.get(project, turn_id)) is not None:
                 return found
             while True:
                 left = until - loop.time()
                 if left > 0:
                     await arrival(future, min(left, SAFETY_POLL_SECONDS))
-                if future.done():  # watch first, then look: an end in between is not missed
+                if future.done() and not self._at_hand(project, turn_id):
+                    # Watch first, then look: an end in between is not missed.
                     self.unwatch(turn_id, future)
                     future = self.watch(turn_id)
                 if (found := await self.get(project, turn_id)) is not None:

@@ -302,5 +302,7 @@ class Flusher:
 
 
 def _heavy(mailbox: Mailbox) -> bool:
-    entries = (mailbox.active, *mailbox.queue) if mailbox.active else mailbox.queue
-    return sum(len(entry.turn.payload) for entry in entries) > MAILBOX_CACHED_PAYLOAD_BYTES_MAX
+    held = len(mailbox.active.turn.payload) if mailbox.active is not None else 0
+    if mailbox.queue:
+        held += sum(len(entry.turn.payload) for entry in mailbox.queue)
+    return held > MAILBOX_CACHED_PAYLOAD_BYTES_MAX

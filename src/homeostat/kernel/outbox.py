@@ -40,8 +40,9 @@ class Relay:
         """Take what a commit announced. Beyond the buffer's size rows wait in the store, where the sweep finds them."""
         if row is not None and len(self._rows) < OUTBOX_BUFFER_MAX:
             self._rows.append(row)
-        self._signals.extend(signals)
-        self._wanted.set()
+        if row is not None or signals:
+            self._signals.extend(signals)
+            self._wanted.set()
 
     async def run(self) -> None:
         backoff = 0.05

@@ -3,8 +3,6 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from homeostat.core.ids import ProjectId
-from homeostat.core.records.turn import AgentKey
 from homeostat.kernel import commands as c
 from homeostat.kernel.claim import claim
 from homeostat.kernel.deliver import Followups, deliver, recover, stop
@@ -68,22 +66,3 @@ ANSWERS: Mapping[type, Callable[[Any], object]] = {
     c.PutCards: str,
 }
 """Commands that may carry an idempotency key, and how their first answer is read back."""
-
-
-def key_of(command: c.Command) -> AgentKey | None:
-    """The agent a command is about, if it is about one."""
-    match command:
-        case c.Renew() | c.EndLease() | c.Published() | c.PutCards():
-            return None
-        case c.Suspend() | c.Deliver() | c.Recover() | c.Release() | c.StoreStep() | c.WriteCards() | c.SwapBoxes():
-            return command.fence.key
-        case _:
-            return command.key
-
-
-def project_of(command: c.Command) -> ProjectId | None:
-    """The project within which a command's idempotency key counts."""
-    if isinstance(command, c.PutCards):
-        return command.project
-    key = key_of(command)
-    return None if key is None else key[0]

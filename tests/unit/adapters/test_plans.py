@@ -216,7 +216,7 @@ async def test_a_save_of_everything_looks_everything_up(postgres: str, heads: in
     width = await widths(postgres)
     swap = ("head_swap", width["heads"]) if heads == 1 else ("heads_swap", 0)
     lone = {name: width[turns.SQL[name].split()[2]] for name in turns.LONE if heads == 1}
-    shape = (swap, *((name, lone.get(name, 0)) for name, _ in turns.PARTS))
+    shape = (swap, *((name, lone.get(name, 0)) for _, name, _ in turns.PARTS))
     plan = await postgres_plan(postgres, turns._statement(shape))
     assert read_through(plan) == set(), plan
     assert not [node["Node Type"] for node in plan if "Hash" in node["Node Type"] or "Merge" in node["Node Type"]]
@@ -234,6 +234,6 @@ async def test_a_plan_that_reads_through_a_postgres_table_is_seen(postgres: str)
 
 
 def test_every_part_of_a_save_is_planned() -> None:
-    parts = {name for name, _ in turns.PARTS}
+    parts = {name for _, name, _ in turns.PARTS}
     writing = {name for name, text in statements("postgres", "turns").items() if "(SELECT ok FROM go)" in text}
     assert writing == parts | {"heads_swap", "heads_stale", "head_stale"}

@@ -4,7 +4,7 @@ import asyncio
 import logging
 
 from homeostat.core.ports.bus import Handler
-from homeostat.core.records.event import Event
+from homeostat.core.records.event import Event, subject
 
 log = logging.getLogger(__name__)
 
@@ -12,16 +12,19 @@ log = logging.getLogger(__name__)
 class LocalSubscription:
     """A handler in the list of its bus."""
 
-    __slots__ = ("_bus", "_tokens", "handler", "kind")
+    __slots__ = ("_bus", "_of_anybody", "_tokens", "handler", "kind")
 
     def __init__(self, bus: "LocalBus", pattern: str, handler: Handler) -> None:
         self._bus = bus
         self._tokens = pattern.split(".")
         self.handler = handler
         self.kind = self._tokens[-1]
+        self._of_anybody = _of_anybody(pattern)
 
-    def matches(self, subject: str) -> bool:
-        tokens = subject.split(".")
+    def matches(self, event: Event) -> bool:
+        if self._of_anybody is not None:
+            return self._of_anybody == (event.channel, event.component, event.suffix)
+        tokens = event.subject.split(".")
         for index, wanted in enumerate(self._tokens):
             if wanted == ">":
                 return len(tokens) > index
@@ -31,6 +34,15 @@ class LocalSubscription:
 
     async def cancel(self) -> None:
         self._bus.remove(self)
+
+
+def _of_anybody(pattern: str) -> tuple[str, str, str] | None:
+    """What most listen to: something of one kind, whoever said it. Told by channel, component and suffix alone."""
+    tokens = pattern.split(".")
+    kind = (tokens[4], tokens[5], tokens[7]) if len(tokens) == 8 else None
+    if kind is None or {"*", ">"}.intersection(kind) or pattern != subject("*", *kind[:2], "*", kind[2]):
+        return None
+    return kind
 
 
 class LocalBus:
@@ -44,11 +56,9 @@ class LocalBus:
     async def publish(self, events: tuple[Event, ...]) -> None:
         for event in events:
             interested = self._by_suffix.get(event.suffix, self._everything)
-            if interested:
-                subject = event.subject
-                for subscription in tuple(interested):
-                    if subscription.matches(subject):
-                        await self._call(subscription.handler, event)
+            for subscription in tuple(interested):
+                if subscription.matches(event):
+                    await self._call(subscription.handler, event)
 
     async def _call(self, handler: Handler, event: Event) -> None:
         try:

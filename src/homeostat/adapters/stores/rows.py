@@ -102,6 +102,10 @@ def write_turn(turn: Turn) -> tuple[object, ...]:
     )
 
 
+def write_boxes(turn: Turn) -> tuple[object, ...]:
+    return (turn.context_box_id, turn.output_box_id, turn.turn_id)
+
+
 def read_queued(row: Row) -> OpenTurn:
     """A turn followed by what its place in line remembers of it."""
     return OpenTurn(read_turn(row), *row[TURN_COLUMNS : TURN_COLUMNS + 3])

@@ -111,25 +111,26 @@ _ROWS: Final = re.compile(r"SELECT \* FROM unnest\(\$1::\w+\[\]\)")
 
 # The order is the same in every save, and so is the order of keys within a part others may come across: whoever waits
 # for somebody else's row holds none that the other could still come to want.
-PARTS: Final[tuple[tuple[str, Callable[[Writes], Rows]], ...]] = (
-    ("head_put", lambda w: [_head_row(w.new_heads[key]) for key in sorted(w.new_heads)]),
-    ("answer_put", lambda w: [rows.write_answer(w.answers[key]) for key in sorted(w.answers)]),
-    ("box_owner_put", lambda w: sorted((key[0], box_id, key[1]) for box_id, key in w.box_owners.items())),
-    ("lease_put", lambda w: sorted(w.leases.items())),
-    ("lease_drop", lambda w: sorted(w.leases_ended)),
-    ("turn_put", lambda w: [rows.write_turn(turn) for turn in w.turns.values()]),
-    ("turn_boxes", lambda w: [rows.write_turn(turn) for turn in w.turn_boxes.values()]),
-    ("inbox_put", lambda w: [rows.write_inbox(entry) for entry in w.inbox_put.values()]),
-    ("inbox_drop", lambda w: [(*key, None, None, None, None) for key in w.inbox_drop]),
-    ("wait_put", lambda w: [rows.write_wait(wait) for wait in w.new_waits.values()]),
-    ("wait_answer", lambda w: [rows.write_wait(wait) for wait in w.waits.values()]),
-    ("card_put", lambda w: [rows.write_card(card) for card in w.cards]),
-    ("step_put", lambda w: [rows.write_step(step) for step in w.steps]),
-    ("outbox_put", lambda w: [rows.write_outbox(w.outbox)] if w.outbox else []),
-    ("outbox_drop", lambda w: sorted(w.outbox_drop)),
+PARTS: Final[tuple[tuple[str, str, Callable[[Any], Rows]], ...]] = (
+    ("new_heads", "head_put", lambda heads: [_head_row(heads[key]) for key in sorted(heads)]),
+    ("answers", "answer_put", lambda answers: [rows.write_answer(answers[key]) for key in sorted(answers)]),
+    ("box_owners", "box_owner_put", lambda owners: sorted((key[0], box_id, key[1]) for box_id, key in owners.items())),
+    ("leases", "lease_put", lambda leases: sorted(leases.items())),
+    ("leases_ended", "lease_drop", sorted),
+    ("turns", "turn_put", lambda turns: [rows.write_turn(turn) for turn in turns.values()]),
+    ("turn_boxes", "turn_boxes", lambda turns: [rows.write_turn(turn) for turn in turns.values()]),
+    ("inbox_put", "inbox_put", lambda entries: [rows.write_inbox(entry) for entry in entries.values()]),
+    ("inbox_drop", "inbox_drop", lambda keys: [(*key, None, None, None, None) for key in keys]),
+    ("new_waits", "wait_put", lambda waits: [rows.write_wait(wait) for wait in waits.values()]),
+    ("waits", "wait_answer", lambda waits: [rows.write_wait(wait) for wait in waits.values()]),
+    ("cards", "card_put", lambda cards: [rows.write_card(card) for card in cards]),
+    ("steps", "step_put", lambda steps: [rows.write_step(step) for step in steps]),
+    ("outbox", "outbox_put", lambda row: [rows.write_outbox(row)]),
+    ("outbox_drop", "outbox_drop", sorted),
 )
+"""What a save consists of besides the heads it swaps: a field, its statement, and how its rows are written."""
 
-LONE: Final = frozenset(name for name, _ in PARTS if _ROWS.search(SQL[name]))
+LONE: Final = frozenset(name for _, name, _ in PARTS if _ROWS.search(SQL[name]))
 """Parts that take a row that is their only one by its columns, which is what a turn consists of that is alone."""
 
 
@@ -138,8 +139,9 @@ def _saving(writes: Writes) -> tuple[Shape, list[object]]:
     heads = [_head_row(_moved(base, head)) for base, head in writes.heads.values()]
     values: list[object] = [*heads[0]] if len(heads) == 1 else [heads]
     shape = [("head_swap", len(values)) if len(heads) == 1 else ("heads_swap", 0)]
-    for name, rows_of in PARTS:
-        if found := rows_of(writes):
+    for field, name, written in PARTS:
+        if content := getattr(writes, field):
+            found = written(content)
             if len(found) == 1 and name in LONE:
                 shape.append((name, len(found[0])))
                 values += found[0]

@@ -3,13 +3,13 @@
 import asyncio
 import sqlite3
 import threading
-from collections.abc import Callable, Generator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, TypeVar, cast
 
-from homeostat.adapters.stores.sqlite.transaction import immediate
+from homeostat.adapters.stores.sqlite.transaction import Immediate
 from homeostat.adapters.stores.statements import migrations
 from homeostat.core.clock import SystemClock
 from homeostat.core.errors import StoreUnavailable
@@ -61,8 +61,10 @@ class SqliteThread:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
         self._jobs.put((work, loop, future))
-        with _outages():
+        try:
             return await future
+        except sqlite3.Error as problem:
+            raise _outage(problem) from problem
 
     def _run(self) -> None:
         while (job := self._jobs.get()) is not None:
@@ -91,15 +93,9 @@ def _hand_over(future: asyncio.Future[Any], result: object, error: BaseException
         future.set_exception(error)
 
 
-@contextmanager
-def _outages() -> Generator[None]:
-    """Tell trouble with the file as an error a caller can act on; a row that must not be is a matter of its own."""
-    try:
-        yield
-    except sqlite3.IntegrityError:
-        raise
-    except sqlite3.Error as problem:
-        raise StoreUnavailable(problem=str(problem)) from problem
+def _outage(problem: sqlite3.Error) -> Exception:
+    """Trouble with the file as an error a caller can act on; a row that must not be is a matter of its own."""
+    return problem if isinstance(problem, sqlite3.IntegrityError) else StoreUnavailable(problem=str(problem))
 
 
 class SqliteEngine:
@@ -151,17 +147,16 @@ class SqliteEngine:
             and self._in_a_row < LOOP_COMMITS_IN_A_ROW
         ):
             self._in_a_row += 1
-            with _outages():
-                try:
-                    return self._transact(own, work)
-                except sqlite3.OperationalError as problem:
-                    if problem.sqlite_errorcode != sqlite3.SQLITE_BUSY:
-                        raise
+            try:
+                return self._transact(own, work)
+            except sqlite3.Error as problem:
+                if problem.sqlite_errorcode != sqlite3.SQLITE_BUSY:
+                    raise _outage(problem) from problem
         measured, self._in_a_row = self._in_a_row < LOOP_COMMITS_IN_A_ROW, 0
         return await self._writer.do(lambda connection: self._transact(connection, work, measured=measured))
 
     def _transact(self, connection: sqlite3.Connection, work: Work[T], *, measured: bool = True) -> T:
-        with immediate(connection):
+        with Immediate(connection):
             result = work(connection)
             began = self._clock.monotonic()
         if measured:

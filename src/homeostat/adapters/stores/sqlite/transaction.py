@@ -1,20 +1,25 @@
 """A write transaction that ends with its block: committed, or as if it had never been."""
 
 import sqlite3
-from collections.abc import Generator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 
 
-@contextmanager
-def immediate(connection: sqlite3.Connection) -> Generator[None]:
-    """Take the write lock first: what is read inside is still true when it is written. A block may roll back itself."""
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        yield
-        if connection.in_transaction:
-            connection.execute("COMMIT")
-    except BaseException:
-        if connection.in_transaction:
-            with suppress(sqlite3.Error):
-                connection.execute("ROLLBACK")
-        raise
+class Immediate:
+    """Takes the write lock first: what is read inside is true when it is written. A block may roll back itself."""
+
+    __slots__ = ("_connection",)
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def __enter__(self) -> None:
+        self._connection.execute("BEGIN IMMEDIATE")
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            if kind is None and self._connection.in_transaction:
+                self._connection.execute("COMMIT")
+        finally:
+            if self._connection.in_transaction:
+                with suppress(sqlite3.Error):
+                    self._connection.execute("ROLLBACK")

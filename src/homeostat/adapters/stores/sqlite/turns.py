@@ -2,12 +2,12 @@
 
 import json
 import sqlite3
-from collections.abc import Collection, Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Any, Final
 
 from homeostat.adapters.stores import rows
 from homeostat.adapters.stores.sqlite.engine import SqliteEngine
-from homeostat.adapters.stores.sqlite.transaction import immediate
+from homeostat.adapters.stores.sqlite.transaction import Immediate
 from homeostat.adapters.stores.statements import statements
 from homeostat.adapters.stores.turns_read import TurnsReading
 from homeostat.core.ids import Scope
@@ -53,7 +53,7 @@ class SqliteTurns(TurnsReading):
         def work(connection: sqlite3.Connection) -> int:
             instant = int(before, 16) >> 48
             old = [row[0] for row in connection.execute(SQL["turns_old"], ("turn_" + before, instant, limit))]
-            with immediate(connection):
+            with Immediate(connection):
                 for name in ("expire_cards", "expire_steps", "expire_waits", "expire_turns"):
                     connection.execute(SQL[name], (json.dumps(old),))
                 connection.execute(SQL["expire_answers"], (instant, limit))
@@ -139,22 +139,24 @@ def _save_keyed(connection: sqlite3.Connection, writes: Writes) -> None:
         many(SQL["box_owner_put"], [(key[0], box_id, key[1]) for box_id, key in writes.box_owners.items()])
 
 
+# The rows of a save by the field they stand in; most saves have some in two or three of these.
+PARTS: Final[tuple[tuple[str, str, Callable[[Any], Iterable[Sequence[object]]]], ...]] = (
+    ("turns", "turn_put", lambda turns: map(rows.write_turn, turns.values())),
+    ("turn_boxes", "turn_boxes", lambda turns: map(rows.write_boxes, turns.values())),
+    ("inbox_put", "inbox_put", lambda entries: map(rows.write_inbox, entries.values())),
+    ("inbox_drop", "inbox_drop", lambda keys: keys),
+    ("new_waits", "wait_put", lambda waits: map(rows.write_wait, waits.values())),
+    ("waits", "wait_answer", lambda waits: map(rows.write_answered, waits.values())),
+    ("cards", "card_put", lambda cards: map(rows.write_card, cards)),
+    ("steps", "step_put", lambda steps: map(rows.write_step, steps)),
+    ("leases", "lease_put", lambda leases: leases.items()),
+    ("leases_ended", "lease_drop", lambda worker_ids: zip(worker_ids, strict=True)),
+    ("outbox", "outbox_put", lambda row: (rows.write_outbox(row),)),
+    ("outbox_drop", "outbox_drop", lambda outbox_ids: zip(outbox_ids, strict=True)),
+)
+
+
 def _save_rows(connection: sqlite3.Connection, writes: Writes) -> None:
-    _put(connection, "turn_put", map(rows.write_turn, writes.turns.values()))
-    _put(connection, "turn_boxes", ((t.context_box_id, t.output_box_id, t.turn_id) for t in writes.turn_boxes.values()))
-    _put(connection, "inbox_put", map(rows.write_inbox, writes.inbox_put.values()))
-    _put(connection, "inbox_drop", writes.inbox_drop)
-    _put(connection, "wait_put", map(rows.write_wait, writes.new_waits.values()))
-    _put(connection, "wait_answer", map(rows.write_answered, writes.waits.values()))
-    _put(connection, "card_put", map(rows.write_card, writes.cards))
-    _put(connection, "step_put", map(rows.write_step, writes.steps))
-    _put(connection, "lease_put", writes.leases.items())
-    _put(connection, "lease_drop", ((worker_id,) for worker_id in writes.leases_ended))
-    _put(connection, "outbox_put", [rows.write_outbox(writes.outbox)] if writes.outbox else ())
-    _put(connection, "outbox_drop", ((outbox_id,) for outbox_id in writes.outbox_drop))
-
-
-def _put(connection: sqlite3.Connection, name: str, values: Iterable[Sequence[object]]) -> None:
-    batch = list(values)
-    if batch:
-        connection.executemany(SQL[name], batch)
+    for field, name, written in PARTS:
+        if found := getattr(writes, field):
+            connection.executemany(SQL[name], written(found))
