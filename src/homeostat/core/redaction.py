@@ -37,7 +37,16 @@ _NAME_ENDINGS = (
     *('key"', 'authorization"', 'word"', 'passwd"', 'phrase"'),
     *('secret"', 'token"', 'cookie"', 'credential"', 'credentials"'),
 )
-_VALUE_MARKS = ("hs_", "sk-", "gh", "glpat-", "xox", "AKIA", "ASIA", "AIza", "eyJ", "earer ", "://", "PRIVATE KEY-----")
+_VALUE_MARKS = (
+    *("hs_", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "xox"),
+    *("AKIA", "ASIA", "AIza", "eyJ", "earer ", "PRIVATE KEY-----"),
+)
+# Words of everyday texts ("task-7", any address) look like the beginning of a secret: a pattern that begins with plain
+# letters finds out in a fraction of the time that the whole one takes.
+_EVERYDAY_MARKS = (
+    re.compile(r"sk-(?<!\wsk-)[A-Za-z0-9_-]{16}"),
+    re.compile(r"://[^\s/:@\"\\]+:[^\s/@\"\\]+@"),
+)
 
 
 def redact(value: Any) -> Any:
@@ -68,7 +77,9 @@ def _suspicious(text: str) -> bool:
     lower = text.lower()
     if any(ending in lower for ending in _NAME_ENDINGS) and _SECRET_MEMBER.search(text):
         return True
-    return any(mark in text for mark in _VALUE_MARKS) and _SECRET_VALUE.search(text) is not None
+    if any(mark in text for mark in _VALUE_MARKS) or any(mark.search(text) for mark in _EVERYDAY_MARKS):
+        return _SECRET_VALUE.search(text) is not None
+    return False
 
 
 def _hidden(value: Any) -> Any:

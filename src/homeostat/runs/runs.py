@@ -61,6 +61,7 @@ class Runs:
         )
         self.driver = Driver(self._desk, lease_seconds=lease_seconds)
         self.control = Control(self._desk, changed=self._announce)
+        self.told: list[Callable[[Run], Awaitable[None]]] = []
         self.loops: tuple[Loop, ...] = (("run driver", self.driver.run),)
 
     async def open(self) -> None:
@@ -92,6 +93,8 @@ class Runs:
         """Tell everybody that a run moved; whoever does not hear it will see it."""
         await self._settle_hold(run.project, run.run_id, held=run.status is RunStatus.PAUSED and run.forced)
         self.driver.wake(run.run_id, version=run.version)
+        for listener in tuple(self.told):
+            await listener(run)
         body = to_json(
             {
                 "run_id": run.run_id,

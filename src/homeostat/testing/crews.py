@@ -3,11 +3,14 @@
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from homeostat.core.codec import Json
 from homeostat.core.errors import HomeostatError, StaleEpoch
 from homeostat.core.ids import AgentId, ProjectId, TurnId
+from homeostat.core.records.budget import Budget, BudgetKey
+from homeostat.core.records.call import Call, CallFilter
+from homeostat.core.records.run import Target, TargetKind
 from homeostat.core.records.turn import AgentKey, Grant
 from homeostat.core.records.view import Outcome
 from homeostat.core.records.work import Fence, fence_of
@@ -71,6 +74,39 @@ class Crew:
             grant = delivered.next
             if grant is not None and (task := asyncio.current_task()) is not None:
                 self._tasks[grant.turn.turn_id] = task
+
+
+class NoBank:
+    """No accounts: where nothing is spent, or a test spends by hand."""
+
+    def __init__(self) -> None:
+        self.accounts: dict[BudgetKey, Budget] = {}
+
+    async def put_budget(self, budget: Budget) -> Budget:
+        known = self.accounts.get(budget.key)
+        kept = budget if known is None else replace(budget, spent=known.spent, held=known.held)
+        self.accounts[budget.key] = kept
+        return kept
+
+    async def budget(self, key: BudgetKey) -> Budget | None:
+        return self.accounts.get(key)
+
+    async def calls(self, wanted: CallFilter, limit: int) -> list[Call]:
+        del wanted, limit
+        return []
+
+
+class Roster:
+    """Every agent there is fits every target but one by name."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._names = [AgentId(name) for name in names]
+
+    async def find(self, project: ProjectId, target: Target) -> list[AgentId]:
+        del project
+        if target.kind is TargetKind.AGENT:
+            return [name for name in self._names if name == target.name]
+        return self._names
 
 
 @asynccontextmanager

@@ -1,0 +1,125 @@
+"""Runs: tasks per second through a run of no-op tasks, beside bare turns of the same agents in the same minute.
+
+`HOMEOSTAT_BENCH_QUICK=1` takes smaller samples; `HOMEOSTAT_BENCH_ENGINES=sqlite` leaves PostgreSQL out.
+"""
+
+import asyncio
+import os
+import tempfile
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+import asyncpg
+import msgspec
+import uvloop
+
+from benchmarks._measure import Report, cpu_seconds, heading, pairs
+from benchmarks._turns import PAYLOAD, PROJECT, Bench, agents, bench
+from homeostat.app.stores import open_engine, run_store, turn_store
+from homeostat.core import collector
+from homeostat.core.machines.run import RunStatus
+from homeostat.core.records.run import Run, RunConfig, RunPolicy, Target, TargetKind, TaskSpec
+from homeostat.runs.runs import Runs
+from homeostat.testing.crews import NoBank, Roster
+from homeostat.testing.servers import PostgresServer
+
+QUICK = os.environ.get("HOMEOSTAT_BENCH_QUICK") == "1"
+ENGINES = os.environ.get("HOMEOSTAT_BENCH_ENGINES", "sqlite,postgres").split(",")
+TASKS = 2_000 if QUICK else 10_000
+PAIRS = 3 if QUICK else 5
+AGENTS = 64
+PARALLEL = 256  # each agent has the next task in line while it works on one
+
+
+def run() -> None:
+    """Print and keep how fast runs are."""
+    report = Report("runs")
+    collector.settle()
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner, tempfile.TemporaryDirectory() as folder:
+        if "sqlite" in ENGINES:
+            runner.run(_measure(report, "sqlite", f"sqlite://{Path(folder) / 'runs.db'}"))
+        if "postgres" in ENGINES:
+            with PostgresServer() as server:
+                runner.run(_postgres(report, server))
+    report.write()
+
+
+async def _postgres(report: Report, server: PostgresServer) -> None:
+    connection = await asyncpg.connect(server.url)
+    await connection.execute("CREATE DATABASE runs")
+    await connection.close()
+    await _measure(report, "postgres", server.url.rpartition("/")[0] + "/runs")
+
+
+async def _measure(report: Report, engine: str, url: str) -> None:
+    heading(f"{engine}: a run of {TASKS} no-op tasks on {AGENTS} agents")
+    async with _opened(url) as (subject, runs):
+        keys = agents(AGENTS)
+        await subject.closed_loop(keys, TASKS // 4)
+        await _one_run(runs, TASKS // 4)
+        cpu = cpu_seconds()
+        await subject.closed_loop(keys, TASKS)
+        bare = (cpu_seconds() - cpu) / TASKS
+        cpu = cpu_seconds()
+        await _one_run(runs, TASKS)
+        ours = (cpu_seconds() - cpu) / TASKS
+        report.add(f"{engine} cpu per task", bare_ms=bare * 1000, run_ms=ours * 1000, ratio=ours / bare)
+        base, rate, ratio = await pairs(
+            lambda: subject.closed_loop(keys, TASKS), lambda: _one_run(runs, TASKS), count=PAIRS
+        )
+        report.add(f"{engine} tasks/s", bare_turns=base, run=rate, ratio=ratio)
+
+
+@asynccontextmanager
+async def _opened(url: str) -> AsyncGenerator[tuple[Bench, Runs]]:
+    async with AsyncExitStack() as stack:
+        engine = await open_engine(url)
+        stack.push_async_callback(engine.close)
+        subject = await stack.enter_async_context(bench(turn_store(engine)))
+        keys = agents(AGENTS)
+        await subject.register(keys)
+        worker = await subject.kernel.open_worker(keys, lambda _: None)
+        working = asyncio.ensure_future(subject.no_op_worker(worker))
+        stack.callback(working.cancel)
+        kernel = subject.kernel
+        runs = Runs(
+            store=run_store(engine),
+            kernel=kernel,
+            bank=NoBank(),
+            agents=Roster([agent_id for _, agent_id in keys]),
+            bus=kernel.bus,
+            clock=kernel.clock,
+            ids=kernel.ids,
+        )
+        await runs.open()
+        driving = asyncio.ensure_future(runs.driver.run())
+        stack.push_async_callback(_stop, driving)
+        yield subject, runs
+
+
+async def _stop(task: "asyncio.Future[None]") -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def _one_run(runs: Runs, count: int) -> float:
+    """Tasks per second, from the moment the run was accepted to its last outcome."""
+    target = Target(TargetKind.TYPE, "no-op")
+    specs = [
+        TaskSpec(name=f"task-{number}", target=target, input=msgspec.Raw(PAYLOAD.encode())) for number in range(count)
+    ]
+    config = RunConfig(goal="nothing", seed=1, policy=RunPolicy(parallel=PARALLEL))
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[None] = loop.create_future()
+
+    async def heard(run: Run) -> None:
+        if run.status is RunStatus.COMPLETED and not done.done():
+            done.set_result(None)
+
+    runs.told.append(heard)
+    began = loop.time()
+    await runs.control.create(PROJECT, config, specs, actor="bench")
+    await done
+    runs.told.remove(heard)
+    return count / (loop.time() - began)
