@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from homeostat.adapters.stores.access_read import AccessReading, Row, write_entry
 from homeostat.adapters.stores.sqlite.engine import SqliteEngine
-from homeostat.adapters.stores.sqlite.transaction import Immediate
+from homeostat.adapters.stores.sqlite.transaction import immediate
 from homeostat.adapters.stores.statements import statements
 from homeostat.core.chain import FIRST, sealed
 from homeostat.core.records.access import Act, AuditEntry
@@ -21,7 +21,7 @@ class SqliteAccess(AccessReading):
 
     async def append(self, act: Act) -> AuditEntry:
         def work(connection: sqlite3.Connection) -> AuditEntry:
-            with Immediate(connection):
+            with immediate(connection):
                 last = connection.execute(SQL["audit_last"]).fetchone()
                 seq, previous = (0, FIRST) if last is None else last
                 entry = sealed(act, seq=seq + 1, previous=previous)
@@ -35,7 +35,7 @@ class SqliteAccess(AccessReading):
 
     async def _write(self, name: str, *values: object) -> Sequence[Row]:
         def work(connection: sqlite3.Connection) -> Sequence[Row]:
-            with Immediate(connection):
+            with immediate(connection):
                 return connection.execute(SQL[name], values).fetchall()
 
         return await self._engine.write(work)

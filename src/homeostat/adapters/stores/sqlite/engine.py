@@ -9,7 +9,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, TypeVar, cast
 
-from homeostat.adapters.stores.sqlite.transaction import Immediate
+from homeostat.adapters.stores.sqlite.transaction import immediate
 from homeostat.adapters.stores.statements import migrations
 from homeostat.core.clock import SystemClock
 from homeostat.core.errors import StoreUnavailable
@@ -156,7 +156,7 @@ class SqliteEngine:
         return await self._writer.do(lambda connection: self._transact(connection, work, measured=measured))
 
     def _transact(self, connection: sqlite3.Connection, work: Work[T], *, measured: bool = True) -> T:
-        with Immediate(connection):
+        with immediate(connection):
             result = work(connection)
             began = self._clock.monotonic()
         if measured:

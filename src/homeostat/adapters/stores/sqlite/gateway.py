@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 
 from homeostat.adapters.stores import gateway_rows as rows
 from homeostat.adapters.stores.sqlite.engine import SqliteEngine
-from homeostat.adapters.stores.sqlite.transaction import Immediate
+from homeostat.adapters.stores.sqlite.transaction import immediate
 from homeostat.adapters.stores.statements import statements
 from homeostat.core import ledger, pacing
 from homeostat.core.clock import Millis
@@ -55,7 +55,7 @@ class SqliteGateway:
 
     async def put_policy(self, policy: Policy) -> int:
         def work(connection: sqlite3.Connection) -> int:
-            with Immediate(connection):
+            with immediate(connection):
                 connection.execute(SQL["policy_put"], rows.write_policy(policy))
                 return _bump(connection)
 
@@ -63,7 +63,7 @@ class SqliteGateway:
 
     async def drop_policy(self, project: ProjectId, policy_id: PolicyId) -> int | None:
         def work(connection: sqlite3.Connection) -> int | None:
-            with Immediate(connection):
+            with immediate(connection):
                 if not connection.execute(SQL["policy_drop"], (project, policy_id)).rowcount:
                     return None
                 return _bump(connection)
@@ -74,7 +74,7 @@ class SqliteGateway:
 
     async def put_budget(self, budget: Budget) -> Budget:
         def work(connection: sqlite3.Connection) -> Budget:
-            with Immediate(connection):
+            with immediate(connection):
                 connection.execute(SQL["budget_put"], rows.write_bounds(budget))
                 _bump(connection)
                 return _budgets(connection, [budget.key])[budget.key]
@@ -83,7 +83,7 @@ class SqliteGateway:
 
     async def drop_budget(self, key: BudgetKey) -> bool:
         def work(connection: sqlite3.Connection) -> bool:
-            with Immediate(connection):
+            with immediate(connection):
                 dropped = connection.execute(SQL["budget_drop"], rows.write_key(key)).rowcount > 0
                 connection.execute(SQL["holds_forget"], rows.write_key(key))
                 _bump(connection)
@@ -112,7 +112,7 @@ class SqliteGateway:
 
     async def leave(self, gateway_id: GatewayId) -> None:
         def work(connection: sqlite3.Connection) -> None:
-            with Immediate(connection):
+            with immediate(connection):
                 _bury(connection, gateway_id, Millis(0))
 
         await self._engine.write(work)
@@ -121,7 +121,7 @@ class SqliteGateway:
         def work(connection: sqlite3.Connection) -> list[Call]:
             buried: list[Call] = []
             for (gateway_id,) in connection.execute(SQL["gateways_dead"], (now, sparing, limit)).fetchall():
-                with Immediate(connection):
+                with immediate(connection):
                     buried += _bury(connection, gateway_id, now)
             return buried
 
@@ -173,7 +173,7 @@ def _holds(connection: sqlite3.Connection, gateway_id: GatewayId) -> dict[Budget
 def _post(connection: sqlite3.Connection, posting: Posting) -> Posted:
     gateway_id = posting.gateway_id
     many = connection.executemany
-    with Immediate(connection):
+    with immediate(connection):
         last = connection.execute(SQL["gateway_get"], (gateway_id,)).fetchone()
         if last is None:
             return Posted(alive=False)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from homeostat.adapters.stores import immune_rows as rows
 from homeostat.adapters.stores.immune_read import ImmuneReading, Moved
 from homeostat.adapters.stores.sqlite.engine import SqliteEngine
-from homeostat.adapters.stores.sqlite.transaction import Immediate
+from homeostat.adapters.stores.sqlite.transaction import immediate
 from homeostat.adapters.stores.statements import statements
 from homeostat.core.clock import Millis
 from homeostat.core.records.immune import (
@@ -52,14 +52,14 @@ class SqliteImmune(ImmuneReading):
 
     async def _write(self, name: str, values: Sequence[tuple[object, ...]]) -> None:
         def work(connection: sqlite3.Connection) -> None:
-            with Immediate(connection):
+            with immediate(connection):
                 connection.executemany(SQL[name], values)
 
         await self._engine.write(work)
 
 
 def _save(connection: sqlite3.Connection, chart: Chart) -> None:
-    with Immediate(connection):
+    with immediate(connection):
         for patient in chart.patients:
             name = "patient_put" if patient.version == 1 else "patient_swap"
             if not connection.execute(SQL[name], rows.write_patient(patient)).fetchall():

@@ -4,9 +4,12 @@ import sqlite3
 from contextlib import suppress
 
 
-class Immediate:
-    """Takes the write lock first: what is read inside is true when it is written. A block may roll back itself."""
+def immediate(connection: sqlite3.Connection) -> "_Immediate":
+    """Take the write lock first: what is read inside is still true when it is written. A block may roll back itself."""
+    return _Immediate(connection)
 
+
+class _Immediate:
     __slots__ = ("_connection",)
 
     def __init__(self, connection: sqlite3.Connection) -> None:

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from homeostat.adapters.stores import rows
 from homeostat.adapters.stores.sqlite.engine import SqliteEngine
-from homeostat.adapters.stores.sqlite.transaction import Immediate
+from homeostat.adapters.stores.sqlite.transaction import immediate
 from homeostat.adapters.stores.statements import statements
 from homeostat.adapters.stores.turns_read import TurnsReading
 from homeostat.core.ids import Scope
@@ -53,7 +53,7 @@ class SqliteTurns(TurnsReading):
         def work(connection: sqlite3.Connection) -> int:
             instant = int(before, 16) >> 48
             old = [row[0] for row in connection.execute(SQL["turns_old"], ("turn_" + before, instant, limit))]
-            with Immediate(connection):
+            with immediate(connection):
                 for name in ("expire_cards", "expire_steps", "expire_waits", "expire_turns"):
                     connection.execute(SQL[name], (json.dumps(old),))
                 connection.execute(SQL["expire_answers"], (instant, limit))
