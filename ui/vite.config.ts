@@ -10,6 +10,7 @@ export default defineConfig({
     outDir: '../src/homeostat/server/bundle',
     emptyOutDir: true,
     assetsInlineLimit: 0,
+    cssCodeSplit: false,
     modulePreload: { polyfill: false },
     target: 'es2022',
   },

@@ -1,0 +1,103 @@
+"""A real Chromium in front of a real server, in the test's own process where the test has to turn the clock."""
+
+import os
+import shutil
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from playwright.async_api import Browser, BrowserContext, ConsoleMessage, Page, Request, async_playwright, expect
+
+from homeostat.server import dashboard
+from homeostat.server.serving import bind, serving, url_of
+from homeostat.testing.clinic import Clinic, clinic
+from homeostat.testing.servers import free_port
+
+PATIENCE_MS = 60_000  # what a busy machine may take for a thing to show
+CHROMIUMS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+ROOT = Path(__file__).parents[3]
+
+
+def chromium(own: str) -> str:
+    """The browser of this machine; tests that need one say so where there is none."""
+    named = os.environ.get("HOMEOSTAT_TEST_CHROMIUM")
+    found = named or next((path for path in map(shutil.which, (*CHROMIUMS, own)) if path), None)
+    if found is None:
+        pytest.skip("no Chromium: install one (apt-get install chromium) or set HOMEOSTAT_TEST_CHROMIUM")
+    if not dashboard.bundle():
+        pytest.skip("the dashboard has not been built: run make dashboard")
+    return found
+
+
+@pytest.fixture(scope="module")
+async def browser() -> AsyncIterator[Browser]:
+    async with async_playwright() as playwright:
+        path = chromium(playwright.chromium.executable_path)
+        # Where tests run as root there is no sandbox; only our own pages are opened.
+        browser = await playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        yield browser
+        await browser.close()
+
+
+@dataclass
+class Visit:
+    """A page, and whatever went wrong or went elsewhere while it was open."""
+
+    page: Page
+    url: str
+    errors: list[str] = field(default_factory=list[str])
+    foreign: list[str] = field(default_factory=list[str])
+
+    def watch(self) -> None:
+        self.page.set_default_timeout(PATIENCE_MS)
+        self.page.on("pageerror", lambda error: self.errors.append(str(error)))
+        self.page.on("console", self._heard)
+        self.page.on("request", self._asked)
+
+    def _heard(self, message: ConsoleMessage) -> None:
+        if message.type == "error" and "Failed to load resource" not in message.text:
+            self.errors.append(message.text)
+
+    def _asked(self, request: Request) -> None:
+        if not request.url.startswith(self.url):
+            self.foreign.append(request.url)
+
+    async def go(self, place: str) -> None:
+        """Open a page, and wait until it is live."""
+        await self.page.goto(f"{self.url}/#/{place}")
+        await self.page.locator("[data-live=live]").wait_for()
+
+    async def settle(self) -> None:
+        """Wait until everything that is read has been read."""
+        await expect(self.page.locator("main [aria-busy=true]")).to_have_count(0)
+
+
+@pytest.fixture
+async def ward() -> AsyncIterator[Clinic]:
+    async with clinic() as ward:
+        yield ward
+
+
+@pytest.fixture
+async def url(ward: Clinic) -> AsyncIterator[str]:
+    listener = bind("127.0.0.1", free_port())
+    async with serving(ward.system, listener):
+        yield url_of(listener)
+
+
+@pytest.fixture
+async def context(browser: Browser) -> AsyncIterator[BrowserContext]:
+    context = await browser.new_context(viewport={"width": 1440, "height": 900})
+    yield context
+    await context.close()
+
+
+@pytest.fixture
+async def visit(context: BrowserContext, url: str) -> AsyncIterator[Visit]:
+    """A visitor whose page stays without errors and asks nobody else for anything."""
+    visit = Visit(await context.new_page(), url)
+    visit.watch()
+    yield visit
+    assert visit.errors == []
+    assert visit.foreign == []

@@ -1,0 +1,188 @@
+"""What operators do in the dashboard: follow an incident, answer, isolate, filter, and sit out a restart."""
+
+import re
+from collections.abc import Iterator
+
+import pytest
+from playwright.async_api import BrowserContext, Locator, Page, expect
+
+from homeostat import SyncClient
+from homeostat.adapters.upstreams.simulated.faults import Faults
+from homeostat.core.machines.phase import Phase
+from homeostat.core.records.immune import Applied, RemedyAction
+from homeostat.core.records.turn import AgentKey
+from homeostat.server.serving import bind, serving, url_of
+from homeostat.testing.clinic import Clinic, clinic
+from homeostat.testing.homeostat import HomeostatServer
+from homeostat.testing.servers import free_port
+from tests.e2e.dashboard.conftest import PATIENCE_MS, Visit
+
+expect.set_options(timeout=PATIENCE_MS)
+
+
+class Cure:
+    """A remedy that helps: the fault goes."""
+
+    def __init__(self) -> None:
+        self.patients: list[Clinic] = []
+
+    async def apply(self, key: AgentKey, action: RemedyAction, reason: str) -> tuple[Applied, str]:
+        del reason
+        self.patients[0].faults.pop(key[1], None)
+        return Applied.APPLIED, f"{action} was done"
+
+    async def undo(self, key: AgentKey) -> None:
+        del key
+
+
+def phase(page: Page, name: str) -> Locator:
+    return page.locator(f"main [data-phase={name}]").first
+
+
+async def answer(page: Page, reason: str) -> None:
+    """The second step: a reason, then the button."""
+    dialog = page.get_by_role("dialog")
+    await dialog.get_by_label("Reason").fill(reason)
+    await dialog.get_by_role("button").last.click()
+    await dialog.wait_for(state="detached")
+
+
+async def fall_ill(ward: Clinic, name: str) -> None:
+    """Give an agent a fault, and wait until it is isolated and somebody is asked."""
+    ward.faults[name] = Faults(tokens=100)
+    for _ in range(40):
+        await ward.sample(name)
+        if ward.phase(name) is Phase.QUARANTINED:
+            break
+    assert ward.phase(name) is Phase.QUARANTINED
+    await ward.tick()
+
+
+async def test_an_incident_is_followed_from_its_detection_to_its_end(context: BrowserContext) -> None:
+    cure = Cure()
+    async with clinic(remedies=cure) as ward:
+        cure.patients.append(ward)
+        listener = bind("127.0.0.1", free_port())
+        async with serving(ward.system, listener):
+            visit = Visit(await context.new_page(), url_of(listener))
+            visit.watch()
+            page = visit.page
+            await ward.train("ann", "bob", "cid", "dan", samples=60)
+            await visit.go("agents/ann")
+            await expect(phase(page, "healthy")).to_be_visible()
+            await fall_ill(ward, "ann")
+            await expect(phase(page, "quarantined")).to_be_visible()
+            await expect(page.get_by_role("heading", name="Open incident")).to_be_visible()
+            await visit.go("now")
+            await expect(page.get_by_test_id("sentence")).to_contain_text(
+                "1 isolated, 1 approval waiting, 1 open incident"
+            )
+            await visit.go("approvals")
+            await expect(page.get_by_role("region", name="The question")).to_contain_text("What will happen")
+            await page.keyboard.press("a")
+            await answer(page, "it is worth a try")
+            for _ in range(60):
+                await ward.sample("ann")
+                if ward.phase("ann") is Phase.HEALTHY:
+                    break
+            await visit.go("agents/ann")
+            await expect(phase(page, "healthy")).to_be_visible()
+            await visit.go("incidents")
+            await page.get_by_role("table", name="Incidents").get_by_role("link").first.click()
+            await expect(page.locator("main")).to_contain_text("lost 0")
+            await expect(page.locator("main")).to_contain_text("cured it")
+            assert visit.errors == []
+            assert visit.foreign == []
+
+
+async def test_a_question_is_answered_with_no_only_with_a_reason(ward: Clinic, visit: Visit) -> None:
+    await ward.train("ann", "bob", "cid", "dan", samples=60)
+    await fall_ill(ward, "ann")
+    page = visit.page
+    await visit.go("approvals")
+    await expect(page.get_by_role("region", name="The question")).to_be_visible()
+    await page.keyboard.press("r")
+    dialog = page.get_by_role("dialog")
+    await expect(dialog.get_by_role("button", name="Reject")).to_be_disabled()
+    await answer(page, "not on a Friday")
+    await expect(page.get_by_text("Nobody waits for an answer.")).to_be_visible()
+    assert ward.phase("ann") is Phase.EXHAUSTED
+    await page.get_by_role("button", name="rejected").click()
+    await expect(page.locator("main")).to_contain_text("not on a Friday")
+
+
+async def test_agents_are_isolated_from_the_fleet_page(ward: Clinic, visit: Visit) -> None:
+    await ward.enrol(*(f"agent-{number}" for number in range(6)))
+    page = visit.page
+    await visit.go("fleet")
+    for name in ("agent-1", "agent-4"):
+        await page.get_by_label(f"Select {name}").check()
+    await page.get_by_role("button", name="Quarantine…").click()
+    dialog = page.get_by_role("dialog")
+    await expect(dialog).to_contain_text("2 agents")
+    await expect(dialog.get_by_role("button", name="quarantine 2 agents")).to_be_disabled()
+    await answer(page, "they mail customers")
+    await expect(page.locator('[data-agent="agent-1"] [data-phase=quarantined]')).to_be_visible()
+    await expect(page.locator('[data-agent="agent-4"] [data-phase=quarantined]')).to_be_visible()
+    await expect(page.locator('[data-agent="agent-2"] [data-phase=initializing]')).to_be_visible()
+    told = await ward.steps("agent-4")
+    assert told[0].cause == "they mail customers"
+
+
+async def test_the_filter_is_in_the_address(ward: Clinic, visit: Visit) -> None:
+    await ward.enrol("one", "two", tags=("gpu", "eu"))
+    await ward.enrol("three", tags=("cpu",))
+    page = visit.page
+    rows = page.locator("[data-agent]")
+    await visit.go("fleet")
+    await expect(rows).to_have_count(3)
+    await page.locator('[data-agent="one"]').get_by_role("button", name="gpu").click()
+    await expect(rows).to_have_count(2)
+    await expect(page).to_have_url(re.compile(r"q=tag%3Agpu"))
+    await page.reload()
+    await expect(rows).to_have_count(2)
+    await page.keyboard.press("/")
+    await page.keyboard.type(" -two")
+    await expect(rows).to_have_count(1)
+    await page.keyboard.press("Escape")
+    await page.keyboard.press("j")
+    await page.keyboard.press("Enter")
+    await expect(page.get_by_role("heading", name="one")).to_be_visible()
+
+
+async def test_the_palette_leads_anywhere(ward: Clinic, visit: Visit) -> None:
+    await ward.enrol("needle-7")
+    page = visit.page
+    await visit.go("now")
+    await page.keyboard.press("Control+k")
+    await page.get_by_role("combobox", name="Go to").fill("needle")
+    await expect(page.get_by_role("option", name="needle-7")).to_be_visible()
+    await page.keyboard.press("Enter")
+    await expect(page.get_by_role("heading", name="needle-7")).to_be_visible()
+    await page.keyboard.press("?")
+    await expect(page.get_by_role("dialog", name="Keys")).to_contain_text("Ctrl K")
+
+
+@pytest.fixture
+def server() -> Iterator[HomeostatServer]:
+    with HomeostatServer() as server:
+        yield server
+
+
+async def test_a_restart_of_the_server_needs_no_reload(context: BrowserContext, server: HomeostatServer) -> None:
+    with SyncClient(server.url) as client:
+        client.register("echo", agent_id="echo-1")
+    visit = Visit(await context.new_page(), server.url)
+    visit.watch()
+    page = visit.page
+    await visit.go("fleet")
+    await expect(page.locator('[data-agent="echo-1"]')).to_be_visible()
+    await page.evaluate("window.unreloaded = true")
+    server.stop()
+    await expect(page.locator("[data-live=reconnecting], [data-live=stale]")).to_be_visible()
+    server.start()
+    await expect(page.locator("[data-live=live]")).to_be_visible()
+    with SyncClient(server.url) as client:
+        client.register("echo", agent_id="echo-2")
+    await expect(page.locator('[data-agent="echo-2"]')).to_be_visible()
+    assert await page.evaluate("window.unreloaded") is True

@@ -1,0 +1,325 @@
+"""Every page: reachable by anybody, quick with long lists, at home under any path, and deaf to hostile words."""
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from playwright.async_api import Browser, BrowserContext, Route, WebSocketRoute, expect
+
+from homeostat import Client
+from homeostat.server import dashboard
+from homeostat.server.application import create_app
+from homeostat.server.serving import bind, serving_app, url_of
+from homeostat.testing.clinic import Clinic
+from homeostat.testing.servers import free_port
+from tests.e2e.dashboard.conftest import PATIENCE_MS, ROOT, Visit
+
+expect.set_options(timeout=PATIENCE_MS)
+
+PAGES = ("now", "fleet", "approvals", "incidents", "runs", "turns", "gateway", "policies", "audit", "settings")
+AXE = ROOT / "ui" / "node_modules" / "axe-core" / "axe.min.js"
+SHOTS = ROOT / "build" / "screenshots"
+
+
+def corpus() -> list[str]:
+    """Two hundred words that would like to be more than words."""
+    payloads = [
+        "<script>{x}</script>",
+        "<img src=x onerror={x}>",
+        "<svg onload={x}>",
+        "<svg><script>{x}</script></svg>",
+        "<iframe src=javascript:{x}></iframe>",
+        "<a href=javascript:{x}>a</a>",
+        "javascript:{x}",
+        "data:text/html,<script>{x}</script>",
+        "</textarea><script>{x}</script>",
+        "</title><img src=x onerror={x}>",
+        '"onmouseover={x} a="',
+        "'onfocus={x} autofocus='",
+        "`onload={x}`",
+        "<body onload={x}>",
+        "<math><mtext><img src=x onerror={x}>",
+        "<details open ontoggle={x}>",
+        "<input autofocus onfocus={x}>",
+        "<video><source onerror={x}>",
+        "<object data=javascript:{x}>",
+        "<base href=//evil.test/>",
+        "<link rel=stylesheet href=//evil.test/a.css>",
+        "<meta http-equiv=refresh content=0;url=//evil.test>",
+        "<style>@import '//evil.test/a.css'</style>",
+        "<img src=//evil.test/pixel>",
+        "{{constructor.constructor('{x}')()}}",
+    ]
+    actions = ["pwned=1", "window.pwned=1", "alert(1)", "fetch('//evil.test')"]
+    dressings = ["{}", "a{}b"]
+    return [dress.format(payload.replace("{x}", act)) for payload in payloads for act in actions for dress in dressings]
+
+
+async def plant(ward: Clinic, url: str) -> None:
+    """Hostile words wherever somebody may put words."""
+    words = corpus()
+    assert len(words) == 200
+    async with Client(url) as client, httpx2.AsyncClient(base_url=url, trust_env=False, timeout=60) as http:
+        for number, word in enumerate(words):
+            name = f"agent-{number:03d}"
+            enrolled = await client.register("word", agent_id=name, tags=["word"], hostname=word[:255])
+            beat: dict[str, Any] = {
+                "agent_id": name,
+                "agent_type": "word",
+                "tags": ["word"],
+                "timestamp": "2026-01-28T12:00:00Z",
+                "started_at": "2026-01-28T12:00:00Z",
+                "uptime_seconds": 1.0,
+                "status": "running",
+                "last_action": word,
+                "last_action_at": None,
+                "items_processed": 1,
+                "queue_depth": 1,
+                "processing_time_avg_ms": 1.0,
+                "error_count": 0,
+                "memory_mb": 1.0,
+                "push_interval_seconds": 5.0,
+            }
+            said = {"authorization": f"Bearer {enrolled.api_key}"}
+            assert (await http.post("/v1/agents/status", json=beat, headers=said)).status_code == 200
+            body = {"action": "alert", "agent_id": name, "reason": word}
+            assert (await http.put("/v1/policies", json=body)).status_code == 200
+            message = {"type": "turn", "payload": {word: word}, "correlation_id": word[:60]}
+            assert (await http.post(f"/v1/agents/{name}/inbox", json=message)).status_code == 202
+        for number in range(12):
+            order = {"reason": words[number * 16], "actor": words[number * 16 + 1][:60]}
+            held = await http.post(f"/v1/agents/agent-{number:03d}/quarantine", json=order)
+            assert held.status_code == 200, held.text
+        for name in ("agent-000", "agent-001"):
+            model = "<img src=x onerror=pwned=1>"
+            asked = {"model": model, "messages": [{"role": "user", "content": model}]}
+            await http.post("/openai/v1/chat/completions", json=asked, headers={"x-agent-id": name})
+
+
+HARMLESS = """() => [
+    window.pwned === undefined,
+    document.querySelectorAll('body :is(img, iframe, object, embed, video, script:not([src]), style)').length,
+    [...document.querySelectorAll('a')].filter((a) => !a.href.startsWith(location.origin)).length,
+    [...document.querySelectorAll('*')].filter((e) => [...e.attributes].some((a) => /^on/i.test(a.name))).length,
+]"""
+
+
+async def test_hostile_words_stay_words(ward: Clinic, visit: Visit, url: str) -> None:
+    await plant(ward, url)
+    page = visit.page
+    dialogs: list[str] = []
+    page.on("dialog", lambda dialog: dialogs.append(dialog.message))
+    places = [*PAGES, "fleet?view=list", "fleet?view=list&group=tag", "fleet?view=list&q=<script>&peek=agent-003"]
+    places += [f"agents/agent-{number:03d}" for number in (0, 5, 11)] + ["turns?agent=agent-000", "agents/<img src=x>"]
+    for place in places:
+        await visit.go(place)
+        await visit.settle()
+        window = page.get_by_role("table").last
+        if await window.count():
+            await window.evaluate("(element) => { element.scrollTop = element.scrollHeight }")
+        assert await page.evaluate(HARMLESS) == [True, 0, 0, 0], place
+    assert dialogs == []
+    await visit.go("fleet?view=list")
+    await expect(page.get_by_text("<script>pwned=1</script>").first).to_be_visible()
+
+
+@pytest.mark.skipif(not AXE.exists(), reason="axe-core is not installed: run make dashboard")
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+async def test_everybody_can_use_every_page(ward: Clinic, url: str, browser: Browser, scheme: Any) -> None:
+    await ward.train("ann", "bob", samples=40)
+    await ward.enrol("cid", tags=("gpu",))
+    async with httpx2.AsyncClient(base_url=url, trust_env=False) as http:
+        await http.post("/v1/agents/cid/quarantine", json={"reason": "a drill"})
+        await http.put("/v1/budgets/agent/ann", json={"usd": 2})
+    # The checker is put into the page by the browser itself, which the page's own policy would refuse.
+    context = await browser.new_context(color_scheme=scheme, bypass_csp=True, viewport={"width": 1280, "height": 900})
+    visit = Visit(await context.new_page(), url)
+    visit.watch()
+    found: dict[str, list[str]] = {}
+    for place in (*PAGES, "agents/ann", "fleet?peek=cid", "fleet?view=heat"):
+        await visit.go(place)
+        await visit.settle()
+        await visit.page.evaluate(AXE.read_text())
+        # Only colours differ between the schemes.
+        rules = {"resultTypes": ["violations"]} | ({"runOnly": ["color-contrast"]} if scheme == "dark" else {})
+        told = await visit.page.evaluate("(rules) => axe.run(document, rules)", rules)
+        grave = [
+            f"{one['id']}: {one['nodes'][0]['html'][:160]}"
+            for one in told["violations"]
+            if one["impact"] in ("serious", "critical")
+        ]
+        if grave:
+            found[place] = grave
+        SHOTS.mkdir(parents=True, exist_ok=True)
+        await visit.page.screenshot(path=SHOTS / f"{place.replace('/', '-').replace('?', '-')}-{scheme}.png")
+    await context.close()
+    assert found == {}
+
+
+async def test_pages_fit_a_telephone(ward: Clinic, url: str, browser: Browser) -> None:
+    await ward.enrol("ann", "bob")
+    context = await browser.new_context(viewport={"width": 390, "height": 844})
+    visit = Visit(await context.new_page(), url)
+    visit.watch()
+    for place in (*PAGES, "agents/ann"):
+        await visit.go(place)
+        wide = await visit.page.evaluate("document.documentElement.scrollWidth")
+        assert wide <= 390, place
+    await context.close()
+
+
+def rows(first: int, count: int) -> list[dict[str, Any]]:
+    return [
+        {
+            "agent_id": f"agent-{number:05d}",
+            "agent_type": "t",
+            "tags": [],
+            "hostname": None,
+            "pid": None,
+            "registered_at": "2026-01-01T00:00:00.000Z",
+            "presence": "alive",
+            "presence_since": "2026-01-01T00:00:00.000Z",
+            "phase": "healthy",
+            "status": "running",
+            "reported_status": "running",
+            "last_seen_at": "2026-01-01T00:00:00.000Z",
+            "queue_depth": 0,
+            "error_count": 0,
+        }
+        for number in range(first, first + count)
+    ]
+
+
+async def test_ten_thousand_agents_are_listed_and_only_those_on_screen_exist(visit: Visit) -> None:
+    def feed(socket: WebSocketRoute) -> None:
+        for part in range(20):
+            told = {"type": "snapshot", "stream": "s", "seq": 1, "part": part + 1, "parts": 20}
+            socket.send(json.dumps({**told, "agents": rows(part * 500, 500)}))
+
+    page = visit.page
+    await page.route_web_socket("**/v1/ws/status**", feed)
+    await visit.go("fleet?view=list&sort=name")
+    await expect(page.get_by_role("heading", level=1)).to_contain_text("10,000 agents")
+    shown = page.locator("[data-agent]")
+    assert await shown.count() < 80
+    await page.get_by_role("table", name="Agents").evaluate("(element) => { element.scrollTop = element.scrollHeight }")
+    await expect(page.locator('[data-agent="agent-09999"]')).to_be_visible()
+    assert await shown.count() < 80
+    await page.get_by_label("Filter").fill("name:agent-0777*")
+    await expect(shown).to_have_count(10)
+    await page.get_by_role("button", name="Heat-map").click()
+    await expect(page.locator("canvas")).to_be_visible()
+
+
+RUN = {
+    "run_id": "run_1",
+    "goal": "count",
+    "status": "completed",
+    "moved": {"actor": "ann", "reason": "", "at": "2026-01-01T00:00:00Z"},
+    "version": 1,
+    "trace_id": "",
+    "seed": 1,
+    "planner": "given",
+    "planner_name": "",
+    "paused_by": None,
+    "at_rest": True,
+    "tasks": {},
+    "parallel": 1,
+    "budget": {
+        "tokens_max": None,
+        "tokens_spent": 0,
+        "tokens_held": 0,
+        "usd_max": None,
+        "usd_spent": 0,
+        "usd_held": 0,
+        "seconds_max": None,
+        "seconds_spent": 0,
+        "warned": False,
+        "forecast": None,
+        "reached_in_seconds": None,
+    },
+    "created_at": "2026-01-01T00:00:00Z",
+    "created_by": "ann",
+    "ledger_entries": 100_000,
+    "ledger_hash": "0" * 64,
+    "error": None,
+}
+
+
+async def test_a_ledger_of_a_hundred_thousand_entries_is_read_as_one_scrolls(visit: Visit) -> None:
+    asked: list[str] = []
+
+    async def ledger(route: Route) -> None:
+        asked.append(route.request.url)
+        first = int(httpx2.URL(route.request.url).params.get("cursor") or 1)
+        entries = [
+            {"seq": seq, "kind": "step", "at_ms": 0, "payload": {"seq": seq}, "hash": "0"}
+            for seq in range(first, first + 500)
+        ]
+        await route.fulfill(json={"entries": entries, "next_cursor": first + 500 if first + 500 < 100_000 else None})
+
+    page = visit.page
+    await page.route("**/v1/runs/run_1/ledger**", ledger)
+    await page.route("**/v1/runs/run_1/tasks**", lambda route: route.fulfill(json={"tasks": [], "next_cursor": None}))
+    await page.route("**/v1/runs/run_1", lambda route: route.fulfill(json=RUN))
+    await visit.go("runs/run_1")
+    table = page.get_by_role("table", name="Ledger")
+    await expect(table.get_by_role("row").first).to_be_visible()
+    assert len(asked) == 1
+    for pages in range(1, 5):
+        await table.evaluate("(element) => { element.scrollTop = element.scrollHeight }")
+        await expect(table.locator(f'[aria-rowindex="{pages * 500}"]')).to_be_visible()
+    assert len(asked) >= 4
+    assert await table.get_by_role("row").count() < 80
+    assert await table.get_attribute("aria-rowcount") == "100001"
+
+
+class Under:
+    """A server behind a proxy that gives it a path of its own."""
+
+    def __init__(self, app: Any, prefix: str) -> None:
+        self._app = app
+        self._prefix = prefix
+        self.patience = app.patience
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        path: str = scope["path"]
+        if path.startswith(self._prefix):
+            rest = path.removeprefix(self._prefix)
+            raw = scope["raw_path"].removeprefix(self._prefix.encode())
+            await self._app({**scope, "path": rest, "raw_path": raw}, receive, send)
+        elif scope["type"] == "http":
+            await send({"type": "http.response.start", "status": 418, "headers": []})
+            await send({"type": "http.response.body", "body": b"not under the path"})
+
+
+@pytest.fixture
+async def under(ward: Clinic) -> AsyncIterator[str]:
+    listener = bind("127.0.0.1", free_port())
+    async with serving_app(Under(create_app(ward.system), "/ops/homeostat"), listener):
+        yield f"{url_of(listener)}/ops/homeostat"
+
+
+async def test_it_works_under_a_path_of_a_proxy(ward: Clinic, context: BrowserContext, under: str) -> None:
+    await ward.enrol("ann")
+    visit = Visit(await context.new_page(), under)
+    visit.watch()
+    await visit.go("fleet")
+    await expect(visit.page.locator('[data-agent="ann"]')).to_be_visible()
+    await visit.go("agents/ann")
+    await expect(visit.page.get_by_role("heading", name="ann")).to_be_visible()
+    assert visit.foreign == []
+    assert visit.errors == []
+
+
+def test_the_bundle_is_small() -> None:
+    files = dashboard.bundle()
+    if not files:
+        pytest.skip("the dashboard has not been built: run make dashboard")
+    assert sum(len(file.packed) for file in files.values()) <= 100_000
+    first = [file for name, file in files.items() if Path(name).name.startswith("index")]
+    assert sum(len(file.packed) for file in first) <= 50_000
+    assert not any(b"//" in line and b"https://" in line for line in files["index.html"].plain.splitlines())
