@@ -291,7 +291,9 @@ async def test_nobody_swaps_a_decoy_into_custody(store: SqliteEnforcement, begin
     assert (await store.custodies())[0].pid == decoy.pid
 
 
-@pytest.mark.parametrize("pid", [0, -1, 1, os.getpid(), os.getppid()])
+@pytest.mark.parametrize(
+    "pid", [0, -1, 1, os.getpid(), os.getppid()], ids=["nobody", "everybody", "init", "ourselves", "our parent"]
+)
 async def test_some_processes_are_never_taken(store: SqliteEnforcement, pid: int) -> None:
     enforcer = ProcessEnforcer(store=store, clock=SystemClock())
     with pytest.raises(CustodyRefused):
