@@ -1,0 +1,272 @@
+"""What every keeper of runs promises."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from homeostat.core.clock import Millis
+from homeostat.core.codec import Json
+from homeostat.core.ids import AgentId, ProjectId, RunId, TraceId, TurnId
+from homeostat.core.machines.run import RunStatus
+from homeostat.core.machines.task import TaskStatus
+from homeostat.core.ports.ledger import LedgerStore
+from homeostat.core.ports.runs import RunStore
+from homeostat.core.ports.store import TurnStore
+from homeostat.core.records.head import Head
+from homeostat.core.records.provenance import Chain, EntryKind
+from homeostat.core.records.run import (
+    GateState,
+    Move,
+    RedButton,
+    Run,
+    RunChange,
+    RunConfig,
+    Target,
+    TargetKind,
+    Task,
+    TaskSpec,
+)
+from homeostat.core.records.turn import MessageType, Turn
+from homeostat.core.records.writes import Writes
+from homeostat.core.run_errors import RunClosed, RunHeld, TurnExists
+
+PROJECT: Final = ProjectId("default")
+NOW: Final = Millis(1_000)
+ANN: Final = AgentId("ann")
+
+
+@dataclass(frozen=True, slots=True)
+class Keepers:
+    """The keepers on one engine."""
+
+    runs: RunStore
+    turns: TurnStore
+    ledger: LedgerStore
+
+
+Check = Callable[[Keepers], Awaitable[None]]
+
+
+def run_of(number: int, project: ProjectId = PROJECT) -> Run:
+    return Run(
+        run_id=RunId(f"run_{number:024x}"),
+        project=project,
+        trace_id=TraceId("a" * 32),
+        config=RunConfig(goal="a goal", seed=7),
+        moved=Move("ann", "it was asked for", NOW),
+        created_at_ms=NOW,
+        created_by="ann",
+    )
+
+
+def task_of(number: int, *after: str) -> Task:
+    target = Target(TargetKind.AGENT, "ann")
+    return Task(number, TaskSpec(name=f"t{number}", target=target, input=msgspec.Raw(b'{"a":1}'), after=after))
+
+
+def change_of(run: Run, **parts: object) -> RunChange:
+    """A change with one entry, as every change has."""
+    chain = Chain(run.project, run.run_id, run.tip)
+    chain.add(EntryKind.RUN_CHANGED, {"version": run.version}, at_ms=NOW)
+    return RunChange(run=replace(run, tip=chain.tip), entries=tuple(chain.entries), **parts)  # pyright: ignore[reportArgumentType]
+
+
+async def make(keepers: Keepers, number: int = 1, *, gate: GateState | None = None, tasks: int = 0) -> Run:
+    change = change_of(run_of(number), new_tasks=tuple(task_of(place) for place in range(tasks)), gate=gate)
+    made = await keepers.runs.create(change, request_key=None)
+    assert isinstance(made, Run)
+    return made
+
+
+def following(run: Run, **changes: object) -> Run:
+    return replace(run, version=run.version + 1, **changes)
+
+
+async def check_what_is_made_is_read_back(keepers: Keepers) -> None:
+    made = await make(keepers, tasks=3)
+    assert await keepers.runs.run(PROJECT, made.run_id) == made
+    assert await keepers.runs.run(ProjectId("other"), made.run_id) is None
+    tasks = await keepers.runs.tasks(made.run_id, limit=10)
+    assert [task.spec.name for task in tasks] == ["t0", "t1", "t2"]
+    assert bytes(tasks[0].spec.input) == b'{"a":1}'
+    assert [task.number for task in await keepers.runs.tasks(made.run_id, after=0, limit=1)] == [1]
+
+
+async def check_a_swap_is_from_the_version_before(keepers: Keepers) -> None:
+    made = await make(keepers)
+    moved = change_of(following(made, status=RunStatus.PLANNED))
+    assert await keepers.runs.save(moved)
+    other = change_of(following(made, status=RunStatus.KILLED))
+    assert not await keepers.runs.save(other)
+    found = await keepers.runs.run(PROJECT, made.run_id)
+    assert found == moved.run
+    entries = await keepers.ledger.entries(PROJECT, made.run_id, after=0, limit=10)
+    assert [entry.seq for entry in entries] == [1, 2]
+    assert found is not None
+    assert entries[-1].tip == found.tip
+
+
+async def check_a_driver_of_an_old_epoch_changes_nothing(keepers: Keepers) -> None:
+    made = await make(keepers)
+    await keepers.runs.beat("one", Millis(NOW + 10))
+    (mine,) = await keepers.runs.claim("one", NOW, limit=10)
+    assert (mine.run_id, mine.driver, mine.epoch) == (made.run_id, "one", 1)
+    assert await keepers.runs.claim("two", NOW, limit=10) == []
+    assert not await keepers.runs.unclaimed(NOW)
+    assert await keepers.runs.unclaimed(Millis(NOW + 11))
+    await keepers.runs.beat("two", Millis(NOW + 100))
+    (theirs,) = await keepers.runs.claim("two", Millis(NOW + 11), limit=10)
+    assert (theirs.driver, theirs.epoch) == ("two", 2)
+    assert not await keepers.runs.save(change_of(following(mine), epoch=1))
+    assert await keepers.runs.save(change_of(following(theirs), epoch=2))
+    assert await keepers.runs.driven("one") == {}
+    assert await keepers.runs.driven("two") == {made.run_id: (PROJECT, 2)}
+    await keepers.runs.leave("two")
+    assert await keepers.runs.unclaimed(Millis(NOW + 12))
+
+
+async def check_what_rests_is_claimed_by_nobody(keepers: Keepers) -> None:
+    made = await make(keepers)
+    assert await keepers.runs.save(change_of(following(made, live=False)))
+    await keepers.runs.beat("one", Millis(NOW + 10))
+    assert await keepers.runs.claim("one", NOW, limit=10) == []
+    assert not await keepers.runs.unclaimed(NOW)
+
+
+async def check_tasks_move_with_their_run(keepers: Keepers) -> None:
+    made = await make(keepers, tasks=2)
+    (first, second) = await keepers.runs.tasks(made.run_id, limit=10)
+    turn_id = TurnId("turn_" + "1" * 24)
+    running = replace(first, status=TaskStatus.RUNNING, attempt=1, turn_id=turn_id, agent_id=ANN, started_at_ms=NOW)
+    assert not await keepers.runs.save(change_of(replace(made, version=9), tasks=(running,)))
+    assert (await keepers.runs.tasks(made.run_id, limit=1))[0] == first
+    moved = following(made)
+    assert await keepers.runs.save(change_of(moved, tasks=(running,)))
+    assert await keepers.runs.tasks(made.run_id, status=TaskStatus.RUNNING, limit=10) == [running]
+    done = replace(running, status=TaskStatus.SUCCEEDED, result=Json('{"ok":1}'), ended_at_ms=NOW)
+    stored = await keepers.runs.run(PROJECT, made.run_id)
+    assert stored is not None
+    assert await keepers.runs.save(change_of(following(stored), tasks=(done,)))
+    assert await keepers.runs.task(made.run_id, "t0") == done
+    assert await keepers.runs.task(made.run_id, "nobody") is None
+    assert await keepers.runs.results(made.run_id, [0, 1]) == {0: '{"ok":1}'}
+    assert await keepers.runs.task(made.run_id, "t1") == second
+
+
+async def check_a_request_makes_one_run(keepers: Keepers) -> None:
+    first = await keepers.runs.create(change_of(run_of(1)), request_key="k")
+    second = await keepers.runs.create(change_of(run_of(2)), request_key="k")
+    assert isinstance(first, Run)
+    assert isinstance(second, Run)
+    assert second.run_id == first.run_id
+    elsewhere = await keepers.runs.create(change_of(run_of(3, ProjectId("other"))), request_key="k")
+    assert isinstance(elsewhere, Run)
+    assert elsewhere.run_id == run_of(3).run_id
+
+
+async def check_runs_are_listed_newest_first(keepers: Keepers) -> None:
+    for number in range(1, 5):
+        await make(keepers, number)
+    await keepers.runs.create(change_of(run_of(9, ProjectId("other"))), request_key=None)
+    page = await keepers.runs.runs(PROJECT, status=None, before=None, limit=3)
+    assert [run.run_id for run in page] == [run_of(number).run_id for number in (4, 3, 2)]
+    rest = await keepers.runs.runs(PROJECT, status=None, before=page[-1].run_id, limit=3)
+    assert [run.run_id for run in rest] == [run_of(1).run_id]
+    assert await keepers.runs.runs(PROJECT, status=RunStatus.PAUSED, before=None, limit=3) == []
+    assert len(await keepers.runs.alive(None, after=None, limit=10)) == 5
+    assert [run.run_id for run in await keepers.runs.alive(ProjectId("other"), after=None, limit=10)] == [
+        run_of(9).run_id
+    ]
+
+
+async def check_a_red_button_lets_no_run_begin(keepers: Keepers) -> None:
+    other = RedButton("other", "bob", "smoke", NOW)
+    assert await keepers.runs.press(other) == other
+    assert isinstance(await keepers.runs.create(change_of(run_of(1)), request_key=None), Run)
+    held = await keepers.runs.create(change_of(run_of(2, ProjectId("other"))), request_key=None)
+    assert held == other
+    everywhere = RedButton("", "kim", "fire", NOW)
+    await keepers.runs.press(everywhere)
+    assert await keepers.runs.create(change_of(run_of(3)), request_key=None) == everywhere
+    assert await keepers.runs.press(RedButton("", "eve", "again", NOW)) == everywhere
+    assert await keepers.runs.buttons() == [everywhere, other]
+    assert await keepers.runs.lift("") == everywhere
+    assert await keepers.runs.lift("") is None
+    assert isinstance(await keepers.runs.create(change_of(run_of(3)), request_key=None), Run)
+
+
+def turn_of(number: int, run: Run, parent: TurnId | None = None) -> Turn:
+    return Turn(
+        turn_id=TurnId(f"turn_{number:024x}"),
+        project=PROJECT,
+        agent_id=ANN,
+        seq=number,
+        type=MessageType.TURN,
+        payload=Json("{}"),
+        correlation_id=None,
+        source=None,
+        parent_turn_id=parent,
+        parent_step_id=None,
+        reply_call_id=None,
+        trace_id=TraceId("a" * 32),
+        depth=0,
+        run_id=run.run_id,
+        context_box_id=None,
+        output_box_id=None,
+        result_fields=None,
+        previous_turn_id=None,
+        created_at_ms=NOW,
+    )
+
+
+async def enqueue(keepers: Keepers, turn: Turn) -> None:
+    await keepers.turns.save(Writes(turns={turn.turn_id: turn}))
+
+
+async def check_a_gate_holds_from_its_commit_on(keepers: Keepers) -> None:
+    await keepers.turns.save(Writes(new_heads={(PROJECT, ANN): Head.new(PROJECT, ANN, NOW)}))
+    made = await make(keepers, gate=GateState.OPEN)
+    first = turn_of(1, made)
+    await enqueue(keepers, first)
+    assert await keepers.runs.open_turns(made.run_id, 10) == [(ANN, first.turn_id)]
+    assert await keepers.runs.ended(made.run_id) is None
+    await refused(keepers, first, TurnExists)
+    paused = change_of(following(made, status=RunStatus.PAUSED, forced=True), gate=GateState.HOLDING)
+    assert await keepers.runs.save(paused)
+    assert await keepers.runs.held() == [made.run_id]
+    await refused(keepers, turn_of(2, made), RunHeld)
+    await enqueue(keepers, turn_of(3, made, first.turn_id))
+    killed = change_of(following(paused.run, status=RunStatus.KILLED), gate=GateState.CLOSED)
+    assert await keepers.runs.save(killed)
+    assert await keepers.runs.ended(made.run_id) is RunStatus.KILLED
+    await refused(keepers, turn_of(4, made), RunClosed)
+    await refused(keepers, turn_of(5, made, first.turn_id), RunClosed)
+    assert [turn_id for _, turn_id in await keepers.runs.open_turns(made.run_id, 10)] == [
+        first.turn_id,
+        turn_of(3, made).turn_id,
+    ]
+    await enqueue(keepers, turn_of(6, run_of(77)))  # a run that nobody knows holds nobody
+
+
+async def refused(keepers: Keepers, turn: Turn, kind: type[Exception]) -> None:
+    try:
+        await enqueue(keepers, turn)
+    except kind:
+        return
+    raise AssertionError(f"{turn.turn_id} was made, where {kind.__name__} was due")
+
+
+CHECKS: Final[tuple[Check, ...]] = (
+    check_what_is_made_is_read_back,
+    check_a_swap_is_from_the_version_before,
+    check_a_driver_of_an_old_epoch_changes_nothing,
+    check_what_rests_is_claimed_by_nobody,
+    check_tasks_move_with_their_run,
+    check_a_request_makes_one_run,
+    check_runs_are_listed_newest_first,
+    check_a_red_button_lets_no_run_begin,
+    check_a_gate_holds_from_its_commit_on,
+)

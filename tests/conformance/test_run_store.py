@@ -1,0 +1,69 @@
+"""One suite for every keeper of runs; a wrong one is found out."""
+
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from homeostat.adapters.stores.sqlite import SqliteEngine, SqliteLedger, SqliteRuns, SqliteTurns
+from homeostat.app import stores
+from homeostat.core.clock import Millis
+from homeostat.core.records.run import Run, RunChange
+from homeostat.testing.suites import run_store as suite
+
+
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str | None:
+    """Where they are kept; None is memory."""
+    if request.param == "postgres":
+        return request.getfixturevalue("postgres_url")
+    return f"sqlite://{tmp_path / 'runs.db'}" if request.param == "sqlite" else None
+
+
+@pytest.fixture
+async def keepers(url: str | None) -> AsyncGenerator[suite.Keepers]:
+    engine = await stores.open_engine(url)
+    yield suite.Keepers(stores.run_store(engine), stores.turn_store(engine), stores.ledger_store(engine))
+    await engine.close()
+
+
+@pytest.mark.parametrize("check", suite.CHECKS, ids=lambda check: check.__name__)
+async def test_keepers(keepers: suite.Keepers, check: suite.Check) -> None:
+    await check(keepers)
+
+
+class Unfenced(SqliteRuns):
+    """Lets a driver write whose epoch is over."""
+
+    async def save(self, change: RunChange) -> bool:
+        return await super().save(replace(change, epoch=None))
+
+
+class Gateless(SqliteRuns):
+    """Leaves gates as they were."""
+
+    async def save(self, change: RunChange) -> bool:
+        return await super().save(replace(change, gate=None))
+
+
+class Greedy(SqliteRuns):
+    """Takes runs from drivers that live."""
+
+    async def claim(self, driver: str, now: Millis, *, limit: int) -> list[Run]:
+        return await super().claim(driver, Millis(now + 1_000_000), limit=limit)
+
+
+@pytest.mark.parametrize("wrong", [Unfenced, Gateless, Greedy])
+async def test_a_wrong_keeper_is_found_out(wrong: type[SqliteRuns]) -> None:
+    failed = 0
+    for check in suite.CHECKS:
+        engine = SqliteEngine(None)
+        await engine.open()
+        try:
+            await check(suite.Keepers(wrong(engine), SqliteTurns(engine), SqliteLedger(engine)))
+        except (AssertionError, ValueError):
+            failed += 1
+        finally:
+            await engine.close()
+    assert failed
