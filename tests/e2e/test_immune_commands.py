@@ -2,8 +2,10 @@
 
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 
+import httpx2
 import pytest
 
 from homeostat import SyncClient
@@ -37,3 +39,28 @@ def test_an_agent_is_isolated_explained_and_released(server: HomeostatServer) ->
     freed = homeostat("release", "echo-1", "--reason", "it was a drill", "--actor", "ann")
     assert "probation" in freed.stdout
     assert homeostat("release", "echo-1").returncode != 0, "it is out already"
+
+
+def test_what_is_normal_is_shown_and_learned_anew(server: HomeostatServer) -> None:
+    def homeostat(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "homeostat", *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+
+    with SyncClient(server.url) as client:
+        client.register("echo", agent_id="echo-1")
+    at = ("--url", server.url)
+    assert "nothing is known of it yet" in homeostat("baseline", "show", "echo-1", *at).stdout
+    samples = [{"latency_ms": 900 + number} for number in range(40)]
+    told = httpx2.post(f"{server.url}/v1/vitals", json={"agent_id": "echo-1", "samples": samples}, trust_env=False)
+    assert told.json()["accepted"] == 40
+    until = time.monotonic() + 60
+    while "40 samples" not in homeostat("baseline", "show", "echo-1", *at).stdout:
+        assert time.monotonic() < until
+    accelerated = homeostat("baseline", "accelerate", "echo-1", *at)
+    assert "fast" in accelerated.stdout, accelerated.stderr
+    reset = homeostat("baseline", "reset", "echo-1", "--reason", "another job", *at)
+    assert "initializing" in reset.stdout, reset.stderr
+    assert "40 samples" not in homeostat("baseline", "show", "echo-1", *at).stdout
+    alone = homeostat("immune")
+    assert alone.returncode == 2
+    assert "--store-url" in alone.stderr

@@ -110,11 +110,11 @@ async def test_uc_3_a_severe_anomaly_waits_for_an_approval() -> None:
         (asked,) = await immune.store.approvals(DEFAULT_PROJECT, status=None, before=None, limit=9)
         assert asked.status is ApprovalStatus.PENDING
         assert asked.sigma >= 5
-        answer = await immune.approve(DEFAULT_PROJECT, asked.approval_id, reason="go on", actor="ann")
+        answer = await immune.approvals.approve(DEFAULT_PROJECT, asked.approval_id, reason="go on", actor="ann")
         assert (answer.answered_by, answer.reason) == ("ann", "go on")
         assert practice.given == [asked.action]
         with pytest.raises(ApprovalSettled):
-            await immune.reject(DEFAULT_PROJECT, asked.approval_id, reason="no", actor="bob")
+            await immune.approvals.reject(DEFAULT_PROJECT, asked.approval_id, reason="no", actor="bob")
         await until(one, P.HEALTHY, names=FEW)
         (incident,) = await one.incidents(SICK)
         assert incident.treatments[0].approval_id == asked.approval_id
@@ -131,7 +131,7 @@ async def test_uc_4_what_an_operator_rejects_waits_until_somebody_heals_it() -> 
         await one.sample(*FEW)
         await one.tick()
         (asked,) = await immune.store.approvals(DEFAULT_PROJECT, status=None, before=None, limit=9)
-        await immune.reject(DEFAULT_PROJECT, asked.approval_id, reason="not now", actor="ann")
+        await immune.approvals.reject(DEFAULT_PROJECT, asked.approval_id, reason="not now", actor="ann")
         assert one.phase(SICK) is P.EXHAUSTED
         await one.sample(*FEW[1:], times=3)
         assert one.phase(SICK) is P.EXHAUSTED

@@ -96,7 +96,7 @@ ROWS: Final = (
     Row("push_status", NO_ROLE, Agents.ANY),
     _act("deregister", shows="read_agent", agents=Agents.OWN, dry_run=True),
     *_view("list_agents", "read_agent", "follow_status", agents=Agents.ANY),
-    *_view("read_history", "read_interval", "read_health", "read_receipt", agents=Agents.OWN),
+    *_view("read_history", "read_interval", "read_health", "read_baseline", "read_receipt", agents=Agents.OWN),
     *(_act(verb, shows="read_interval") for verb in ("set_agent_interval", "unset_agent_interval")),
     *(_act(f"{verb}_{what}_interval", everywhere=True) for verb in ("set", "unset") for what in ("type", "tag")),
     *(_act(f"{verb}_default_interval", everywhere=True) for verb in ("set", "unset")),
@@ -126,6 +126,7 @@ ROWS: Final = (
     _act("uncordon_agent", shows="read_cordon"),
     *(_act(verb, APPROVE) for verb in ("approve", "reject", "approve_all")),
     *(_act(verb) for verb in ("post_feedback", "withdraw_feedback")),
+    *(_act(verb, shows="read_health") for verb in ("reset_baseline", "accelerate_baseline")),
 )
 """Every verb there is. A test asks it for each route, each role, and what is one's own and another's."""
 

@@ -10,7 +10,7 @@ from homeostat.core.ids import Ids
 from homeostat.core.ports.bus import Bus
 from homeostat.core.records.turn import AgentKey
 from homeostat.immune.immune import Immune
-from homeostat.immune.orchestrator import Member
+from homeostat.immune.ward import Member
 
 
 async def open_immune(

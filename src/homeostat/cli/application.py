@@ -7,6 +7,7 @@ import typer
 import homeostat
 from homeostat.cli import (
     agents,
+    baseline,
     bench,
     config,
     db,
@@ -16,6 +17,7 @@ from homeostat.cli import (
     execution,
     gateway,
     immune,
+    immune_alone,
     keys,
     listing,
     orders,
@@ -61,6 +63,7 @@ application.command()(up.up)
 application.command()(up.server)
 application.command()(demo.demo)
 application.command()(gateway.gateway)
+application.command()(immune_alone.immune)
 application.command()(worker.worker)
 application.command("exec", context_settings={"ignore_unknown_options": True})(execution.execute)
 application.command()(turns.enqueue)
@@ -86,3 +89,4 @@ application.add_typer(keys.key, name="key")
 application.add_typer(config.config, name="config")
 application.add_typer(db.database, name="db")
 application.add_typer(bench.bench, name="bench")
+application.add_typer(baseline.baseline, name="baseline")

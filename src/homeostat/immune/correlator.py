@@ -82,6 +82,11 @@ class Correlator:
                     self._active.popitem(last=False)
             recent.see(agent, now)
 
+    def heard(self, now: float) -> int:
+        """How many agents were heard of late."""
+        everybody = self._active.get(EVERYBODY)
+        return 0 if everybody is None else everybody.count(now)
+
     def affected(self, agent: AgentKey, cohorts: Collection[str], kinds: Collection[str], now: float) -> None:
         """An agent shows something."""
         for cohort in cohorts:

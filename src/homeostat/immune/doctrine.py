@@ -23,6 +23,7 @@ class Doctrine:
     approval_seconds: float = 24 * 3600.0
     attempts_per_hour: int = 12
     save_seconds: float = 30.0
+    forget_seconds: float = 3600.0  # how long an agent that left the fleet is remembered
     reconcile_seconds: float = 2.0
     lease_seconds: float = 10.0
     self_report_seconds: float = 600.0  # how long what the gateway measured outranks what an agent says of itself

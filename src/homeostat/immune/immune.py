@@ -12,44 +12,43 @@ from homeostat.core.clock import Clock, Millis, SystemClock
 from homeostat.core.codec import to_json
 from homeostat.core.enforcement_errors import AgentKilled
 from homeostat.core.errors import AgentUnknown, InvalidRequest, Unavailable
-from homeostat.core.ids import Ids, ProjectId
+from homeostat.core.ids import AgentId, Ids, ProjectId
 from homeostat.core.machines.phase import PHASE, Phase, PhaseEvent
 from homeostat.core.ports.bus import Bus
 from homeostat.core.ports.immune import ImmuneStore, Remedies
 from homeostat.core.records.event import Channel, Event, subject
 from homeostat.core.records.immune import (
     ActualCause,
-    Approval,
-    ApprovalId,
-    ApprovalStatus,
-    Chart,
     Feedback,
     FeedbackId,
     Patient,
 )
 from homeostat.core.records.turn import AgentKey
 from homeostat.core.records.vitals import Vitals
+from homeostat.immune.approvals import Approvals
+from homeostat.immune.archive import Archive, Portrait
 from homeostat.immune.baseline import Baselines, Normal
 from homeostat.immune.counts import Counts
 from homeostat.immune.diagnostician import Diagnostician
 from homeostat.immune.doctrine import Doctrine
 from homeostat.immune.enforcement import Enforcement
-from homeostat.immune.errors import ApprovalSettled, ApprovalUnknown, FeedbackUnknown
+from homeostat.immune.errors import FeedbackUnknown
 from homeostat.immune.examination import Settings
-from homeostat.immune.healer import BY_HAND, Healer, evidence_digest
+from homeostat.immune.healer import BY_HAND, Healer
 from homeostat.immune.hearing import Listener
 from homeostat.immune.intake import CALL, Intake
 from homeostat.immune.ladder import Experience
 from homeostat.immune.observer import Observer
-from homeostat.immune.orchestrator import Orchestrator, Roster
+from homeostat.immune.orchestrator import Orchestrator
 from homeostat.immune.sentinel import Sentinel
-from homeostat.immune.ward import Move, Ward
+from homeostat.immune.ward import Move, Roster, Ward
 from homeostat.immune.watch import Watch
 
 log = logging.getLogger(__name__)
 
 Loop = tuple[str, Callable[[], Coroutine[Any, Any, None]]]
 VITALS: Final = "vitals"
+ACCELERATE: Final = "accelerate"
 
 _vitals = msgspec.json.Decoder(Vitals)
 
@@ -97,14 +96,26 @@ class Immune:
             clock=self.clock,
             ids=self.ids,
         )
-        self.orchestrator = Orchestrator(
+        self.archive = Archive(
+            ward=self.ward, baselines=self.baselines, roster=roster, doctrine=self.doctrine, clock=self.clock
+        )
+        self.orchestrator = self._orchestrator(roster, fleet_size)
+        self._ticking = asyncio.Lock()
+        self.approvals = Approvals(
+            ward=self.ward, healer=self.healer, watch_of=self._watch, deciding=self._ticking, clock=self.clock
+        )
+        self.loops: tuple[Loop, ...] = (("immune system", self.run), ("enforcement", self.run_enforcement))
+
+    def _orchestrator(self, roster: Roster, fleet_size: Callable[[], int]) -> Orchestrator:
+        return Orchestrator(
             ward=self.ward,
+            archive=self.archive,
             intake=self.intake,
             observer=Observer(baselines=self.baselines, sentinel=Sentinel(self.baselines, self.settings)),
             baselines=self.baselines,
             diagnostician=self.diagnostician,
             healer=self.healer,
-            enforcement=enforcement,
+            enforcement=self.enforcement,
             doctrine=self.doctrine,
             roster=roster,
             fleet_size=fleet_size,
@@ -112,14 +123,13 @@ class Immune:
             ids=self.ids,
             min_samples=self.settings.min_samples,
         )
-        self._ticking = asyncio.Lock()
-        self.loops: tuple[Loop, ...] = (("immune system", self.run), ("enforcement", self.run_enforcement))
 
     async def open(self) -> None:
         """Know everything that was decided, and put it in force, before the first request."""
         await self.ward.open()
         await self._learn()
         await self._bus.subscribe(subject("*", Channel.EVT, "agent", "*", VITALS), self._on_vitals)
+        await self._bus.subscribe(subject("*", Channel.EVT, "agent", "*", ACCELERATE), self._on_accelerate)
         await self.enforcement.load()
         await self._lead()
         await self.reconcile()
@@ -129,7 +139,7 @@ class Immune:
         await self.enforcement.close()
         try:
             if self.leading:
-                await self.orchestrator.save_baselines()
+                await self.archive.save()
                 await self.store.let_go(self._name)
         except Unavailable as error:
             log.warning("the last baselines were not written down: %s", error)
@@ -177,7 +187,7 @@ class Immune:
                 return 0
             began = self.clock.monotonic()
             scored = await self.orchestrator.tick()
-            await self._expire()
+            await self.approvals.expire()
             self.counts.ticks += 1
             self.counts.scored += scored
             self.counts.tick_seconds = self.clock.monotonic() - began
@@ -190,7 +200,7 @@ class Immune:
         if leads and not self.leading:
             for patient in await self.store.patients():
                 await self.ward.reload(patient.key)
-            await self.orchestrator.recall()
+            await self.archive.recall()
             await self.enforcement.load()
             await self._learn()
         self.leading = leads
@@ -267,70 +277,45 @@ class Immune:
                 await self.healer.step(watch)
             return watch.patient
 
-    async def approve(self, project: ProjectId, approval_id: ApprovalId, *, reason: str, actor: str) -> Approval:
-        """Say yes to one action on one body of evidence. The first answer stands, and is used once."""
+    # --- what is normal -------------------------------------------------------------------------------------
+
+    async def baseline(self, key: AgentKey) -> list[Portrait]:
+        """What is normal for an agent, by stream of its vitals."""
+        await self._watch(key)
+        return await self.archive.portraits(key, live=self.leading)
+
+    async def reset_baseline(self, key: AgentKey, *, reason: str, actor: str) -> Patient:
+        """Learn anew what is normal for an agent; until that is known it is not judged."""
         async with self._ticking:
-            answer, watch = await self._answer(project, approval_id, ApprovalStatus.APPROVED, reason, actor)
-            changes = {"bound": (answer.diagnosis, answer.action), "approval_id": approval_id}
-            move = Move(
-                watch=watch,
-                event=PhaseEvent.HEAL,
-                cause=f"{actor} approved {answer.action}" + (f": {reason}" if reason else ""),
-                actor=actor,
-                changes=changes,
-                chart=Chart(answered=(answer,)),
-            )
-            if not await self.ward.move(move):
-                raise ApprovalSettled(approval_id=approval_id, status="answered meanwhile")
-            self.counts.approvals[answer.status] += 1
-            await self.healer.step(watch)
-            return answer
+            watch = await self._watch(key)
+            if watch.phase is not PHASE.initial:
+                incident = watch.incident
+                if incident is not None:
+                    incident = replace(incident, closed_at_ms=self.clock.now_ms(), outcome="its normal is learned anew")
+                changes = {"incident_id": None, "sigma": 0.0}
+                move = Move(
+                    watch=watch,
+                    event=PhaseEvent.BASELINE_RESET,
+                    cause=reason,
+                    actor=actor,
+                    incident=incident,
+                    changes=changes,
+                )
+                await self.ward.move(move)
+            await self.archive.unlearn(watch)
+            return watch.patient
 
-    async def reject(self, project: ProjectId, approval_id: ApprovalId, *, reason: str, actor: str) -> Approval:
-        """Say no: the agent stays isolated until somebody heals or releases it."""
-        async with self._ticking:
-            answer, watch = await self._answer(project, approval_id, ApprovalStatus.REJECTED, reason, actor)
-            move = Move(
-                watch=watch,
-                event=PhaseEvent.REJECT,
-                cause=f"{actor} refused {answer.action}" + (f": {reason}" if reason else ""),
-                actor=actor,
-                chart=Chart(answered=(answer,)),
-            )
-            if not await self.ward.move(move):
-                raise ApprovalSettled(approval_id=approval_id, status="answered meanwhile")
-            self.counts.approvals[answer.status] += 1
-            return answer
+    async def accelerate_baseline(self, key: AgentKey) -> Patient:
+        """Let an agent's normal adapt fast for its next samples, wherever that is decided."""
+        watch = await self._watch(key)
+        event_id = f"acc_{self.ids.scope()}"
+        await self.ward.publish(Event(event_id, key[0], Channel.EVT, "agent", key[1], ACCELERATE, to_json({})))
+        return watch.patient
 
-    async def _answer(
-        self, project: ProjectId, approval_id: ApprovalId, status: ApprovalStatus, reason: str, actor: str
-    ) -> tuple[Approval, Watch]:
-        approval = await self.store.approval(project, approval_id)
-        if approval is None:
-            raise ApprovalUnknown(approval_id=approval_id)
-        now = self.clock.now_ms()
-        if approval.status is not ApprovalStatus.PENDING or approval.expires_at_ms <= now:
-            settled = approval.status if approval.status is not ApprovalStatus.PENDING else ApprovalStatus.EXPIRED
-            raise ApprovalSettled(approval_id=approval_id, status=settled)
-        watch = await self._watch((project, approval.agent_id))
-        if watch.patient.killed:
-            raise AgentKilled(agent_id=approval.agent_id)
-        incident = watch.incident
-        current = incident is not None and evidence_digest(incident) == approval.evidence_digest
-        if watch.phase is not Phase.QUARANTINED or not current:
-            raise ApprovalSettled(approval_id=approval_id, status=f"about what is no longer so ({watch.phase})")
-        answer = replace(approval, status=status, answered_at_ms=now, answered_by=actor, reason=reason)
-        return answer, watch
-
-    async def _expire(self) -> None:
-        now = self.clock.now_ms()
-        for approval in await self.store.approvals(None, status=ApprovalStatus.PENDING, before=None, limit=500):
-            watch = self.ward.watches.get((approval.project, approval.agent_id))
-            moot = watch is None or watch.phase is not Phase.QUARANTINED
-            if approval.expires_at_ms <= now or moot:
-                expired = replace(approval, status=ApprovalStatus.EXPIRED, answered_at_ms=now)
-                if await self.ward.note(Chart(answered=(expired,))):
-                    self.counts.approvals[ApprovalStatus.EXPIRED] += 1
+    async def _on_accelerate(self, event: Event) -> None:
+        watch = self.ward.watches.get((event.project, AgentId(event.target)))
+        if watch is not None and self.leading:
+            self.archive.accelerate(watch)
 
     # --- feedback ------------------------------------------------------------------------------------------
 
@@ -386,9 +371,10 @@ class Immune:
         if self._roster(key) is None and key not in self.ward.watches:
             raise AgentUnknown(agent_id=key[1], project=key[0])
         watch = self.ward.watches.get(key)
+        if watch is not None and (watch.stale or not self.leading):
+            watch = await self.ward.reload(key)
         if watch is None:
             await self.ward.admit([key])
-        if watch is None or watch.stale or not self.leading:
             watch = await self.ward.reload(key)
         assert watch is not None, "it was admitted a moment ago"
         return watch

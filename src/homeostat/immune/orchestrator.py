@@ -3,7 +3,7 @@
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -11,14 +11,14 @@ import numpy as np
 from homeostat.core.clock import Clock, Millis
 from homeostat.core.codec import to_json
 from homeostat.core.errors import Unavailable
-from homeostat.core.ids import AgentId, Ids, ProjectId
+from homeostat.core.ids import Ids, ProjectId
 from homeostat.core.machines.phase import MONITORED, Phase, PhaseEvent
 from homeostat.core.records.event import Channel, Event
-from homeostat.core.records.immune import Chart, Incident, IncidentId, Memory, Patient, Spread
+from homeostat.core.records.immune import Chart, Incident, IncidentId, Patient, Spread
 from homeostat.core.records.turn import AgentKey
 from homeostat.core.records.vitals import Vitals
+from homeostat.immune.archive import Archive
 from homeostat.immune.baseline import Baselines, Rows
-from homeostat.immune.behaviour import Habits
 from homeostat.immune.correlator import EVERYBODY, Correlator, Verdict
 from homeostat.immune.diagnostician import Diagnostician
 from homeostat.immune.doctrine import Doctrine
@@ -26,24 +26,12 @@ from homeostat.immune.enforcement import Enforcement
 from homeostat.immune.healer import BY_HAND, Healer
 from homeostat.immune.intake import CALL, GATEWAY, HEARSAY, Intake
 from homeostat.immune.observer import Observer, stream_of
-from homeostat.immune.ward import ISOLATED, Move, Ward
+from homeostat.immune.ward import ISOLATED, Move, Roster, Ward
 from homeostat.immune.watch import Watch, in_words
 
 log = logging.getLogger(__name__)
 
-MEMORIES_PER_SAVE_MAX: Final = 500
 AGENTS_NAMED_MAX: Final = 100
-
-
-@dataclass(frozen=True, slots=True)
-class Member:
-    """What the fleet knows of an agent that may be compared with others."""
-
-    agent_type: str
-    tags: tuple[str, ...]
-
-
-Roster = Callable[[AgentKey], Member | None]
 
 
 class Orchestrator:
@@ -56,6 +44,7 @@ class Orchestrator:
         intake: Intake,
         observer: Observer,
         baselines: Baselines,
+        archive: Archive,
         diagnostician: Diagnostician,
         healer: Healer,
         enforcement: Enforcement,
@@ -70,6 +59,7 @@ class Orchestrator:
         self._intake = intake
         self._observer = observer
         self._baselines = baselines
+        self._archive = archive
         self._diagnostician = diagnostician
         self._healer = healer
         self._enforcement = enforcement
@@ -83,12 +73,13 @@ class Orchestrator:
             window_seconds=doctrine.correlation_seconds, share=doctrine.fleet_share, least=doctrine.fleet_agents
         )
         self._alerts: dict[tuple[str, str], tuple[Incident, float]] = {}
-        self._saved_at = clock.monotonic()
 
     async def tick(self) -> int:
         """One pass; returns how many samples were looked at."""
         for key in [key for key, watch in self._ward.watches.items() if watch.stale]:
             await self._ward.reload(key)
+        for watch in [watch for watch in self._ward.watches.values() if watch.unlearn]:
+            await self._archive.unlearn(watch)
         waiting = self._intake.drain()
         await self._ward.admit([key for key, samples in waiting.items() if self._watched(key, samples)])
         for key, samples in waiting.items():
@@ -106,7 +97,7 @@ class Orchestrator:
             except Unavailable as error:
                 log.warning("%s is left as it is for now: %s", key[1], error)
         await self._close_alerts()
-        await self._save()
+        await self._archive.tick()
         return scored
 
     def _watched(self, key: AgentKey, samples: Iterable[Vitals]) -> bool:
@@ -133,6 +124,7 @@ class Orchestrator:
             model, provider = sample.model or model, sample.provider or provider
         samples.clear()
         samples.extend(kept)
+        watch.heard_at = self._clock.monotonic()
         member = self._roster(watch.key)
         cohorts = [EVERYBODY]
         cohorts += [f"type {member.agent_type}", *(f"tag {tag}" for tag in member.tags)] if member else []
@@ -203,12 +195,13 @@ class Orchestrator:
                 await self._escalate(watch, verdict)
 
     async def _escalate(self, watch: Watch, verdict: Verdict) -> None:
-        size = max(self._fleet_size(), len(self._ward.watches))
-        if self._ward.isolated >= max(1, int(self._doctrine.isolated_share * size)):
+        isolated = sum(not self._archive.gone(one) for one in self._ward.isolated)
+        size = max(self._fleet_size(), self._correlator.heard(self._clock.monotonic()), isolated)
+        if isolated >= max(1, int(self._doctrine.isolated_share * size)):
             if not watch.capped:
                 watch.capped = True
                 self._ward.counts.capped += 1
-                problem = f"{self._ward.isolated} of {size} agents are isolated, which is the most"
+                problem = f"{isolated} of {size} agents are isolated, which is the most"
                 await self._tell(watch.key[0], watch.key[1], "cap", {"problem": problem, "sigma": watch.sigma})
             return
         cause = in_words(watch.evidence)
@@ -317,49 +310,6 @@ class Orchestrator:
         isolated = {key for key in self._ward.unsettled if self._ward.watches[key].phase in ISOLATED}
         keys = isolated | (self._enforcement.unsettled & self._ward.watches.keys())
         return [self._ward.watches[key].patient for key in sorted(keys)]
-
-    async def _save(self) -> None:
-        if self._clock.monotonic() - self._saved_at >= self._doctrine.save_seconds:
-            await self.save_baselines()
-
-    async def save_baselines(self) -> int:
-        """Write down what changed since the last time."""
-        self._saved_at = self._clock.monotonic()
-        now = self._clock.now_ms()
-        changed = [watch for watch in self._ward.watches.values() if watch.dirty]
-        memories = [
-            Memory(
-                project=watch.key[0],
-                agent_id=watch.key[1],
-                stream=stream,
-                state=self._baselines.export(row),
-                habits=watch.habits.export() if stream == CALL else "{}",
-                saved_at_ms=now,
-            )
-            for watch in changed
-            for stream, row in watch.rows.items()
-        ]
-        for start in range(0, len(memories), MEMORIES_PER_SAVE_MAX):
-            await self._ward.store.save_memories(memories[start : start + MEMORIES_PER_SAVE_MAX])
-        for watch in changed:
-            watch.dirty = False
-        return len(memories)
-
-    async def recall(self) -> None:
-        """Know again what was normal before this process began."""
-        for memory in await self._ward.store.memories():
-            watch = self._ward.watches.get((memory.project, AgentId(memory.agent_id)))
-            if watch is None or memory.stream in watch.rows:
-                continue
-            row = self._baselines.allot()
-            try:
-                self._baselines.restore(row, memory.state)
-            except ValueError:
-                self._baselines.free(row)
-                continue
-            watch.rows[memory.stream] = row
-            if memory.stream == CALL:
-                watch.habits = Habits.restore(memory.habits)
 
 
 def _rows(watch: Watch) -> Rows:

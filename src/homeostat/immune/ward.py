@@ -30,6 +30,17 @@ UNSETTLED: Final = frozenset({Phase.DRAINING, Phase.QUARANTINED, Phase.HEALING, 
 ISOLATED: Final = frozenset({Phase.DRAINING, Phase.QUARANTINED, Phase.HEALING, Phase.EXHAUSTED})
 
 
+@dataclass(frozen=True, slots=True)
+class Member:
+    """What the fleet knows of an agent that may be compared with others."""
+
+    agent_type: str
+    tags: tuple[str, ...]
+
+
+Roster = Callable[[AgentKey], Member | None]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
     """A step that is to be taken."""
@@ -67,8 +78,13 @@ class Ward:
         return watch.phase if watch is not None else Phase.INITIALIZING
 
     @property
-    def isolated(self) -> int:
-        return sum(self.watches[key].phase in ISOLATED for key in self.unsettled)
+    def isolated(self) -> list[Watch]:
+        return [self.watches[key] for key in self.unsettled if self.watches[key].phase in ISOLATED]
+
+    def drop(self, key: AgentKey) -> None:
+        """Watch an agent no more."""
+        self.watches.pop(key, None)
+        self.unsettled.discard(key)
 
     async def admit(self, keys: Sequence[AgentKey]) -> None:
         """Begin to watch agents that were never seen before."""
@@ -89,7 +105,10 @@ class Ward:
     async def reload(self, key: AgentKey) -> Watch | None:
         """Take an agent as the store has it."""
         patient = await self.store.patient(key)
-        return None if patient is None else await self._adopt(patient)
+        if patient is not None:
+            return await self._adopt(patient)
+        self.drop(key)
+        return None
 
     async def _adopt(self, patient: Patient) -> Watch:
         watch = self.watches.get(patient.key)
@@ -97,6 +116,7 @@ class Ward:
             watch = self.watches[patient.key] = Watch(patient)
         elif watch.phase is not patient.phase:
             watch.calm()
+            watch.unlearn = patient.phase is PHASE.initial
         watch.patient = patient
         watch.stale = False
         watch.incident = None

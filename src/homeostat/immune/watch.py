@@ -43,6 +43,8 @@ class Watch:
     wanted_at: float | None = None  # since when it should be isolated
     capped: bool = False
     stale: bool = False  # another process has moved it
+    unlearn: bool = False  # another process wants it to begin anew
+    heard_at: float | None = None
     failures: dict[int, int] = field(default_factory=dict[int, int])  # failed samples in a row, by row
     streaks: dict[int, int] = field(default_factory=dict[int, int])  # calls and turns are counted apart
     ticks: dict[int, int] = field(default_factory=dict[int, int])

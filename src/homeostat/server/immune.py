@@ -21,6 +21,7 @@ from homeostat.core.records.immune import (
 from homeostat.core.records.turn import AgentKey
 from homeostat.core.records.vitals import Vitals
 from homeostat.core.wire import immune as w
+from homeostat.immune.baseline import Normal
 from homeostat.immune.errors import AgentMoved, ApprovalSettled, ApprovalUnknown, IncidentUnknown
 from homeostat.server import identity
 from homeostat.server.call import Call
@@ -92,7 +93,7 @@ def _sample(key: AgentKey, body: w.SampleBody, call: Call, now: Millis) -> Vital
 @routes.plain("GET", "/v1/agents/{agent_id}/health", gives=w.HealthShape, errors=(AgentUnknown,))
 async def read_health(call: Call) -> w.HealthShape:
     """How healthy an agent is held to be, on what evidence, and how it came to that."""
-    return await _health(call, _key(call))
+    return await _health(call, agent_key(call))
 
 
 @routes.taking(
@@ -106,7 +107,7 @@ async def read_health(call: Call) -> w.HealthShape:
 async def quarantine_agent(call: Call, body: w.ReasonBody) -> w.HealthShape:
     """Isolate an agent. Its messages wait in its inbox; nothing is lost, and nothing is treated until you say so."""
     await identity.require_operator(call, verb="quarantine", what="agents")
-    key = _key(call)
+    key = agent_key(call)
     await call.system.immune.quarantine(key, reason=body.reason or "an operator said so", actor=call.actor(body.actor))
     return await _health(call, key)
 
@@ -122,7 +123,7 @@ async def quarantine_agent(call: Call, body: w.ReasonBody) -> w.HealthShape:
 async def kill_agent(call: Call, body: w.ReasonBody) -> w.HealthShape:
     """Isolate an agent at once and end it, wherever it runs. It stays so until somebody releases it."""
     await identity.require_operator(call, verb="kill", what="agents")
-    key = _key(call)
+    key = agent_key(call)
     await call.system.immune.kill(key, reason=body.reason or "an operator said so", actor=body.actor)
     return await _health(call, key)
 
@@ -137,7 +138,7 @@ async def kill_agent(call: Call, body: w.ReasonBody) -> w.HealthShape:
 async def release_agent(call: Call, body: w.ReasonBody) -> w.HealthShape:
     """Let an isolated agent out untreated; probation watches it."""
     await identity.require_operator(call, verb="release", what="agents")
-    key = _key(call)
+    key = agent_key(call)
     await call.system.immune.release(key, reason=body.reason or "an operator said so", actor=call.actor(body.actor))
     return await _health(call, key)
 
@@ -152,7 +153,7 @@ async def release_agent(call: Call, body: w.ReasonBody) -> w.HealthShape:
 async def heal_agent(call: Call, body: w.ReasonBody) -> w.HealthShape:
     """Treat an isolated agent now, with a fresh start: what failed before may be tried again."""
     await identity.require_operator(call, verb="heal", what="agents")
-    key = _key(call)
+    key = agent_key(call)
     await call.system.immune.heal(key, reason=body.reason or "an operator said so", actor=call.actor(body.actor))
     return await _health(call, key)
 
@@ -173,16 +174,7 @@ async def _health(call: Call, key: AgentKey) -> w.HealthShape:
         sigma=patient.sigma,
         quarantines=patient.quarantines,
         incident=None if incident is None else _incident(incident),
-        baseline=[
-            w.NormalShape(
-                vital=normal.name,
-                samples=normal.samples,
-                mean=normal.mean,
-                deviation=normal.deviation,
-                highest=normal.highest,
-            )
-            for normal in immune.normals(key)
-        ],
+        baseline=normal_shapes(immune.normals(key)),
         history=[
             w.StepShape(
                 at=rfc3339(step.at_ms),
@@ -201,7 +193,20 @@ async def _health(call: Call, key: AgentKey) -> w.HealthShape:
     )
 
 
-def _key(call: Call) -> AgentKey:
+def normal_shapes(normals: tuple[Normal, ...]) -> list[w.NormalShape]:
+    return [
+        w.NormalShape(
+            vital=normal.name,
+            samples=normal.samples,
+            mean=normal.mean,
+            deviation=normal.deviation,
+            highest=normal.highest,
+        )
+        for normal in normals
+    ]
+
+
+def agent_key(call: Call) -> AgentKey:
     agent_id = AgentId(call.parameters["agent_id"])
     if len(agent_id) > NAME_CHARS_MAX or not agent_id.isprintable():
         raise AgentUnknown(agent_id=agent_id[:NAME_CHARS_MAX], project=call.project)
@@ -318,7 +323,7 @@ async def approve_all(call: Call, body: w.ReasonBody) -> w.Answered:
     settled: list[str] = []
     for one in reversed(pending):
         try:
-            answer = await immune.approve(
+            answer = await immune.approvals.approve(
                 call.project, one.approval_id, reason=body.reason, actor=call.actor(body.actor)
             )
             approved.append(_approval(answer))
@@ -338,7 +343,7 @@ async def approve(call: Call, body: w.ReasonBody) -> w.ApprovalShape:
     """Say yes: the action is tried once, on the evidence it was asked about."""
     await identity.require_operator(call, verb="answer", what="approvals")
     approval_id = ApprovalId(_word(call, "approval_id"))
-    answer = await call.system.immune.approve(
+    answer = await call.system.immune.approvals.approve(
         call.project, approval_id, reason=body.reason, actor=call.actor(body.actor)
     )
     return _approval(answer)
@@ -355,7 +360,7 @@ async def reject(call: Call, body: w.ReasonBody) -> w.ApprovalShape:
     """Say no: the agent stays isolated until somebody heals or releases it."""
     await identity.require_operator(call, verb="answer", what="approvals")
     approval_id = ApprovalId(_word(call, "approval_id"))
-    answer = await call.system.immune.reject(
+    answer = await call.system.immune.approvals.reject(
         call.project, approval_id, reason=body.reason, actor=call.actor(body.actor)
     )
     return _approval(answer)

@@ -139,9 +139,10 @@ async def clinic(
     enforcers: tuple[Enforcer, ...] = (),
     remedies: Remedies | None = None,
     settings: Settings | None = None,
+    clock: ManualClock | None = None,
 ) -> AsyncGenerator[Clinic, None]:
     """A fleet that is watched within the block."""
-    clock = ManualClock()
+    clock = clock or ManualClock()
     made: list[Clinic] = []
 
     async def pause(seconds: float) -> None:

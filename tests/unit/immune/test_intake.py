@@ -4,7 +4,7 @@ import math
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from homeostat.core.clock import Millis
@@ -81,6 +81,7 @@ async def test_what_the_bus_brings_is_believed_no_more_than_what_agents_say() ->
         assert await immune.report(stranger) == "foreign"
 
 
+@settings(max_examples=30)
 @given(
     st.lists(
         st.builds(dict, value=st.floats() | st.integers(-(10**20), 10**20), at=st.integers(-(10**15), 10**15)),

@@ -259,3 +259,4 @@ class Chart:
     asked: tuple[Approval, ...] = ()
     answered: tuple[Approval, ...] = ()
     lessons: tuple[Lesson, ...] = ()
+    gone: tuple[Patient, ...] = ()  # forgotten with their baselines; what happened to them is not

@@ -284,6 +284,25 @@ class LessonShape(Shape, frozen=True, kw_only=True):
     failed: int
 
 
+class PortraitShape(Shape, frozen=True, kw_only=True):
+    """What is normal for one stream of an agent's vitals: its model calls, or its turns."""
+
+    stream: str
+    samples: int
+    accelerated: int
+    vitals: list[NormalShape]
+    tools: list[str]
+    runs: int
+
+
+class BaselineShape(Shape, frozen=True, kw_only=True):
+    """What is normal for an agent."""
+
+    agent_id: str
+    phase: Phase
+    streams: list[PortraitShape]
+
+
 class ShiftShape(Shape, frozen=True, kw_only=True):
     """What operators' words come to: by how much they move a diagnosis where evidence of one kind is seen."""
 

@@ -161,6 +161,18 @@ async def baselines_are_kept_to_the_byte(store: ImmuneStore) -> None:
     assert await store.memories() == [replace(kept, state=b"\x00\xff")]
 
 
+async def who_is_gone_is_forgotten_with_what_was_normal_for_it(store: ImmuneStore) -> None:
+    kept = Memory(project=PROJECT, agent_id=ANN, stream="call", state=b"1", habits="{}", saved_at_ms=NOW)
+    other = replace(kept, agent_id=AgentId("bob"))
+    assert await store.save(Chart(patients=(patient(), patient(agent=AgentId("bob")))))
+    await store.save_memories([kept, other])
+    assert not await store.save(Chart(gone=(patient(version=2),))), "somebody has moved it since"
+    assert await store.save(Chart(gone=(patient(),)))
+    assert [one.agent_id for one in await store.patients()] == ["bob"]
+    assert await store.memories() == [other]
+    assert not await store.save(Chart(gone=(patient(),)))
+
+
 CHECKS: Final[tuple[Check, ...]] = (
     one_process_decides_at_a_time,
     a_patient_moves_only_from_where_it_was_read,
@@ -170,4 +182,5 @@ CHECKS: Final[tuple[Check, ...]] = (
     lessons_add_up,
     feedback_can_be_withdrawn,
     baselines_are_kept_to_the_byte,
+    who_is_gone_is_forgotten_with_what_was_normal_for_it,
 )

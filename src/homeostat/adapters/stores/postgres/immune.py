@@ -52,6 +52,10 @@ async def _save(transaction: Transaction, chart: Chart) -> None:
         name = "patient_put" if patient.version == 1 else "patient_swap"
         if not await transaction.fetch(SQL[name], *rows.write_patient(patient)):
             raise Moved
+    for patient in sorted(chart.gone, key=lambda patient: patient.key):
+        if not await transaction.fetch(SQL["patient_drop"], *patient.key, patient.version):
+            raise Moved
+        await transaction.fetch(SQL["baseline_drop"], *patient.key)
     for approval in chart.answered:
         if not await transaction.fetch(SQL["approval_answer"], *rows.write_answer(approval)):
             raise Moved

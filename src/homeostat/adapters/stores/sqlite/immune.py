@@ -64,6 +64,10 @@ def _save(connection: sqlite3.Connection, chart: Chart) -> None:
             name = "patient_put" if patient.version == 1 else "patient_swap"
             if not connection.execute(SQL[name], rows.write_patient(patient)).fetchall():
                 raise Moved
+        for patient in chart.gone:
+            if not connection.execute(SQL["patient_drop"], (*patient.key, patient.version)).fetchall():
+                raise Moved
+            connection.execute(SQL["baseline_drop"], patient.key)
         for approval in chart.answered:
             if not connection.execute(SQL["approval_answer"], rows.write_answer(approval)).fetchall():
                 raise Moved

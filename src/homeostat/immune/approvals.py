@@ -1,0 +1,100 @@
+"""Questions to operators: asked about one action on one body of evidence, answered once, by the first who does."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+
+from homeostat.core.clock import Clock
+from homeostat.core.enforcement_errors import AgentKilled
+from homeostat.core.ids import ProjectId
+from homeostat.core.machines.phase import Phase, PhaseEvent
+from homeostat.core.records.immune import Approval, ApprovalId, ApprovalStatus, Chart
+from homeostat.core.records.turn import AgentKey
+from homeostat.immune.errors import ApprovalSettled, ApprovalUnknown
+from homeostat.immune.healer import Healer, evidence_digest
+from homeostat.immune.ward import Move, Ward
+from homeostat.immune.watch import Watch
+
+
+class Approvals:
+    """Takes answers. What is answered moves the agent in the same commit, or nothing happens."""
+
+    def __init__(
+        self,
+        *,
+        ward: Ward,
+        healer: Healer,
+        watch_of: Callable[[AgentKey], Awaitable[Watch]],
+        deciding: asyncio.Lock,
+        clock: Clock,
+    ) -> None:
+        self._ward = ward
+        self._healer = healer
+        self._watch_of = watch_of
+        self._deciding = deciding
+        self._clock = clock
+
+    async def approve(self, project: ProjectId, approval_id: ApprovalId, *, reason: str, actor: str) -> Approval:
+        """Say yes to one action on one body of evidence. The first answer stands, and is used once."""
+        async with self._deciding:
+            answer, watch = await self._answer(project, approval_id, ApprovalStatus.APPROVED, reason, actor)
+            changes = {"bound": (answer.diagnosis, answer.action), "approval_id": approval_id}
+            move = Move(
+                watch=watch,
+                event=PhaseEvent.HEAL,
+                cause=f"{actor} approved {answer.action}" + (f": {reason}" if reason else ""),
+                actor=actor,
+                changes=changes,
+                chart=Chart(answered=(answer,)),
+            )
+            if not await self._ward.move(move):
+                raise ApprovalSettled(approval_id=approval_id, status="answered meanwhile")
+            self._ward.counts.approvals[answer.status] += 1
+            await self._healer.step(watch)
+            return answer
+
+    async def reject(self, project: ProjectId, approval_id: ApprovalId, *, reason: str, actor: str) -> Approval:
+        """Say no: the agent stays isolated until somebody heals or releases it."""
+        async with self._deciding:
+            answer, watch = await self._answer(project, approval_id, ApprovalStatus.REJECTED, reason, actor)
+            move = Move(
+                watch=watch,
+                event=PhaseEvent.REJECT,
+                cause=f"{actor} refused {answer.action}" + (f": {reason}" if reason else ""),
+                actor=actor,
+                chart=Chart(answered=(answer,)),
+            )
+            if not await self._ward.move(move):
+                raise ApprovalSettled(approval_id=approval_id, status="answered meanwhile")
+            self._ward.counts.approvals[answer.status] += 1
+            return answer
+
+    async def _answer(
+        self, project: ProjectId, approval_id: ApprovalId, status: ApprovalStatus, reason: str, actor: str
+    ) -> tuple[Approval, Watch]:
+        approval = await self._ward.store.approval(project, approval_id)
+        if approval is None:
+            raise ApprovalUnknown(approval_id=approval_id)
+        now = self._clock.now_ms()
+        if approval.status is not ApprovalStatus.PENDING or approval.expires_at_ms <= now:
+            settled = approval.status if approval.status is not ApprovalStatus.PENDING else ApprovalStatus.EXPIRED
+            raise ApprovalSettled(approval_id=approval_id, status=settled)
+        watch = await self._watch_of((project, approval.agent_id))
+        if watch.patient.killed:
+            raise AgentKilled(agent_id=approval.agent_id)
+        incident = watch.incident
+        current = incident is not None and evidence_digest(incident) == approval.evidence_digest
+        if watch.phase is not Phase.QUARANTINED or not current:
+            raise ApprovalSettled(approval_id=approval_id, status=f"about what is no longer so ({watch.phase})")
+        answer = replace(approval, status=status, answered_at_ms=now, answered_by=actor, reason=reason)
+        return answer, watch
+
+    async def expire(self) -> None:
+        now = self._clock.now_ms()
+        for approval in await self._ward.store.approvals(None, status=ApprovalStatus.PENDING, before=None, limit=500):
+            watch = self._ward.watches.get((approval.project, approval.agent_id))
+            moot = watch is None or watch.phase is not Phase.QUARANTINED
+            if approval.expires_at_ms <= now or moot:
+                expired = replace(approval, status=ApprovalStatus.EXPIRED, answered_at_ms=now)
+                if await self._ward.note(Chart(answered=(expired,))):
+                    self._ward.counts.approvals[ApprovalStatus.EXPIRED] += 1

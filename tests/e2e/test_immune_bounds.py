@@ -1,0 +1,228 @@
+"""The bounds of the immune system: who decides, how many may be isolated, how long, how often, and who is forgotten."""
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+import pytest
+
+from homeostat.adapters.upstreams.simulated.faults import Faults
+from homeostat.app.settings import Settings
+from homeostat.core.ids import DEFAULT_PROJECT, AgentId
+from homeostat.core.machines.phase import Phase
+from homeostat.core.records.immune import Applied, Approval, ApprovalId, ApprovalStatus, RemedyAction
+from homeostat.core.records.turn import AgentKey
+from homeostat.immune.errors import ApprovalSettled, ApprovalUnknown
+from homeostat.testing.clinic import DOCTRINE, Clinic, clinic
+from homeostat.testing.clock import ManualClock
+
+P = Phase
+FLOOD = Faults(tokens=400)
+FLEET = [f"agent-{number}" for number in range(12)]
+FEW = FLEET[:3]
+SICK = FLEET[0]
+
+
+class Placebo:
+    """Remedies that can all be given and help nobody."""
+
+    def __init__(self) -> None:
+        self.given: list[RemedyAction] = []
+
+    async def apply(self, key: AgentKey, action: RemedyAction, reason: str) -> tuple[Applied, str]:
+        del key, reason
+        self.given.append(action)
+        return Applied.APPLIED, "given"
+
+    async def undo(self, key: AgentKey) -> None:
+        del key
+
+
+async def asked(one: Clinic) -> list[Approval]:
+    return await one.system.immune.store.approvals(DEFAULT_PROJECT, status=None, before=None, limit=50)
+
+
+@asynccontextmanager
+async def ill(*names: str, fleet: list[str] = FEW, placebo: Placebo | None = None) -> AsyncGenerator[Clinic]:
+    """A fleet of which some are gravely ill and isolated."""
+    async with clinic(remedies=placebo or Placebo()) as one:
+        await one.train(*fleet, samples=60)
+        for name in names:
+            one.faults[name] = FLOOD
+            await one.sample(*fleet)
+        await one.tick()
+        yield one
+
+
+# --- how many, how long, how often ---------------------------------------------------------------------------
+
+
+async def test_no_more_than_the_share_is_isolated_and_the_rest_is_told() -> None:
+    async with clinic(doctrine=replace(DOCTRINE, fleet_share=0.9)) as one:
+        await one.train(*FLEET, samples=60)
+        for name in FLEET[:5]:
+            one.faults[name] = FLOOD
+            await one.sample(*FLEET)
+        isolated = [name for name in FLEET if one.phase(name) not in (P.HEALTHY, P.SUSPECTED)]
+        assert len(isolated) == 2, "a fifth of twelve"
+        assert one.system.immune.counts.capped == 3
+
+
+async def test_one_agent_may_always_be_isolated() -> None:
+    async with clinic() as one:
+        await one.train(*FEW, samples=60)
+        one.faults[SICK] = FLOOD
+        await one.sample(*FEW)
+        assert one.phase(SICK) is P.QUARANTINED, "a fifth of three is less than one"
+
+
+async def test_each_quarantine_lasts_longer_than_the_one_before() -> None:
+    async with clinic() as one:
+        await one.train(*FEW, samples=60)
+        lasts: list[int] = []
+        for _ in range(4):
+            await one.system.immune.quarantine(one.key(SICK), reason="again", actor="ann")
+            patient = await one.system.immune.patient(one.key(SICK))
+            lasts.append(max(0, patient.not_before_ms - one.clock.now_ms()) // 1000)
+            await one.tick()
+            await one.system.immune.release(one.key(SICK), reason="well", actor="ann")
+        assert lasts == [0, 30, 60, 120]
+
+
+async def test_attempts_to_heal_are_bounded_by_the_hour() -> None:
+    placebo = Placebo()
+    lean = replace(DOCTRINE, approval_sigma=99.0, attempts_per_hour=3)
+    async with clinic(remedies=placebo, doctrine=lean) as one:
+        await one.train(*FEW, samples=60)
+        one.faults[SICK] = FLOOD
+        for _ in range(80):
+            await one.sample(*FEW)
+        assert len(placebo.given) == 3
+        assert one.phase(SICK) is P.HEALING
+        one.clock.advance(3601)
+        await one.sample(*FEW)
+        assert len(placebo.given) == 4
+
+
+# --- approvals -----------------------------------------------------------------------------------------------
+
+
+async def test_the_first_answer_stands_and_its_author_is_kept() -> None:
+    placebo = Placebo()
+    async with ill(SICK, placebo=placebo) as one:
+        approvals = one.system.immune.approvals
+        (question,) = await asked(one)
+        await approvals.approve(DEFAULT_PROJECT, question.approval_id, reason="go on", actor="ann")
+        for again in (approvals.approve, approvals.reject):
+            with pytest.raises(ApprovalSettled):
+                await again(DEFAULT_PROJECT, question.approval_id, reason="", actor="bob")
+        (kept,) = await asked(one)
+        assert (kept.status, kept.answered_by, kept.reason) == (ApprovalStatus.APPROVED, "ann", "go on")
+        assert placebo.given == [question.action], "it is used once, for what was asked about"
+        with pytest.raises(ApprovalUnknown):
+            await approvals.approve(DEFAULT_PROJECT, ApprovalId("apr_none"), reason="", actor="bob")
+
+
+async def test_an_approval_is_bound_to_the_evidence_it_was_asked_about() -> None:
+    placebo = Placebo()
+    async with ill(SICK, placebo=placebo) as one:
+        immune = one.system.immune
+        (question,) = await asked(one)
+        watch = immune.ward.watches[one.key(SICK)]
+        assert watch.incident is not None
+        watch.incident = replace(watch.incident, evidence=watch.incident.evidence[:1])
+        with pytest.raises(ApprovalSettled):
+            await immune.approvals.approve(DEFAULT_PROJECT, question.approval_id, reason="", actor="ann")
+        assert placebo.given == []
+
+
+async def test_a_question_that_nobody_answers_expires_and_the_agent_stays_isolated() -> None:
+    placebo = Placebo()
+    async with ill(SICK, placebo=placebo) as one:
+        one.clock.advance(24 * 3600 + 1)
+        (question,) = await asked(one)
+        with pytest.raises(ApprovalSettled):
+            await one.system.immune.approvals.approve(DEFAULT_PROJECT, question.approval_id, reason="", actor="ann")
+        await one.tick()
+        (question,) = await asked(one)
+        assert question.status is ApprovalStatus.EXPIRED
+        assert one.phase(SICK) is P.QUARANTINED
+        assert placebo.given == []
+
+
+async def test_a_question_about_an_agent_that_was_released_is_moot() -> None:
+    async with ill(SICK) as one:
+        await one.system.immune.release(one.key(SICK), reason="it was me", actor="ann")
+        await one.tick()
+        (question,) = await asked(one)
+        assert question.status is ApprovalStatus.EXPIRED
+
+
+# --- what is normal ------------------------------------------------------------------------------------------
+
+
+async def test_what_is_normal_is_shown_learned_anew_and_adapted() -> None:
+    async with clinic() as one:
+        await one.train(*FEW, samples=60)
+        immune, key = one.system.immune, one.key(SICK)
+        (shown,) = await immune.baseline(key)
+        assert (shown.stream, shown.samples, shown.accelerated) == ("call", 60, 0)
+        await immune.accelerate_baseline(key)
+        assert (await immune.baseline(key))[0].accelerated == 50
+        await immune.reset_baseline(key, reason="another job", actor="ann")
+        assert one.phase(SICK) is P.INITIALIZING
+        (shown,) = await immune.baseline(key)
+        assert (shown.samples, shown.accelerated) == (0, 0)
+        one.faults[SICK] = FLOOD
+        await one.sample(*FEW, times=35)
+        assert await one.path(SICK) == [P.HEALTHY, P.INITIALIZING, P.HEALTHY], "the flood is what is normal now"
+
+
+# --- who is forgotten ----------------------------------------------------------------------------------------
+
+
+async def test_agents_that_left_are_forgotten_unless_they_are_held() -> None:
+    async with clinic(doctrine=replace(DOCTRINE, save_seconds=0.0)) as one:
+        await one.train(*FLEET, samples=40)
+        immune, fleet = one.system.immune, one.system.fleet
+        await immune.quarantine(one.key(FLEET[1]), reason="held", actor="ann")
+        for name in FLEET[:2]:
+            await fleet.deregister(AgentId(name))
+        await one.tick()
+        assert one.key(FLEET[0]) in immune.ward.watches, "it may come back"
+        one.clock.advance(3601)
+        await one.sample(*FLEET[2:])
+        assert one.key(FLEET[0]) not in immune.ward.watches
+        assert await immune.store.patient(one.key(FLEET[0])) is None
+        assert not [memory for memory in await immune.store.memories() if memory.agent_id == FLEET[0]]
+        assert one.phase(FLEET[1]) is P.QUARANTINED
+        assert immune.counts.forgotten == 1
+        for name in FLEET[2:4]:
+            one.faults[name] = FLOOD
+            await one.sample(*FLEET[2:])
+        assert [one.phase(name) for name in FLEET[2:4]] == [P.QUARANTINED] * 2, "who left fills no place of the share"
+
+
+# --- who decides ---------------------------------------------------------------------------------------------
+
+
+async def test_another_process_takes_over_when_the_one_that_decides_falls_silent(postgres_url: str) -> None:
+    clock, settings = ManualClock(), Settings(store_url=postgres_url)
+    async with clinic(settings=settings, clock=clock) as one, clinic(settings=settings, clock=clock) as other:
+        await one.train(*FEW, samples=60)
+        await one.system.immune.archive.save()
+        await one.system.immune.quarantine(one.key(SICK), reason="to be sure", actor="ann")
+        await one.tick()
+        assert (one.system.immune.leading, other.system.immune.leading) == (True, False)
+        await other.tick()
+        assert not other.system.immune.leading
+        clock.advance(DOCTRINE.lease_seconds + 1)
+        await other.tick()
+        assert other.system.immune.leading
+        assert other.phase(SICK) is P.QUARANTINED
+        assert other.phase(FEW[1]) is P.HEALTHY
+        assert other.system.immune.normals(one.key(FEW[1])) == one.system.immune.normals(one.key(FEW[1]))
+        await one.tick()
+        assert not one.system.immune.leading, "it was taken for dead, and does not decide beside the other"
+        await other.system.immune.release(one.key(SICK), reason="well", actor="ann")
+        assert (await one.system.immune.patient(one.key(SICK))).phase is P.PROBATION
