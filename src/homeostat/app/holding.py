@@ -2,9 +2,13 @@
 
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from pathlib import Path
 
+from homeostat.adapters.enforcers.cluster import Cluster
+from homeostat.adapters.enforcers.container import ContainerEnforcer, DockerEngine
 from homeostat.adapters.enforcers.gateway import GatewayEnforcer
 from homeostat.adapters.enforcers.kernel import KernelEnforcer
+from homeostat.adapters.enforcers.kubernetes import KubernetesEnforcer
 from homeostat.adapters.enforcers.process import ProcessEnforcer
 from homeostat.adapters.remedies.chained import ChainedRemedies
 from homeostat.adapters.remedies.gateway import GatewayRemedies
@@ -58,6 +62,8 @@ class Ways:
     """Which ways to hold agents were set up."""
 
     mode: Mode = Mode.ALL
+    docker_socket: Path | None = None
+    cluster: Cluster | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,16 +85,22 @@ async def open_holding(
     stand_ins: StandIns,
 ) -> Holding:
     """Every strategy that can be had, with what it knew before this process began."""
-    del stack
     kernel, gateway = rooms.kernel, rooms.gateway
     processes = ProcessEnforcer(store=keepers.enforcement, clock=clock)
     await processes.open()
     own = GatewayRemedies(policies=gateway, memory=rooms.memory, clock=clock)
-    enforcers = [
+    enforcers: list[Enforcer] = [
         GatewayEnforcer(policies=gateway, clock=clock),
         KernelEnforcer(gates=rooms.gates, heads=kernel.store),
         processes,
     ]
+    if ways.docker_socket is not None:
+        engine = DockerEngine(str(ways.docker_socket))
+        stack.push_async_callback(engine.close)
+        enforcers.append(ContainerEnforcer(engine))
+    if ways.cluster is not None:
+        stack.push_async_callback(ways.cluster.close)
+        enforcers.append(KubernetesEnforcer(ways.cluster))
     enforcement = Enforcement(
         store=keepers.enforcement,
         enforcers=[*enforcers, *stand_ins.enforcers],

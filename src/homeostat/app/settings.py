@@ -26,6 +26,7 @@ from homeostat.gateway.metering import UnknownModel
 
 PREFIX: Final = "HOMEOSTAT_"
 PORT_DEFAULT: Final = 7700
+IN_CLUSTER: Final = "in-cluster"
 
 
 class Auth(StrEnum):
@@ -135,6 +136,12 @@ def _pairs(value: str) -> tuple[tuple[str, Role], ...]:
         raise ValueError(f"write GROUP=ROLE,…, where a role is {', '.join(Role)}") from None
 
 
+def _kubernetes(value: str) -> str | None:
+    if value == IN_CLUSTER or not value:
+        return value or None
+    return _url("https", "http")(value)
+
+
 def _mode(value: str) -> Mode:
     try:
         return Mode(value.strip().lower())
@@ -180,6 +187,11 @@ SETTINGS: Final = (
     Setting("prices", _optional_path, "A JSON file of prices that overrule the list", ""),
     Setting("unknown_model", _unknown_model, "A model without a price: refuse, cap or tokens", "tokens"),
     Setting("call_retention_seconds", _seconds(60, 10 * 365 * 86_400), "How long model calls stay readable", "604800"),
+    Setting("docker_socket", _optional_path, "The container engine's socket; agents are labelled homeostat.agent", ""),
+    Setting("kubernetes_url", _kubernetes, "https://… or in-cluster, to scale agents labelled homeostat.dev/agent", ""),
+    Setting("kubernetes_namespace", _text, "The namespace of those agents", "default"),
+    Setting("kubernetes_token_file", _optional_path, "The token for it; the service account's where it is not set", ""),
+    Setting("kubernetes_ca_file", _optional_path, "Who vouches for the cluster; as above", ""),
     Setting("enforcement", _mode, "Which ways hold an agent: all that reach it, or the first that is verified", "all"),
     Setting("ephemeral", _flag, "Keep everything in memory and forget it at the end", "no"),
     Setting("believe_runs", _flag, "Let an agent that has no turn name its run (X-Homeostat-Run-Id)", "no"),
@@ -217,6 +229,11 @@ class Settings:
     prices: Path | None = None
     unknown_model: UnknownModel = UnknownModel.TOKENS
     call_retention_seconds: float = CALL_RETENTION_SECONDS
+    docker_socket: Path | None = None
+    kubernetes_url: str | None = None
+    kubernetes_namespace: str = "default"
+    kubernetes_token_file: Path | None = None
+    kubernetes_ca_file: Path | None = None
     enforcement: Mode = Mode.ALL
     ephemeral: bool = False
     believe_runs: bool = False

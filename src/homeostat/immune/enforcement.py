@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 
 from homeostat.core.clock import Clock, Millis
 from homeostat.core.enforcement_errors import ReceiptUnknown
-from homeostat.core.errors import HomeostatError
+from homeostat.core.errors import Conflict, HomeostatError
 from homeostat.core.machines.phase import RUNS, Phase
 from homeostat.core.ports.immune import EnforcementStore, Enforcer, Spending
 from homeostat.core.records.enforcement import Effect, Gap, Hold, Mode, Reading, Receipt, Strategy, Verb
@@ -45,13 +45,13 @@ def verb_of(patient: Patient) -> Verb:
     return Verb.KILL if patient.killed else Verb.QUARANTINE
 
 
-def judge(wanted: Stance, reading: Reading, *, drains: bool) -> Effect:
+def judge(wanted: Stance, reading: Reading, enforcer: Enforcer) -> Effect:
     """What a reading says of a wish."""
     if reading.stance is None:
         return Effect.UNVERIFIED
     met = reading.stance is wanted
-    met = met or (wanted is Stance.DRAINING and not drains)
-    met = met or (wanted is Stance.ENDED and drains and reading.stance is Stance.CLOSED)  # a gate has no further state
+    met = met or (wanted is Stance.DRAINING and not enforcer.drains)
+    met = met or (wanted is Stance.ENDED and not enforcer.ends and reading.stance is Stance.CLOSED)
     if not met and wanted is Stance.CLOSED and reading.stance is Stance.ENDED:
         return Effect.UNVERIFIED  # there is nobody left to hold, which is not the same as holding
     return Effect.ENFORCED if met else Effect.FAILED
@@ -198,12 +198,12 @@ class Enforcement:
             log.warning("%s cannot tell whether it reaches %s: %s", enforcer.strategy, key[1], problem)
             return False
 
-    async def _observed(self, enforcer: Enforcer, key: AgentKey) -> str:
+    async def _observed(self, enforcer: Enforcer, key: AgentKey, before: str = "") -> str:
         try:
-            return await _within(enforcer.observe(key))
+            return await _within(enforcer.observe(key, before))
         except (HomeostatError, TimeoutError, OSError) as problem:
             log.warning("%s cannot tell what %s is before it is held: %s", enforcer.strategy, key[1], problem)
-            return ""
+            return before
 
     async def _assert(self, enforcer: Enforcer, wish: Hold) -> Hold:
         """Look; where it is not as wanted, act and look again."""
@@ -216,12 +216,7 @@ class Enforcement:
         wish = self._opened(wish, found.note or f"it was found {found.stance or 'out of sight'}")
         problem = ""
         if effect is Effect.FAILED or found.stance is None:
-            try:
-                await _within(enforcer.hold(wish.key, wish.wanted, wish.reason, wish.before))
-            except TimeoutError:
-                problem = f"it did not answer within {STRATEGY_SECONDS:g} s"
-            except (HomeostatError, OSError) as error:
-                problem = str(error)
+            wish, problem = await self._act(enforcer, wish)
             found, effect = await self._look(enforcer, wish)
         now = self._clock.now_ms()
         if effect is Effect.ENFORCED:
@@ -231,6 +226,22 @@ class Enforcement:
         note = "; ".join(dict.fromkeys(part for part in (problem, found.note) if part))
         return replace(wish, effect=effect, note=note or f"it is {found.stance}", checked_at_ms=now)
 
+    async def _act(self, enforcer: Enforcer, wish: Hold) -> tuple[Hold, str]:
+        """Do it; where the world is not what was seen, see it anew and remember that first. Returns what was wrong."""
+        try:
+            try:
+                await _within(enforcer.hold(wish.key, wish.wanted, wish.reason, wish.before))
+            except Conflict as changed:
+                log.warning("%s of %s is seen anew: %s", wish.strategy, wish.agent_id, changed)
+                wish = replace(wish, before=await self._observed(enforcer, wish.key, wish.before))
+                await self.store.save_holds([wish])
+                await _within(enforcer.hold(wish.key, wish.wanted, wish.reason, wish.before))
+        except TimeoutError:
+            return wish, f"it did not answer within {STRATEGY_SECONDS:g} s"
+        except (HomeostatError, OSError) as error:
+            return wish, str(error)
+        return wish, ""
+
     async def _look(self, enforcer: Enforcer, wish: Hold) -> tuple[Reading, Effect]:
         try:
             found = await _within(enforcer.held(wish.key))
@@ -238,7 +249,7 @@ class Enforcement:
             found = Reading(stance=None, note=f"it could not be read within {STRATEGY_SECONDS:g} s")
         except (HomeostatError, OSError) as error:
             found = Reading(stance=None, note=str(error))
-        return found, judge(wish.wanted, found, drains=enforcer.drains)
+        return found, judge(wish.wanted, found, enforcer)
 
     def _held(self, wish: Hold, note: str, now: Millis) -> Hold:
         gaps = wish.gaps

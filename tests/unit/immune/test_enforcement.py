@@ -37,6 +37,7 @@ class Way(NoopEnforcer):
         self.store: SqliteEnforcement | None = None
         self.frees_to_treat = manners.get("frees_to_treat", False)
         self.drains = manners.get("drains", True)
+        self.ends = not self.drains
         self.reach = {ANN, BOB}
         self.deaf = False
         self.blind = False
@@ -47,8 +48,8 @@ class Way(NoopEnforcer):
     async def reaches(self, key: AgentKey) -> bool:
         return key in self.reach
 
-    async def observe(self, key: AgentKey) -> str:
-        return f"before {key[1]}"
+    async def observe(self, key: AgentKey, before: str) -> str:
+        return before or f"before {key[1]}"
 
     async def hold(self, key: AgentKey, stance: Stance, reason: str, before: str) -> None:
         assert before == f"before {key[1]}"

@@ -23,6 +23,7 @@ class GatewayEnforcer:
     local = False
     frees_to_treat = False
     drains = True
+    ends = False
 
     def __init__(self, *, policies: Policies, clock: Clock) -> None:
         self._policies = policies
@@ -33,9 +34,9 @@ class GatewayEnforcer:
         del key
         return True
 
-    async def observe(self, key: AgentKey) -> str:
+    async def observe(self, key: AgentKey, before: str) -> str:
         del key
-        return ""
+        return before
 
     async def hold(self, key: AgentKey, stance: Stance, reason: str, before: str) -> None:
         del before

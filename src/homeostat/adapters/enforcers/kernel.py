@@ -24,6 +24,7 @@ class KernelEnforcer:
     local = False
     frees_to_treat = False
     drains = True
+    ends = False
 
     def __init__(self, *, gates: Gates, heads: Heads) -> None:
         self._gates = gates
@@ -32,9 +33,9 @@ class KernelEnforcer:
     async def reaches(self, key: AgentKey) -> bool:
         return await self._heads.head(*key) is not None
 
-    async def observe(self, key: AgentKey) -> str:
+    async def observe(self, key: AgentKey, before: str) -> str:
         del key
-        return ""
+        return before
 
     async def hold(self, key: AgentKey, stance: Stance, reason: str, before: str) -> None:
         del before

@@ -12,6 +12,7 @@ class NoopEnforcer:
     local = False
     frees_to_treat = False
     drains = True
+    ends = False
 
     def __init__(self) -> None:
         self.stances: dict[AgentKey, Stance] = {}
@@ -20,9 +21,9 @@ class NoopEnforcer:
         del key
         return True
 
-    async def observe(self, key: AgentKey) -> str:
+    async def observe(self, key: AgentKey, before: str) -> str:
         del key
-        return ""
+        return before
 
     async def hold(self, key: AgentKey, stance: Stance, reason: str, before: str) -> None:
         del reason, before

@@ -68,6 +68,7 @@ class ProcessEnforcer:
     local = True
     frees_to_treat = True
     drains = False
+    ends = True
 
     def __init__(self, *, store: EnforcementStore, clock: Clock, groups: bool = True) -> None:
         self._store = store
@@ -164,8 +165,10 @@ class ProcessEnforcer:
         held = self._held.get(key)
         return held is not None and held.lives
 
-    async def observe(self, key: AgentKey) -> str:
+    async def observe(self, key: AgentKey, before: str) -> str:
         """Who sleeps already: whoever stopped them may wake them, and we do not."""
+        if before:
+            return before
         held = self._held.get(key)
         members = held.members() if held is not None else []
         asleep = [one for one in members if proc.state(one.pid) in proc.STOPPED]

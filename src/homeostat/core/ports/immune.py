@@ -116,13 +116,17 @@ class Enforcer(Protocol):
     local: bool  # whether only the process that runs here can do it
     frees_to_treat: bool  # whether an agent held by it has to be let go before it can be treated
     drains: bool  # whether a draining agent can be told from one that runs
+    ends: bool  # whether one that ended can be told from one that is stopped
 
     async def reaches(self, key: AgentKey) -> bool:
         """Whether this agent can be held so."""
         ...
 
-    async def observe(self, key: AgentKey) -> str:
-        """What there is now and has to be again, in words of its own; asked before an agent is closed."""
+    async def observe(self, key: AgentKey, before: str) -> str:
+        """What there is now and has to be again, in words of its own; asked before an agent is closed.
+
+        `before` is what was seen before it, for parts that are closed already.
+        """
         ...
 
     async def hold(self, key: AgentKey, stance: Stance, reason: str, before: str) -> None:

@@ -1,0 +1,146 @@
+"""Holds agents that are containers: paused and unpaused through the engine's own socket, found by their label."""
+
+import json
+import socket
+from collections.abc import Mapping
+from typing import Any, Final
+
+import httpx2
+
+from homeostat.core.enforcement_errors import ContainerUnknown, EngineDenied, EngineFailed, EngineUnreachable
+from homeostat.core.records.enforcement import Reading, Strategy
+from homeostat.core.records.immune import Stance
+from homeostat.core.records.turn import AgentKey
+
+LABEL: Final = "homeostat.agent"
+PROJECT_LABEL: Final = "homeostat.project"  # where it is absent, the container is in the default project
+STOP_SECONDS: Final = 2
+ENGINE_SECONDS: Final = 4.0
+
+
+class DockerEngine:
+    """Docker's API, or Podman's which speaks it, over a Unix socket."""
+
+    def __init__(self, path: str) -> None:
+        self._socket = path
+        transport = httpx2.AsyncHTTPTransport(uds=path)
+        self._http = httpx2.AsyncClient(transport=transport, base_url="http://engine", timeout=ENGINE_SECONDS)
+
+    async def close(self) -> None:
+        await self._http.aclose()
+
+    async def containers(self, key: AgentKey | None = None) -> list[dict[str, Any]]:
+        """Everything that carries an agent's label, running or not."""
+        label = LABEL if key is None else f"{LABEL}={key[1]}"
+        filters = json.dumps({"label": [label]})
+        found: list[dict[str, Any]] = await self._ask("GET", "/containers/json", {"all": "1", "filters": filters})
+        return [one for one in found if key is None or one["Labels"].get(PROJECT_LABEL, "default") == key[0]]
+
+    async def act(self, verb: str, container_id: str, **parameters: str) -> None:
+        await self._ask("POST", f"/containers/{container_id}/{verb}", parameters)
+
+    def _knock(self) -> None:
+        """See whether anybody is there; on a Unix socket that is known at once."""
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as link:
+            link.settimeout(0)
+            try:
+                link.connect(self._socket)
+            except OSError as problem:
+                raise EngineUnreachable(engine=f"the engine at {self._socket}", problem=str(problem)) from problem
+
+    async def _ask(self, method: str, path: str, parameters: Mapping[str, str]) -> Any:
+        self._knock()
+        try:
+            answer = await self._http.request(method, path, params=dict(parameters))
+        except httpx2.TransportError as problem:
+            raise EngineUnreachable(engine=f"the engine at {self._socket}", problem=str(problem)) from problem
+        if answer.status_code < 300 or answer.status_code == 304:
+            return answer.json() if answer.content else None
+        said = _message(answer)
+        verb = path.rpartition("/")[2]
+        if answer.status_code in {401, 403}:
+            raise EngineDenied(engine="the container engine", verb=verb, problem=said)
+        if answer.status_code == 404:
+            raise ContainerUnknown(kind="container", agent_id="?", problem=said)
+        raise EngineFailed(engine="the container engine", verb=verb, problem=f"{answer.status_code}: {said}")
+
+
+def _message(answer: httpx2.Response) -> str:
+    try:
+        return str(answer.json()["message"])[:300]
+    except (ValueError, KeyError, TypeError):
+        return answer.text[:300]
+
+
+class ContainerEnforcer:
+    """Pauses every container of an agent. A paused one that its engine brought back running is paused again."""
+
+    strategy = Strategy.CONTAINER
+    local = True
+    frees_to_treat = True
+    drains = False
+    ends = True
+
+    def __init__(self, engine: DockerEngine) -> None:
+        self.engine = engine
+        self._known: set[AgentKey] = set()
+
+    async def reaches(self, key: AgentKey) -> bool:
+        """Whoever was seen to be a container is still held to be one while the engine is away."""
+        try:
+            found = await self.engine.containers(key)
+        except EngineUnreachable:
+            if key not in self._known:
+                raise
+            return True
+        if found:
+            self._known.add(key)
+        return bool(found)
+
+    async def observe(self, key: AgentKey, before: str) -> str:
+        """Which of them are paused already: whoever did so may undo it."""
+        if before:
+            return before
+        found = await self.engine.containers(key)
+        return json.dumps({"paused": [one["Id"] for one in found if one["State"] == "paused"]})
+
+    async def hold(self, key: AgentKey, stance: Stance, reason: str, before: str) -> None:
+        del reason
+        found = await self._containers(key)
+        paused: list[str] = json.loads(before or "{}").get("paused", [])
+        for one in found:
+            match stance:
+                case Stance.CLOSED if one["State"] == "running":
+                    await self.engine.act("pause", one["Id"])
+                case Stance.OPEN if one["State"] == "paused" and one["Id"] not in paused:
+                    await self.engine.act("unpause", one["Id"])
+                case Stance.ENDED if one["State"] in {"running", "paused", "restarting"}:
+                    if one["State"] == "paused":  # what is paused hears no signal
+                        await self.engine.act("unpause", one["Id"])
+                    await self.engine.act("stop", one["Id"], t=str(STOP_SECONDS))
+                case _:
+                    pass
+
+    async def held(self, key: AgentKey) -> Reading:
+        states = [one["State"] for one in await self._containers(key)]
+        told = ", ".join(f"{states.count(state)} {state}" for state in sorted(set(states)))
+        if any(state in {"running", "restarting"} for state in states):
+            return Reading(stance=Stance.OPEN, note=told)
+        return Reading(stance=Stance.CLOSED if "paused" in states else Stance.ENDED, note=told)
+
+    async def _containers(self, key: AgentKey) -> list[dict[str, Any]]:
+        found = await self.engine.containers(key)
+        if not found:
+            raise ContainerUnknown(kind="container", agent_id=key[1], problem=f"none is labelled {LABEL}={key[1]}")
+        return found
+
+    async def in_flight(self, key: AgentKey) -> int:
+        del key
+        return 0
+
+    async def waiting(self, key: AgentKey) -> int:
+        del key
+        return 0
+
+    async def preempt(self, key: AgentKey) -> None:
+        del key

@@ -1,0 +1,81 @@
+"""Holds agents that are deployments: scaled to nothing, on the condition of what was seen, and back to exactly that."""
+
+import json
+import re
+from typing import Final
+
+from homeostat.adapters.enforcers.cluster import AGENT_LABEL, Cluster
+from homeostat.core.enforcement_errors import ContainerUnknown, DeploymentChanged
+from homeostat.core.records.enforcement import Reading, Strategy
+from homeostat.core.records.immune import Stance
+from homeostat.core.records.turn import AgentKey
+
+LABEL_VALUE: Final = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
+
+
+class KubernetesEnforcer:
+    """Remedies are applied to a deployment's description, so it stays at nothing while it is treated."""
+
+    strategy = Strategy.KUBERNETES
+    local = False
+    frees_to_treat = False
+    drains = False
+    ends = False
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+
+    async def reaches(self, key: AgentKey) -> bool:
+        return LABEL_VALUE.fullmatch(key[1]) is not None and bool(await self.cluster.deployments(key[1]))
+
+    async def observe(self, key: AgentKey, before: str) -> str:
+        """How many replicas each deployment has. One at nothing keeps the number it had."""
+        counts: dict[str, int] = json.loads(before or "{}")
+        for name in await self.cluster.deployments(key[1]):
+            scale = await self.cluster.scale(name)
+            if scale.replicas > 0 or name not in counts:
+                counts[name] = scale.replicas
+        return json.dumps(counts)
+
+    async def hold(self, key: AgentKey, stance: Stance, reason: str, before: str) -> None:
+        del reason
+        counts: dict[str, int] = json.loads(before or "{}")
+        for name in await self._names(key):
+            scale = await self.cluster.scale(name)
+            if stance in {Stance.CLOSED, Stance.ENDED} and scale.replicas > 0:
+                if counts.get(name) != scale.replicas:
+                    seen = counts.get(name, "none")
+                    raise DeploymentChanged(name=name, problem=f"it has {scale.replicas} replicas, {seen} were seen")
+                await self.cluster.set_scale(scale, 0)
+            elif stance is Stance.OPEN and scale.replicas == 0 and counts.get(name, 0) > 0:
+                await self.cluster.set_scale(scale, counts[name])
+
+    async def held(self, key: AgentKey) -> Reading:
+        wanted = running = 0
+        for name in await self._names(key):
+            scale = await self.cluster.scale(name)
+            wanted += scale.replicas
+            running += scale.running
+        if wanted:
+            return Reading(stance=Stance.OPEN, note=f"{wanted} replicas are wanted, {running} there")
+        if running:
+            return Reading(stance=None, note=f"scaled to 0, {running} replicas have not ended")
+        return Reading(stance=Stance.CLOSED, note="scaled to 0, none is left")
+
+    async def _names(self, key: AgentKey) -> list[str]:
+        found = await self.cluster.deployments(key[1])
+        if not found:
+            problem = f"none is labelled {AGENT_LABEL}={key[1]} in {self.cluster.namespace}"
+            raise ContainerUnknown(kind="deployment", agent_id=key[1], problem=problem)
+        return found
+
+    async def in_flight(self, key: AgentKey) -> int:
+        del key
+        return 0
+
+    async def waiting(self, key: AgentKey) -> int:
+        del key
+        return 0
+
+    async def preempt(self, key: AgentKey) -> None:
+        del key

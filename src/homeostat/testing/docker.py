@@ -1,0 +1,100 @@
+"""A container engine of one's own for tests: a real dockerd, without a network and without touching any other one."""
+
+import io
+import os
+import shutil
+import subprocess
+import tarfile
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+import httpx2
+import psutil
+
+from homeostat.testing.servers import Server, ServerFailed
+
+IMAGE: Final = "homeostat-still:1"
+
+
+def docker_missing() -> str:
+    """Why there can be no engine here; nothing where there can."""
+    if os.geteuid() != 0:
+        return "only root can run dockerd"
+    if shutil.which("dockerd") is None:
+        return "dockerd is not installed (Debian: apt-get install docker.io)"
+    return ""
+
+
+class DockerServer(Server):
+    """dockerd on a directory of its own. Its containers sleep, and have no network."""
+
+    title = "dockerd"
+    ready_words = "API listen on"
+
+    @property
+    def socket(self) -> str:
+        return str(self.directory / "docker.sock")
+
+    @property
+    def url(self) -> str:
+        return f"unix://{self.socket}"
+
+    def command(self) -> list[str]:
+        at = self.directory
+        for left in (at / "pid", at / "exec/containerd/containerd.pid"):  # whoever was killed leaves word of himself
+            left.unlink(missing_ok=True)
+        places = ["--data-root", f"{at}/data", "--exec-root", f"{at}/exec", "--pidfile", f"{at}/pid"]
+        quiet = ["--storage-driver", "vfs", "--iptables=false", "--ip6tables=false", "--ip-masq=false", "--bridge=none"]
+        return ["dockerd", "--host", self.url, *places, *quiet]
+
+    def close(self) -> None:
+        """No container outlives its engine."""
+        if self.running:
+            with suppress(httpx2.HTTPError, ServerFailed):
+                for one in self.ask("GET", "/containers/json?all=1"):
+                    self.ask("DELETE", f"/containers/{one['Id']}?force=1")
+                self.stop()
+        for shim in psutil.process_iter(["cmdline"]):
+            if str(self.directory) in " ".join(shim.info["cmdline"] or ()) and "shim" in shim.name():
+                for one in (*shim.children(recursive=True), shim):
+                    one.kill()
+        super().close()
+
+    def ask(self, method: str, path: str, *, body: object = None, content: bytes | None = None) -> Any:
+        transport = httpx2.HTTPTransport(uds=self.socket)
+        with httpx2.Client(transport=transport, base_url="http://engine", timeout=60) as http:
+            headers = {"content-type": "application/x-tar"} if content is not None else {}
+            answer = http.request(method, path, json=body, content=content, headers=headers)
+            answer.raise_for_status()
+            return answer.json() if answer.content and method != "DELETE" and content is None else None
+
+    def still(self, **labels: str) -> str:
+        """A container that sleeps, and that its engine brings back; returns its id."""
+        if not self.ask("GET", "/images/json"):
+            name, tag = IMAGE.split(":")
+            self.ask("POST", f"/images/create?fromSrc=-&repo={name}&tag={tag}", content=_root())
+        body = {
+            "Image": IMAGE,
+            "Cmd": ["/bin/sleep", "600"],
+            "Labels": {name.replace("_", "."): value for name, value in labels.items()},
+            "StopSignal": "SIGKILL",
+            "HostConfig": {"NetworkMode": "none", "RestartPolicy": {"Name": "always"}},
+        }
+        made = self.ask("POST", "/containers/create", body=body)
+        self.ask("POST", f"/containers/{made['Id']}/start")
+        return made["Id"]
+
+    def state(self, container_id: str) -> str:
+        return self.ask("GET", f"/containers/{container_id}/json")["State"]["Status"]
+
+
+def _root() -> bytes:
+    """A file system that holds one program that sleeps, and what it needs."""
+    told = subprocess.run(["ldd", "/bin/sleep"], capture_output=True, text=True, check=True).stdout  # noqa: S607
+    needed = [word for word in told.split() if word.startswith("/")]
+    held = io.BytesIO()
+    with tarfile.open(fileobj=held, mode="w") as archive:
+        for path in ["/bin/sleep", *needed]:
+            archive.add(Path(path).resolve(), arcname=path.lstrip("/"))
+    return held.getvalue()
