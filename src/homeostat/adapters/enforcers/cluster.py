@@ -62,9 +62,7 @@ class Cluster:
 
     async def deployments(self, agent_id: str) -> list[str]:
         """The names of an agent's deployments."""
-        found = await self._ask(
-            "GET", self._deployments, verb="list", query={"labelSelector": f"{AGENT_LABEL}={agent_id}"}
-        )
+        found = await self._ask("GET", self._deployments, verb="list", query=_of(agent_id))
         return sorted(one["metadata"]["name"] for one in found["items"])
 
     async def scale(self, name: str) -> Scale:
@@ -97,14 +95,12 @@ class Cluster:
     async def configure(self, agent_id: str, data: dict[str, str | None]) -> list[str]:
         """Change the config maps of an agent; the names of those that say so now."""
         path = f"/api/v1/namespaces/{self.namespace}/configmaps"
-        found = await self._ask(
-            "GET", path, verb="list config maps", query={"labelSelector": f"{AGENT_LABEL}={agent_id}"}
-        )
+        found = await self._ask("GET", path, verb="list config maps", query=_of(agent_id))
         changed: list[str] = []
         for one in found["items"]:
             name = one["metadata"]["name"]
             told = await self._ask("PATCH", f"{path}/{name}", verb="patch a config map", body={"data": data})
-            held = told.get("data") or {}
+            held: dict[str, str] = told.get("data") or {}
             if all(held.get(entry) == value for entry, value in data.items()):
                 changed.append(name)
         return changed
