@@ -109,7 +109,8 @@ ROWS: Final = (
     *(_act(verb, shows="read_budget") for verb in ("put_budget", "drop_budget")),
     # Runs. Whoever lets a task go that waits for it answers for it; the whole system's red button needs all projects.
     *_view("list_runs", "read_run", "list_tasks", "read_task", agents=Agents.ANY),
-    *_view("read_buttons"),
+    *_view("read_buttons", "read_ledger", "follow_ledger", "read_ledger_head", "verify_run", "export_run"),
+    Row("replay_run", OPERATE),
     _act("create_run"),
     *(_act(f"{verb}_run", shows="read_run") for verb in ("plan", "apply", "pause", "resume", "kill")),
     *(_act(f"{verb}_task", APPROVE, shows="read_task") for verb in ("approve", "reject")),

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Final, cast
 
 from homeostat.agent.asking import tool_asked
@@ -80,6 +80,11 @@ class ReActAgent(ManagedAgent):
         if self._given is None:
             raise SettingInvalid(setting="profile", problem=f"{type(self).__name__} has none; set it on the class")
         return self._given
+
+    def with_profile(self, **changes: Any) -> "ReActAgent":
+        """An agent like this one with another prompt or model; what is None stays as it is."""
+        given = {name: value for name, value in changes.items() if value is not None}
+        return ReActAgent(replace(self._profile, **given))
 
     @property
     def wanted_tools(self) -> tuple[str, ...]:

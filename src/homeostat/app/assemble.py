@@ -3,6 +3,7 @@
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 
 from homeostat.access.access import Access
 from homeostat.adapters.doorbells.local import LocalBus
@@ -17,6 +18,7 @@ from homeostat.app.forgetting import context_clearer
 from homeostat.app.holding import ImmuneKeepers, Rooms, StandIns
 from homeostat.app.isolation import open_immunity
 from homeostat.app.keyring import RegisterKeyring
+from homeostat.app.ledgers import open_ledgers
 from homeostat.app.local_turns import LocalTurns
 from homeostat.app.sessions import WorkerSessions
 from homeostat.app.settings import Auth, Settings
@@ -33,6 +35,7 @@ from homeostat.core.ports.bus import Bus
 from homeostat.core.ports.fleet import RegistryStore, StatusKeeper
 from homeostat.core.ports.gateway import GatewayStore
 from homeostat.core.ports.immune import EnforcementStore, ImmuneStore
+from homeostat.core.ports.ledger import LedgerStore
 from homeostat.core.ports.memory import MemoryKeeper
 from homeostat.core.ports.provider import IdentityProvider
 from homeostat.core.ports.runs import RunStore
@@ -46,6 +49,7 @@ from homeostat.immune.hearing import Listener
 from homeostat.immune.immune import Immune
 from homeostat.kernel.commands import Idempotency
 from homeostat.kernel.kernel import Kernel
+from homeostat.runs.recording import notes_of
 from homeostat.runs.runs import Runs
 
 
@@ -196,6 +200,8 @@ async def open_runs(
         bus=bus,
         clock=clock,
         ids=ids,
+        ledgers=open_ledgers(settings, opened.ledger, clock),
+        notes=partial(notes_of, opened.ledger, opened.turns),
         lease_seconds=settings.lease_seconds,
     )
     await runs.open()
@@ -325,6 +331,7 @@ class Stores:
     access: AccessStore
     runs: RunStore
     enforcement: EnforcementStore
+    ledger: LedgerStore
     place: str
 
     @property
@@ -347,6 +354,7 @@ async def _open_stores(settings: Settings, stack: AsyncExitStack) -> Stores:
         stores.access_store(engine),
         stores.run_store(engine),
         stores.enforcement_store(engine),
+        stores.ledger_store(engine),
         stores.place(url),
     )
 

@@ -127,6 +127,10 @@ def _words(value: str) -> tuple[str, ...]:
     return tuple(word.strip().lower() for word in value.split(",") if word.strip())
 
 
+def _names(value: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in value.split(",") if name.strip())
+
+
 def _pairs(value: str) -> tuple[tuple[str, Role], ...]:
     """`sre=operator,leads=admin`."""
     try:
@@ -184,6 +188,8 @@ SETTINGS: Final = (
     ),
     Setting("upstream_seconds", _seconds(1, 86_400), "How long an upstream may think before its answer begins", "600"),
     Setting("record_dir", _optional_path, "Where answers are written down by upstream, for NAME=replay:FILE", ""),
+    Setting("ledger_key", _optional_path, "The file with the key that signs ledgers; else it lies in data_dir", ""),
+    Setting("replay_modules", _names, "Modules whose agents this server may run again: NAME,…", ""),
     Setting("prices", _optional_path, "A JSON file of prices that overrule the list", ""),
     Setting("unknown_model", _unknown_model, "A model without a price: refuse, cap or tokens", "tokens"),
     Setting("call_retention_seconds", _seconds(60, 10 * 365 * 86_400), "How long model calls stay readable", "604800"),
@@ -226,6 +232,8 @@ class Settings:
     upstreams: tuple[UpstreamSetting, ...] = NONE_CONFIGURED
     upstream_seconds: float = UPSTREAM_FIRST_BYTE_SECONDS
     record_dir: Path | None = None
+    ledger_key: Path | None = None
+    replay_modules: tuple[str, ...] = ()
     prices: Path | None = None
     unknown_model: UnknownModel = UnknownModel.TOKENS
     call_retention_seconds: float = CALL_RETENTION_SECONDS

@@ -5,7 +5,7 @@ names, so a bundle is checked by hashing lines; nothing has to be decoded and no
 """
 
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -23,6 +23,19 @@ LINE_BYTES_MAX: Final = 2 * ENTRY_BYTES_MAX
 
 Page = list[bytes]
 """Some lines of a ledger, in order."""
+
+
+Pages = Iterator[Page] | AsyncIterator[Page]
+
+
+async def each(pages: Pages) -> AsyncGenerator[Page]:
+    """Pages from wherever they come."""
+    if isinstance(pages, AsyncIterator):
+        async for page in pages:
+            yield page
+    else:
+        for page in pages:
+            yield page
 
 
 class BundleUnreadable(ProtocolViolation):
@@ -57,7 +70,7 @@ class Bundle(NamedTuple):
     """A bundle being read: its lines can be gone through once."""
 
     header: Header
-    pages: Iterator[Page]
+    pages: Pages
 
 
 _line = msgspec.json.Decoder(Line)

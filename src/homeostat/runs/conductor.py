@@ -335,6 +335,7 @@ class Conductor:
                 else await self._desk.kernel.deliverables.get(self.run.project, task.turn_id)
             )
             if end is not None:
+                await self._write_down(draft, [task])
                 ended = outcomes.conclude(draft, task, end)
                 if ended.status is TaskStatus.WAITING:
                     draft.task(ended, TaskEvent.STOP)
@@ -347,8 +348,18 @@ class Conductor:
             draft.note(EntryKind.RUN_CHANGED, {"change": "never_started", "tasks": len(idle)})
         await self._desk.purse.account(draft)
         draft.set(live=False)
-        await self._save(draft)
+        if await self._save(draft):
+            await self._seal()
         return True
+
+    async def _seal(self) -> None:
+        """Sign the whole ledger. Should that be impossible now, it is done when somebody asks for it."""
+        if self._desk.ledgers is None:
+            return
+        try:
+            await self._desk.ledgers.seal(self.run.project, self.run.run_id)
+        except (HomeostatError, OSError) as problem:
+            log.warning("the ledger of run %s is not signed yet: %s", self.run.run_id, problem)
 
     async def _rest(self) -> bool:
         draft = Draft(self.run, self._desk.clock.now_ms())

@@ -11,6 +11,7 @@ from homeostat.core.records.provenance import EntryKind
 from homeostat.core.records.run import Run
 from homeostat.kernel.kernel import Kernel
 from homeostat.runs.budget import Purse
+from homeostat.runs.ledgers import Ledgers
 
 
 class Note(Protocol):
@@ -42,4 +43,5 @@ class Desk:
     ids: Ids
     moved: Callable[[Run], Awaitable[None]]
     notes: Notes | None = None
+    ledgers: Ledgers | None = None
     planners: dict[str, PlanFunction] = field(default_factory=dict[str, PlanFunction])

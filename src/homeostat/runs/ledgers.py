@@ -10,7 +10,7 @@ from homeostat.core.ports.ledger import LedgerStore
 from homeostat.core.records.provenance import START, Entry
 from homeostat.runs.bundle import Header, Packer, Page, lines_of
 from homeostat.runs.heads import Head, Marks, Signer, read_head, sign, write_head
-from homeostat.runs.verify import LedgerBroken, Walk, whole
+from homeostat.runs.verify import Found, LedgerBroken, Verdict, Walk, check_heads, whole
 
 PAGE_ENTRIES: Final = 1_000
 
@@ -45,7 +45,7 @@ class Ledgers:
         heads = await self.heads(run_id)
         walk = Walk(project, run_id, heads, collected=(marks := Marks()))
         with whole(run_id):
-            async for page in self._pages(project, run_id):
+            async for page in self.pages(project, run_id):
                 walk.take(page)
             walk.close(complete=False)
         if heads and heads[-1].size == walk.size:
@@ -66,6 +66,19 @@ class Ledgers:
         await self._keeper.keep(run_id, write_head(signed))
         return signed
 
+    async def verify(self, project: ProjectId, run_id: RunId) -> Verdict:
+        """Check a ledger against every head that was signed for it."""
+        heads = await self.heads(run_id)
+        walk = Walk(project, run_id, heads)
+        try:
+            check_heads(heads, project, run_id, None)
+            async for page in self.pages(project, run_id):
+                walk.take(page)
+            walk.close(complete=False)
+        except Found as found:
+            return walk.verdict(found.finding)
+        return walk.verdict(None)
+
     async def export(self, project: ProjectId, run_id: RunId) -> AsyncGenerator[bytes]:
         """A bundle as it is made. A ledger that is broken is exported as it is, with the heads that tell."""
         try:
@@ -74,12 +87,13 @@ class Ledgers:
             size = None
         packer = Packer()
         yield packer.begin(Header(project=project, run_id=run_id, heads=tuple(await self.heads(run_id))))
-        async for page in self._pages(project, run_id, until=size):
+        async for page in self.pages(project, run_id, until=size):
             if packed := packer.add(page):
                 yield packed
         yield packer.end()
 
-    async def _pages(self, project: ProjectId, run_id: RunId, *, until: int | None = None) -> AsyncGenerator[Page]:
+    async def pages(self, project: ProjectId, run_id: RunId, *, until: int | None = None) -> AsyncGenerator[Page]:
+        """A ledger as lines, some at a time."""
         after, previous = 0, START.hash
         while until is None or after < until:
             limit = PAGE_ENTRIES if until is None else min(PAGE_ENTRIES, until - after)

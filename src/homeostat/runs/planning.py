@@ -71,7 +71,7 @@ class Planning:
                         type=MessageType.TURN,
                         payload=payload,
                         turn_id=turn_id,
-                        correlation_id=f"{run.run_id}/plan",
+                        correlation_id=f"{run.run_id}/plan/{run.config.seed}",
                         trace_id=run.trace_id,
                         run_id=run.run_id,
                     )
@@ -114,6 +114,10 @@ async def adopt_plan(desk: Desk, draft: Draft, specs: Sequence[TaskSpec], *, act
         await check_plan(specs, lambda target: desk.agents.find(run.project, target))
     except HomeostatError as problem:
         raise PlanProblem.of(problem) from problem
+    if run.plan_turn_id is not None and desk.notes is not None:
+        notes = await desk.notes(run.project, {run.plan_turn_id: {"name": "plan"}})
+        for note in notes.get(run.plan_turn_id, ()):
+            draft.note(note.kind, note.payload, at_ms=note.at_ms)
     install_plan(draft, specs, actor=actor)
 
 

@@ -21,6 +21,7 @@ from homeostat.runs.budget import Bank, Purse, Spending
 from homeostat.runs.control import Control
 from homeostat.runs.desk import Desk, Notes
 from homeostat.runs.driver import Driver
+from homeostat.runs.ledgers import Ledgers
 
 log = logging.getLogger(__name__)
 
@@ -42,6 +43,7 @@ class Runs:
         bus: Bus,
         clock: Clock,
         ids: Ids,
+        ledgers: Ledgers | None = None,
         notes: Notes | None = None,
         lease_seconds: float = RUN_LEASE_SECONDS,
     ) -> None:
@@ -58,7 +60,9 @@ class Runs:
             ids=ids,
             moved=self._announce,
             notes=notes,
+            ledgers=ledgers,
         )
+        self._ledgers = ledgers
         self.driver = Driver(self._desk, lease_seconds=lease_seconds)
         self.control = Control(self._desk, changed=self._announce)
         self.told: list[Callable[[Run], Awaitable[None]]] = []
@@ -75,6 +79,12 @@ class Runs:
     def add_planner(self, name: str, function: PlanFunction) -> None:
         """Let a function of this process make plans, under a name."""
         self._desk.planners[name] = function
+
+    @property
+    def ledgers(self) -> Ledgers:
+        """The ledgers of these runs, where somebody can read and sign them."""
+        assert self._ledgers is not None, "these runs were assembled without a way to read their ledgers"
+        return self._ledgers
 
     # --- readers -------------------------------------------------------------------------------------------
 

@@ -97,7 +97,7 @@ class Starter:
             type=MessageType.TURN,
             payload=payload_of(task.spec, run.config.goal, results),
             turn_id=task.turn_id,
-            correlation_id=f"{run.run_id}/{task.number}/{task.attempt}",
+            correlation_id=f"{run.run_id}/{task.number}/{task.attempt}/{run.config.seed}",
             trace_id=run.trace_id,
             run_id=run.run_id,
         )

@@ -2,7 +2,7 @@
 
 import base64
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -73,21 +73,13 @@ def verify(
     finding: Finding | None = None
     try:
         check_heads(known, header.project, header.run_id, public_key)
+        assert isinstance(bundle.pages, Iterator), "a ledger that is read from a store is verified there"
         for page in bundle.pages:
             walk.take(page)
         walk.close(complete=complete)
     except Found as found:
         finding = found.finding
-    return Verdict(
-        run_id=header.run_id,
-        project=header.project,
-        entries=walk.size,
-        root=walk.tree.root().hex(),
-        heads=tuple(head.size for head in known),
-        signed_by=tuple(sorted({fingerprint(head.public_key) for head in known})) if finding is None else (),
-        unsigned=walk.size - (known[-1].size if known else 0) if finding is None else 0,
-        finding=finding,
-    )
+    return walk.verdict(finding)
 
 
 def check_heads(heads: Sequence[Head], project: str, run_id: str, public_key: str | None) -> None:
@@ -134,6 +126,20 @@ class Walk:
             if self.size == boundary:
                 self._compare(boundary)
         self._take(page, start, len(page))
+
+    def verdict(self, finding: Finding | None) -> Verdict:
+        """What came of it."""
+        known = self.heads if finding is None else []
+        return Verdict(
+            run_id=self.run_id,
+            project=self.project,
+            entries=self.size,
+            root=self.tree.root().hex(),
+            heads=tuple(head.size for head in self.heads),
+            signed_by=tuple(sorted({fingerprint(head.public_key) for head in known})),
+            unsigned=max(0, self.size - max((head.size for head in known), default=0)) if finding is None else 0,
+            finding=finding,
+        )
 
     def _take(self, page: Page, start: int, stop: int) -> None:
         """The hot loop: one formatted suffix and one hash for each line."""

@@ -159,7 +159,7 @@ async def written(ledger: MemoryLedger, store: MemoryTurns, run_id: RunId, tasks
     """The ledger of a run that did these turns as its tasks."""
     chain = Chain(DEFAULT_PROJECT, run_id)
     chain.add(EntryKind.RUN_CREATED, {"goal": "made up"}, at_ms=Millis(1))
-    told = {turn_id: {"number": number, "task": f"task{number}"} for turn_id, number in tasks.items()}
+    told = {turn_id: {"number": number, "name": f"task{number}"} for turn_id, number in tasks.items()}
     for turn_id, notes in (await notes_of(ledger, store, DEFAULT_PROJECT, told)).items():
         for note in notes:
             chain.add(note.kind, note.payload, at_ms=note.at_ms)

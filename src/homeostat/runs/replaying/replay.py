@@ -23,7 +23,7 @@ from homeostat.core.records.turn import Turn as TurnRecord
 from homeostat.core.records.view import Hydration
 from homeostat.core.redaction import redact_json
 from homeostat.kernel.deliver import check_result_fields
-from homeostat.runs.bundle import Bundle
+from homeostat.runs.bundle import Bundle, each
 from homeostat.runs.replaying.differences import difference, same
 from homeostat.runs.replaying.journal import Divergence, Mode, ReplayJournal, ended_by_code
 from homeostat.runs.replaying.outside import guarded, let_out
@@ -73,7 +73,7 @@ async def replay(
     walk, tapes = Walk(header.project, header.run_id, heads), Tapes(header.project, header.run_id)
     try:
         check_heads(heads, header.project, header.run_id, None)
-        for page in bundle.pages:
+        async for page in each(bundle.pages):
             walk.take(page)
             for tape in tapes.take(page):
                 await stage.play(tape)

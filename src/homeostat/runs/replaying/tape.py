@@ -88,7 +88,7 @@ class TurnEnded(msgspec.Struct, frozen=True, kw_only=True):
     def label(self) -> str:
         """How the turn is called in words."""
         if self.task is not None:
-            number, name = self.task.get("number"), self.task.get("task")
+            number, name = self.task.get("number"), self.task.get("name")
             return f"task {number} ({name})" if number is not None else f"task {name}"
         return f"the turn of {self.agent_id} ({self.turn_id})"
 

@@ -1,0 +1,221 @@
+"""`homeostat export`, `verify` and `replay`: a run's ledger taken along, checked, and run again."""
+
+import asyncio
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from homeostat.cli.connection import Project, Url, talk
+from homeostat.cli.failures import ERROR, USAGE, explained, fail
+from homeostat.cli.output import Output, OutputOption
+
+if TYPE_CHECKING:
+    from homeostat.client.client import Client
+    from homeostat.core.ports.upstream import Upstream
+    from homeostat.core.wire.ledger import ReplayShape
+    from homeostat.runs.bundle import Bundle
+    from homeostat.runs.replaying.replay import FindFactory, Report
+
+Subject = Annotated[str, typer.Argument(metavar="RUN|FILE", help="A run's id, or a file made by `homeostat export`.")]
+HeadFile = Annotated[Path | None, typer.Option("--head", help="A head you kept: the ledger has to agree with it.")]
+PublicKey = Annotated[str | None, typer.Option("--key", help="The public key, in Base64, that must have signed.")]
+Code = Annotated[
+    list[str] | None,
+    typer.Option("--agent", metavar="[ID=]MODULE:AGENT", help="Where an agent's code is; without ID, every agent's."),
+]
+ModeOption = Annotated[
+    str, typer.Option("--mode", help="exact; re-model (models live, tools recorded); what-if (ask what is new).")
+]
+Prompt = Annotated[str | None, typer.Option(help="With what-if: another system prompt; @FILE reads it from a file.")]
+Model = Annotated[str | None, typer.Option(help="With re-model or what-if: another model.")]
+Simulate = Annotated[bool, typer.Option("--simulate-models", help="Answer live model calls here, without a network.")]
+
+
+def export(
+    run: Annotated[str, typer.Argument(metavar="RUN", help="The run.")],
+    file: Annotated[Path | None, typer.Option("--file", "-f", help="Where to. [default: RUN.homeostat]")] = None,
+    url: Url = None,
+    project: Project = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Save a run as one file: its ledger with all that was recorded, and its signed heads."""
+    path = file or Path(f"{run}.homeostat")
+
+    async def work(client: "Client") -> None:
+        from homeostat.client.bundles import download
+
+        size = await download(client, run, path)
+        if output is Output.JSON:
+            _say_json({"run_id": run, "file": str(path), "bytes": size})
+        else:
+            typer.echo(f"{path} ({size:,} bytes). Check it with: homeostat verify {path}")
+
+    talk(work, url, project)
+
+
+def verify(  # noqa: PLR0917 — each is an option of the command
+    subject: Subject,
+    head: HeadFile = None,
+    key: PublicKey = None,
+    url: Url = None,
+    project: Project = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Check a run's ledger: hashes, order, signed heads. Names the first entry that is not as it was written."""
+    from homeostat.runs.heads import read_head
+    from homeostat.runs.shapes import verdict_shape
+    from homeostat.runs.verify import verify as check
+
+    with explained():
+        try:
+            kept = [] if head is None else [read_head(line) for line in head.read_bytes().splitlines() if line.strip()]
+        except OSError as problem:
+            raise fail(f"{head} cannot be read: {problem.strerror}", code=USAGE) from problem
+        with _bundle(subject, url, project) as bundle:
+            verdict = check(bundle, heads=kept, public_key=key)
+    if output is Output.JSON:
+        _say_json(verdict_shape(verdict))
+    elif verdict.finding is None:
+        signers = ", ".join(verdict.signed_by) or "nobody"
+        typer.echo(f"Run {verdict.run_id}: {verdict.entries:,} entries are as they were written, signed by {signers}.")
+    else:
+        typer.echo(f"Run {verdict.run_id}: {verdict.finding.message}.")
+    if verdict.finding is not None:
+        raise typer.Exit(ERROR)
+
+
+def replay(  # noqa: PLR0917 — each is an option of the command
+    subject: Subject,
+    agent: Code = None,
+    mode: ModeOption = "exact",
+    prompt: Prompt = None,
+    model: Model = None,
+    url: Url = None,
+    project: Project = None,
+    output: OutputOption = Output.TABLE,
+    *,
+    simulate_models: Simulate = False,
+) -> None:
+    """Run the agents of a run again on its recording, asking nobody, and say where they differ.
+
+    Code is taken from where the recording says it was if that lies below the current directory, or from --agent.
+    """
+    from homeostat.runs.replaying.journal import Mode
+    from homeostat.runs.shapes import replay_shape
+
+    if mode not in tuple(Mode):
+        raise fail(f"--mode {mode} is unknown", hint=f"It is {', '.join(Mode)}.", code=USAGE)
+    if Mode(mode) is Mode.EXACT and (prompt or model):
+        raise fail("--prompt and --model change what is asked", hint="Say --mode what-if with them.", code=USAGE)
+    with explained():
+        find = _changed(_cast(agent or []), prompt, model)
+        with _bundle(subject, url, project) as bundle:
+            report = asyncio.run(_replay(bundle, find, Mode(mode), url, project, simulate=simulate_models))
+    shape = replay_shape(report)
+    if output is Output.JSON:
+        _say_json(shape)
+    else:
+        _tell(shape)
+    if shape.verdict != "identical":
+        raise typer.Exit(ERROR)
+
+
+def _tell(shape: "ReplayShape") -> None:
+    for words in shape.skipped:
+        typer.echo(f"Not replayed: {words}", err=True)
+    for target in shape.changed_code:
+        typer.echo(f"Note: the file of {target} is not the one that ran.", err=True)
+    counted = f"{shape.turns} turns, {shape.entries:,} entries, {shape.live_calls} live model calls"
+    if shape.divergence is None:
+        typer.echo(f"{shape.verdict}: {counted}")
+    else:
+        typer.echo(f"{shape.verdict} at entry {shape.divergence.seq}: {shape.divergence.message}")
+
+
+async def _replay(
+    bundle: "Bundle", find: "FindFactory", mode: Any, url: str | None, project: str | None, *, simulate: bool
+) -> "Report":
+    from homeostat.client.client import Client
+    from homeostat.runs.replaying.journal import Mode
+    from homeostat.runs.replaying.replay import replay as run_again
+
+    if mode is Mode.EXACT:
+        return await run_again(bundle, find)
+    async with Client(url, project=project) as client:
+        return await run_again(bundle, find, mode=mode, upstream=_models(client, simulate=simulate))
+
+
+def _models(client: "Client", *, simulate: bool) -> "Upstream":
+    """Who answers model calls that are made anew: the gateway, as the agents would be answered, or a simulation."""
+    if simulate:
+        from homeostat.adapters.upstreams.simulated import SimulatedUpstream
+
+        return SimulatedUpstream()
+    import os
+
+    from homeostat.client.keys import KEYS_FILE, KeyRing, default_data_dir
+    from homeostat.client.tools import GatewayUpstream
+
+    keys = KeyRing(Path(default_data_dir(os.environ)) / KEYS_FILE, url=client.url)
+    keys.open()
+    return GatewayUpstream(client, keys)
+
+
+def _cast(named: list[str]) -> "FindFactory":
+    from homeostat.runs.replaying.casting import EVERYBODY, cast_from, lies_below
+
+    targets: dict[str, str] = {}
+    for word in named:
+        agent_id, separator, target = word.rpartition("=")
+        targets[agent_id if separator else EVERYBODY] = target
+    return cast_from(targets, lies_below(Path.cwd()))
+
+
+def _changed(find: "FindFactory", prompt: str | None, model: str | None) -> "FindFactory":
+    """The same agents with another prompt or model, where they have a profile."""
+    if prompt is None and model is None:
+        return find
+    text = Path(prompt[1:]).read_text("utf-8") if prompt is not None and prompt.startswith("@") else prompt
+
+    def changed(end: Any) -> Any:
+        from homeostat.agent.react import ReActAgent
+
+        factory = find(end)
+
+        def make() -> Any:
+            made = factory()
+            return made.with_profile(system_prompt=text, model=model) if isinstance(made, ReActAgent) else made
+
+        return make
+
+    return changed
+
+
+@contextmanager
+def _bundle(subject: str, url: str | None, project: str | None) -> "Generator[Bundle]":
+    """The bundle a word names: a file, or a run that a server has."""
+    from tempfile import TemporaryDirectory
+
+    from homeostat.client.bundles import download
+    from homeostat.runs.bundle import read_bundle
+
+    if Path(subject).exists() or not subject.startswith("run_"):
+        yield read_bundle(Path(subject))
+        return
+    with TemporaryDirectory(prefix="homeostat-") as folder:
+        path = Path(folder) / subject
+
+        async def work(client: "Client") -> None:
+            await download(client, subject, path)
+
+        talk(work, url, project)
+        yield read_bundle(path)
+
+
+def _say_json(value: object) -> None:
+    import msgspec
+
+    typer.echo(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())

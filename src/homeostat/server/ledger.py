@@ -1,0 +1,150 @@
+"""Ledgers over HTTP: read by pages or as they grow, sealed, checked, replayed and taken along."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Final
+
+import msgspec
+
+from homeostat.core.clock import rfc3339
+from homeostat.core.errors import Forbidden, Unauthenticated
+from homeostat.core.ids import ProjectId, RunId
+from homeostat.core.limits import EVENT_BEAT_SECONDS, NAME_CHARS_MAX, PAGE_MAX
+from homeostat.core.records.provenance import Entry
+from homeostat.core.run_errors import RunUnknown
+from homeostat.core.wire import ledger as w
+from homeostat.runs.bundle import SUFFIX, Bundle, Header
+from homeostat.runs.ledgers import Ledgers
+from homeostat.runs.replaying.casting import cast_from
+from homeostat.runs.replaying.replay import replay
+from homeostat.runs.shapes import replay_shape, verdict_shape
+from homeostat.runs.verify import LedgerBroken
+from homeostat.server import identity
+from homeostat.server.answers import Answer, StreamedAnswer
+from homeostat.server.call import Call
+from homeostat.server.endpoints import Routes
+
+routes = Routes("runs")
+
+STREAM: Final = "text/event-stream"
+BUNDLE: Final = "application/gzip"
+LIVE_HEADERS: Final = ((b"cache-control", b"no-store"), (b"x-accel-buffering", b"no"))
+LOOK_SECONDS: Final = 0.25
+
+_encode = msgspec.json.Encoder().encode
+
+
+@routes.taking("GET", "/v1/runs/{run_id}/ledger", w.LedgerQuery, gives=w.LedgerPage, errors=(RunUnknown,))
+async def read_ledger(call: Call, query: w.LedgerQuery) -> w.LedgerPage:
+    """What happened in a run, oldest first: transitions, tasks, calls of models and tools, and acts of operators."""
+    project, run_id, ledgers = await _ledger(call)
+    found = await ledgers.entries(project, run_id, after=query.cursor, limit=query.limit)
+    following = found[-1].seq if len(found) == query.limit else None
+    return w.LedgerPage(entries=[_entry(entry) for entry in found], next_cursor=following)
+
+
+@routes.taking("GET", "/v1/runs/{run_id}/ledger/live", w.LedgerQuery, media_type=STREAM, errors=(RunUnknown,))
+async def follow_ledger(call: Call, query: w.LedgerQuery) -> Answer:
+    """The same as server-sent events, as it grows; it ends with the run.
+
+    An event's id is its number: come back with the last one (`Last-Event-ID`, or `cursor`) and nothing is missed.
+    """
+    project, run_id, _ = await _ledger(call)
+    shown = next((value for name, value in call.scope["headers"] if name == b"last-event-id"), b"")
+    after = int(shown) if shown.isdigit() else query.cursor
+    return StreamedAnswer(
+        200, b"", STREAM.encode(), LIVE_HEADERS, parts=_live(call, project, run_id, after), close=lambda: None
+    )
+
+
+@routes.plain("GET", "/v1/runs/{run_id}/export", media_type=BUNDLE, errors=(RunUnknown,))
+async def export_run(call: Call) -> Answer:
+    """The run as one file: its signed heads, then its ledger line by line, packed with gzip.
+
+    `homeostat verify FILE` and `homeostat replay FILE` read it, on any machine and without a server.
+    """
+    project, run_id, ledgers = await _ledger(call)
+    name = f'attachment; filename="{run_id}{SUFFIX}"'.encode()
+    headers = ((b"content-disposition", name), (b"cache-control", b"no-store"))
+    parts = ledgers.export(project, run_id)
+    return StreamedAnswer(200, b"", BUNDLE.encode(), headers, parts=parts, close=lambda: None)
+
+
+@routes.plain("GET", "/v1/runs/{run_id}/head", gives=w.HeadShape, errors=(RunUnknown, LedgerBroken))
+async def read_ledger_head(call: Call) -> w.HeadShape:
+    """The ledger's head, signed: keep it somewhere else, and no change of the ledger goes unnoticed."""
+    project, run_id, ledgers = await _ledger(call)
+    return msgspec.convert(await ledgers.seal(project, run_id), w.HeadShape, from_attributes=True)
+
+
+@routes.plain("GET", "/v1/runs/{run_id}/verify", gives=w.VerdictShape, errors=(RunUnknown,))
+async def verify_run(call: Call) -> w.VerdictShape:
+    """Read the whole ledger and say whether it is as it was written and signed.
+
+    It is this server that says so; `homeostat verify` checks for itself.
+    """
+    project, run_id, ledgers = await _ledger(call)
+    return verdict_shape(await ledgers.verify(project, run_id))
+
+
+@routes.taking(
+    "POST",
+    "/v1/runs/{run_id}/replay",
+    w.ReplayBody,
+    gives=w.ReplayShape,
+    errors=(RunUnknown, Forbidden, Unauthenticated),
+    examples={"as it was recorded": {"mode": "exact"}},
+)
+async def replay_run(call: Call, body: w.ReplayBody) -> w.ReplayShape:
+    """Run the agents' code again on what was recorded, asking nobody, and say where it differs.
+
+    The server imports no code but Homeostat's own and that of modules its setting `replay_modules` names; for agents
+    whose code is elsewhere, `homeostat replay RUN` does the same where that code is.
+    """
+    await identity.require_operator(call, verb="replay", what="runs")
+    project, run_id, ledgers = await _ledger(call)
+    modules = call.system.settings.replay_modules
+
+    def allowed(module: str) -> bool:
+        return module.partition(".")[0] == "homeostat" or module in modules
+
+    named = {agent_id: target for agent_id, target in body.agents.items() if allowed(target.partition(":")[0])}
+    header = Header(project=project, run_id=run_id, heads=tuple(await ledgers.heads(run_id)))
+    pages = ledgers.pages(project, run_id)
+    return replay_shape(await replay(Bundle(header, pages), cast_from(named, allowed)))
+
+
+async def _ledger(call: Call) -> tuple[ProjectId, RunId, Ledgers]:
+    runs, run_id = call.system.runs, RunId(call.parameters["run_id"][:NAME_CHARS_MAX])
+    run = await runs.get(call.project, run_id)
+    return run.project, run.run_id, runs.ledgers
+
+
+async def _live(call: Call, project: ProjectId, run_id: RunId, after: int) -> AsyncIterator[bytes]:
+    runs, quiet = call.system.runs, 0.0
+    yield b": the ledger as it grows\n\n"
+    while True:
+        run = await runs.get(project, run_id)
+        found = await runs.ledgers.entries(project, run_id, after=after, limit=PAGE_MAX)
+        if found:
+            after, quiet = found[-1].seq, 0.0
+            yield b"".join(b"id: %d\nevent: entry\ndata: %b\n\n" % (one.seq, _encode(_entry(one))) for one in found)
+        elif run.final and not run.live:
+            yield b"event: end\ndata: {}\n\n"
+            return
+        else:
+            await asyncio.sleep(LOOK_SECONDS)
+            quiet += LOOK_SECONDS
+            if quiet >= EVENT_BEAT_SECONDS:
+                quiet = 0.0
+                yield b"event: beat\ndata: {}\n\n"
+
+
+def _entry(entry: Entry) -> w.EntryShape:
+    return w.EntryShape(
+        seq=entry.seq,
+        kind=entry.kind,
+        at=rfc3339(entry.at_ms),
+        payload=msgspec.Raw(entry.payload.encode()),
+        hash=entry.hash,
+    )

@@ -1,0 +1,196 @@
+"""Ledgers over HTTP: what a run leaves behind is read, followed, signed, exported, checked and run again."""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx2
+import pytest
+
+from homeostat.adapters.upstreams.simulated import SimulatedUpstream
+from homeostat.adapters.upstreams.simulated.upstream import INSTANT
+from homeostat.agent.functions import FunctionAgent
+from homeostat.agent.managed import ManagedAgent
+from homeostat.agent.models import Models
+from homeostat.agent.orchestrator import Factory, Orchestrator
+from homeostat.agent.turn import Turn
+from homeostat.agent.worker import Worker
+from homeostat.app.assemble import System
+from homeostat.core.ids import RunId
+from homeostat.runs.bundle import Bundle, unpack
+from homeostat.runs.replaying.replay import replay
+from homeostat.runs.replaying.tape import TurnEnded
+from homeostat.runs.verify import verify
+from homeostat.testing.crews import eventually
+
+Json = dict[str, Any]
+
+
+async def searcher(turn: Turn) -> Any:
+    """Thinks, looks something up and asks another agent."""
+    thought = await turn.llm(f"What about {turn.input['topic']}?", model="sim-small")
+    drawn = turn.random.randrange(1_000)
+    found = await turn.step("look up", _look_up, turn.input["topic"], secret="hunter2")  # noqa: S106 — no secret of anybody
+    asked = await turn.ask("counter", {"word": turn.input["topic"]})
+    await turn.write("note", {"found": found})
+    return {"thought": thought.text, "found": found, "drawn": drawn, "at": await turn.now(), "asked": asked}
+
+
+async def _look_up(topic: str, secret: str) -> Json:
+    del secret
+    return {"topic": topic, "api_key": "sk-verysecretverysecret", "score": 1.0}
+
+
+class Counter(ManagedAgent):
+    """Remembers how often it was asked."""
+
+    async def process(self, request: Any) -> Any:
+        count = (await self.memory.load("history", 0)) + 1
+        self.memory.update("history", count)
+        return {"count": count, "letters": len(request.input["word"])}
+
+
+CAST: dict[str, Factory] = {"searcher": lambda: FunctionAgent(searcher), "counter": Counter}
+
+
+def find(end: TurnEnded) -> Factory:
+    return CAST[end.agent_id]
+
+
+@asynccontextmanager
+async def working(system: System) -> AsyncGenerator[None]:
+    worker = Worker(
+        source=system.turns,
+        orchestrator=Orchestrator(memory=system.memory),
+        models=Models(SimulatedUpstream(pace=INSTANT)),
+    )
+    for agent_id, factory in CAST.items():
+        worker.host(agent_id, factory)
+    await worker.open()
+    running = asyncio.create_task(worker.run())
+    try:
+        yield
+    finally:
+        worker.stop()
+        await running
+
+
+async def finished(http: httpx2.AsyncClient, tasks: int = 2) -> str:
+    """A run that completed."""
+    wanted = [{"name": f"t{n}", "agent": "searcher", "input": {"topic": f"moon {n}"}} for n in range(tasks)]
+    answer = await http.post("/v1/runs", json={"goal": "find out", "tasks": wanted, "seed": 7})
+    assert answer.status_code == 201, answer.text
+    run_id = answer.json()["run_id"]
+
+    async def resting() -> bool:
+        return (await http.get(f"/v1/runs/{run_id}")).json()["at_rest"]
+
+    await eventually(resting)
+    assert (await http.get(f"/v1/runs/{run_id}")).json()["status"] == "completed"
+    return run_id
+
+
+@pytest.fixture
+async def run_id(system: System, http: httpx2.AsyncClient) -> str:
+    async with working(system):
+        return await finished(http)
+
+
+async def exported(http: httpx2.AsyncClient, run_id: str) -> Bundle:
+    answer = await http.get(f"/v1/runs/{run_id}/export")
+    assert answer.status_code == 200
+    return unpack([answer.content], where="the server")
+
+
+async def test_a_ledger_tells_everything_and_no_secrets(http: httpx2.AsyncClient, run_id: str) -> None:
+    entries: list[Json] = []
+    cursor: int | None = 0
+    while cursor is not None:
+        page = (await http.get(f"/v1/runs/{run_id}/ledger", params={"cursor": cursor, "limit": 5})).json()
+        entries += page["entries"]
+        cursor = page["next_cursor"]
+    assert [entry["seq"] for entry in entries] == list(range(1, len(entries) + 1))
+    kinds = [entry["kind"] for entry in entries]
+    assert kinds[0] == "run.created"
+    assert kinds.count("task.ended") == 2
+    assert kinds.count("model.call") == 2
+    assert kinds.count("turn.ended") == 4
+    assert {"plan.made", "run.moved", "tool.result", "step", "card"} <= set(kinds)
+    told = json.dumps(entries)
+    assert "verysecret" not in told
+    assert "hunter2" not in told
+    model = next(entry["payload"] for entry in entries if entry["kind"] == "model.call")
+    assert json.loads(model["asked"]["told_json"])["messages"][0]["content"].startswith("What about moon")
+
+
+async def test_it_is_signed_at_the_end_and_verifies(system: System, http: httpx2.AsyncClient, run_id: str) -> None:
+    (head,) = await system.runs.ledgers.heads(RunId(run_id))
+    verdict = verify(await exported(http, run_id), public_key=system.runs.ledgers.public_key)
+    assert verdict.ok, verdict
+    assert verdict.heads == (head.size,)
+    assert (await http.get(f"/v1/runs/{run_id}/head")).json()["root"] == verdict.root == head.root
+    told = (await http.get(f"/v1/runs/{run_id}/verify")).json()
+    assert told["valid"]
+    assert told["entries"] == verdict.entries
+
+
+async def test_it_runs_again_from_a_bundle(http: httpx2.AsyncClient, run_id: str) -> None:
+    report = await replay(await exported(http, run_id), find)
+    assert report.verdict == "identical", report
+    assert report.turns == 4
+
+
+async def test_changed_code_is_told_in_words(
+    http: httpx2.AsyncClient, run_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def other(turn: Turn) -> Any:
+        thought = await turn.llm(f"What about the {turn.input['topic']}?", model="sim-small")
+        return thought.text
+
+    monkeypatch.setitem(CAST, "searcher", lambda: FunctionAgent(other))
+    report = await replay(await exported(http, run_id), find)
+    assert report.verdict == "diverged"
+    assert report.divergence is not None
+    assert 'asked the model something else (step `llm`) (messages[0].content): recorded "What about moon' in (
+        report.divergence.message
+    )
+    assert report.divergence.message.startswith("task ")
+
+
+async def test_code_that_reaches_outside_is_stopped(
+    http: httpx2.AsyncClient, run_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def other(turn: Turn) -> Any:
+        del turn
+        await asyncio.open_connection("127.0.0.1", 9)
+
+    monkeypatch.setitem(CAST, "searcher", lambda: FunctionAgent(other))
+    report = await replay(await exported(http, run_id), find)
+    assert report.divergence is not None
+    assert "a replay calls nothing outside" in report.divergence.message
+
+
+async def test_the_server_runs_no_code_it_does_not_know(http: httpx2.AsyncClient, run_id: str) -> None:
+    told = (await http.post(f"/v1/runs/{run_id}/replay", json={})).json()
+    assert told["verdict"] == "incomplete"
+    assert "which is not taken" in told["skipped"][0]
+    named = {"searcher": "os:system"}
+    assert (await http.post(f"/v1/runs/{run_id}/replay", json={"agents": named})).json()["verdict"] == "incomplete"
+    assert (await http.post("/v1/runs/run_x/replay", json={})).status_code == 404
+    assert (await http.post(f"/v1/runs/{run_id}/replay", json={"mode": "other"})).status_code == 422
+
+
+async def test_it_can_be_followed_to_its_end(http: httpx2.AsyncClient, run_id: str) -> None:
+    seen = (await http.get(f"/v1/runs/{run_id}/ledger/live")).text
+    count = (await http.get(f"/v1/runs/{run_id}/verify")).json()["entries"]
+    assert seen.count("event: entry\n") == count
+    assert seen.endswith("event: end\ndata: {}\n\n")
+    rest = (await http.get(f"/v1/runs/{run_id}/ledger/live", headers={"last-event-id": str(count - 1)})).text
+    assert rest.count("event: entry\n") == 1
+
+
+async def test_runs_that_are_not_there_have_no_ledger(http: httpx2.AsyncClient) -> None:
+    for what in ("ledger", "ledger/live", "export", "head", "verify"):
+        assert (await http.get(f"/v1/runs/run_nowhere/{what}")).status_code == 404
