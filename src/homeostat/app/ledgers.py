@@ -11,7 +11,7 @@ from typing import Final
 from homeostat.app.settings import Settings
 from homeostat.core.clock import Clock
 from homeostat.core.errors import SettingInvalid
-from homeostat.core.ids import RunId, digest_of
+from homeostat.core.ids import RunId, digest_of, private_key
 from homeostat.core.ports.ledger import LedgerStore
 from homeostat.runs.heads import Ed25519Signer
 from homeostat.runs.ledgers import Ledgers
@@ -26,7 +26,7 @@ _PLAIN = re.compile(r"[A-Za-z0-9_-]{1,100}")
 def open_ledgers(settings: Settings, store: LedgerStore, clock: Clock) -> Ledgers:
     """Ledgers that are sealed with this server's key. The key is made when it is first needed."""
     if settings.ephemeral:
-        seed = os.urandom(KEY_BYTES)
+        seed = private_key(KEY_BYTES)
         return Ledgers(
             store=store, keeper=MemoryHeads(), signer=functools.cache(lambda: Ed25519Signer(seed)), clock=clock
         )
@@ -48,7 +48,7 @@ def signing_key(path: Path) -> bytes:
         except FileExistsError:
             return _read(path)
         with os.fdopen(handle, "w") as file:
-            file.write(os.urandom(KEY_BYTES).hex() + "\n")
+            file.write(private_key(KEY_BYTES).hex() + "\n")
             file.flush()
             os.fsync(file.fileno())
         return _read(path)

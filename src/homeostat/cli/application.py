@@ -19,6 +19,7 @@ from homeostat.cli import (
     immune,
     immune_alone,
     keys,
+    ledger,
     listing,
     orders,
     receipts,
@@ -72,6 +73,8 @@ application.command()(top.top)
 for verb in (receipts.receipt, immune.release, immune.heal, immune.approve, immune.reject):
     application.command()(verb)
 application.command()(runs.run)
+for verb in (ledger.export, ledger.verify, ledger.replay):
+    application.command()(verb)
 for act in (runs.apply, runs.pause, runs.resume, runs.kill):
     application.command()(act)
 application.command("red-button")(runs.red_button)

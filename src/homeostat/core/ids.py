@@ -155,6 +155,11 @@ def same_digest(one: str, other: str) -> bool:
     return hmac.compare_digest(one, other)
 
 
+def private_key(size: int) -> bytes:
+    """Bytes that nobody can guess, to sign with."""
+    return os.urandom(size)
+
+
 def process_seed() -> int:
     """A seed for one process, printed where a run must be repeatable."""
     return int.from_bytes(os.urandom(6), "big")
