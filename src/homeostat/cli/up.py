@@ -14,10 +14,12 @@ if TYPE_CHECKING:
     from homeostat.app.assemble import System
     from homeostat.app.data_dir import DataDirectory
     from homeostat.app.settings import Settings
+    from homeostat.testing.village import Village
 
 DataDir = Annotated[Path | None, typer.Option(help="Where the embedded store keeps its file.")]
 Host = Annotated[str | None, typer.Option(help="The address to listen on; only loopback is possible without login.")]
 Port = Annotated[int | None, typer.Option(help="The port to listen on; a taken one moves to the next, 0 takes any.")]
+Demo = Annotated[bool, typer.Option("--demo", help="Let a simulated fleet live here, in memory.")]
 Ephemeral = Annotated[bool | None, typer.Option("--ephemeral", help="Keep everything in memory.")]
 StoreUrl = Annotated[str | None, typer.Option(help="postgresql://… instead of the embedded store.")]
 BusUrl = Annotated[str | None, typer.Option(help="nats://… to hear of other processes at once.")]
@@ -38,6 +40,7 @@ def up(
     host: Host = None,
     data_dir: DataDir = None,
     ephemeral: Ephemeral = None,
+    demo: Demo = False,
     store_url: StoreUrl = None,
     bus_url: BusUrl = None,
     status_url: StatusUrl = None,
@@ -47,12 +50,16 @@ def up(
     auth: AuthOption = None,
     log_level: LogLevel = None,
 ) -> None:
-    """Start everything in one process, on embedded engines unless told otherwise."""
+    """Start everything in one process, on embedded engines unless told otherwise.
+
+    With --demo a dozen simulated agents work and fall ill, every minute and a half another one; nothing is kept.
+    """
     run(
         port=port,
         host=host,
         data_dir=data_dir,
-        ephemeral=ephemeral,
+        ephemeral=True if demo else ephemeral,
+        demo=demo,
         store_url=store_url,
         bus_url=bus_url,
         status_url=status_url,
@@ -96,7 +103,7 @@ def server(
     )
 
 
-def run(**options: Any) -> None:
+def run(*, demo: bool = False, **options: Any) -> None:
     """Serve with these options until a signal says stop."""
     import asyncio
     import logging
@@ -114,7 +121,7 @@ def run(**options: Any) -> None:
         with DataDirectory(settings.data_dir) if embedded else nullcontext() as directory:
             listener = listen(settings)
             with asyncio.Runner(loop_factory=loop_factory()) as runner:
-                runner.run(_serve(settings, listener, directory))
+                runner.run(_serve(settings, listener, directory, demo=demo))
 
 
 def refuse_strangers(settings: "Settings") -> None:
@@ -149,7 +156,9 @@ def listen(settings: "Settings") -> "socket.socket":
     return listener
 
 
-async def _serve(settings: "Settings", listener: "socket.socket", directory: "DataDirectory | None") -> None:
+async def _serve(
+    settings: "Settings", listener: "socket.socket", directory: "DataDirectory | None", *, demo: bool
+) -> None:
     import asyncio
 
     from homeostat.app.assemble import assemble
@@ -157,8 +166,12 @@ async def _serve(settings: "Settings", listener: "socket.socket", directory: "Da
 
     stop = asyncio.Event()
     heed_signals(stop)
-    async with assemble(settings) as system, serving(system, listener) as http:
+    village = _village() if demo else None
+    stand_ins = village.stand_ins if village is not None else None
+    async with assemble(settings, stand_ins=stand_ins) as system, serving(system, listener) as http:
         url = url_of(listener)
+        if village is not None:
+            system.supervisor.add("simulated fleet", lambda: village.live(system))
         if directory is not None:
             directory.announce(url)
         first = await system.access.keys.create_first() if system.access.required else None
@@ -168,6 +181,14 @@ async def _serve(settings: "Settings", listener: "socket.socket", directory: "Da
         await asyncio.wait({stopping, http.running}, return_when=asyncio.FIRST_COMPLETED)
         stopping.cancel()
         typer.echo("Stopping; requests under way are finished first. Press Ctrl-C again to leave at once.", err=True)
+
+
+def _village() -> "Village":
+    """Simulated agents, in real time."""
+    from homeostat.core.clock import SystemClock
+    from homeostat.testing.village import Village
+
+    return Village(SystemClock())
 
 
 def _banner(url: str, system: "System", key: str | None) -> None:

@@ -62,6 +62,14 @@ class Ailment:
     recovered: float | None = None
     cured: bool = False
 
+    @property
+    def sick(self) -> bool:
+        return self.began > 0 and not self.cured
+
+    def fall_ill(self, now: float) -> None:
+        self.began, self.cured = now, False
+        self.detected = self.recovered = None
+
 
 def ailments() -> dict[str, Ailment]:
     """Who falls ill with what."""
@@ -111,7 +119,7 @@ class Story:
         for _ in range(TRAINING):
             await self._round(session)
         for name, ailment in self._ill.items():
-            ailment.began = one.clock.monotonic()
+            ailment.fall_ill(one.clock.monotonic())
             if ailment.faults is not None:
                 one.faults[name] = ailment.faults
             for _ in range(ROUNDS_MAX):
@@ -154,7 +162,7 @@ class Story:
 
     async def _work(self, name: str) -> None:
         ailment = self._ill.get(name)
-        if ailment is not None and ailment.began > 0 and not ailment.cured:
+        if ailment is not None and ailment.sick:
             for _ in range(ailment.calls):
                 await self._clinic.call(name, **(ailment.asked or self._usual(name)))
         else:

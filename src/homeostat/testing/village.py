@@ -1,0 +1,194 @@
+"""A simulated fleet that lives beside a real server: it works, falls ill now and then, and is healed."""
+
+import asyncio
+import logging
+from contextlib import suppress
+from datetime import UTC, datetime
+from itertools import cycle
+from typing import Any, Final
+
+from homeostat.adapters.upstreams.simulated import Pace
+from homeostat.adapters.upstreams.simulated.faults import Faults, FaultyUpstream
+from homeostat.app.assemble import System
+from homeostat.app.holding import StandIns
+from homeostat.core.clock import Clock, Millis
+from homeostat.core.codec import to_json
+from homeostat.core.errors import Conflict, StaleEpoch, Unavailable
+from homeostat.core.ids import DEFAULT_PROJECT, AgentId, chance
+from homeostat.core.machines.phase import Phase
+from homeostat.core.ports.upstream import UpstreamRequest
+from homeostat.core.records.fleet import AgentStatus, ReportedStatus
+from homeostat.core.records.immune import ApprovalStatus, Diagnosis, RemedyAction
+from homeostat.core.records.turn import AgentKey, MessageType
+from homeostat.core.records.view import Outcome
+from homeostat.fleet.registry import Introduction
+from homeostat.kernel.commands import Enqueue
+from homeostat.testing.ailments import PAGES, POISONED, SEARCH, Ailment, Pharmacy, reading
+from homeostat.testing.clinic import WORDS
+from homeostat.testing.gateways import Booth, Keys
+
+log = logging.getLogger(__name__)
+
+TYPES: Final = ("researcher", "support", "billing")
+AGENTS: Final = 14
+READERS: Final = 4  # the first so many read pages with a tool
+LEARNING_CALLS: Final = 40  # made at once, so that it is soon known what is normal
+WORK_SECONDS: Final = 2.0
+BEAT_SECONDS: Final = 10.0
+FIRST_INCIDENT_SECONDS: Final = 10.0
+INCIDENT_SECONDS: Final = 90.0
+ANSWER_SECONDS: Final = 80.0  # how long a question waits for you before the simulated operator answers it
+OPERATOR: Final = "simulated operator"
+WAITING_MAX: Final = 20  # messages that pile up for an agent that is isolated
+PACE: Final = Pace(first_token_seconds=0.05, token_seconds=0.002)
+R = RemedyAction
+
+
+def ailments() -> dict[str, Ailment]:
+    """Who falls ill with what, again and again."""
+    looping = {"question": "find it", "tools": SEARCH, "tool_choice": "required"}
+    return {
+        "support-05": Ailment(Diagnosis.PROMPT_DRIFT, R.RESET_MEMORY, Faults(tokens=60)),
+        "researcher-01": Ailment(Diagnosis.PROMPT_INJECTION, R.REVOKE_TOOLS, asked=reading("researcher-01", POISONED)),
+        "billing-06": Ailment(Diagnosis.COST_OVERRUN, R.REDUCE_AUTONOMY, asked={"model": "gpt-4"}),
+        "researcher-07": Ailment(Diagnosis.INFINITE_LOOP, R.REVOKE_TOOLS, asked=looping, calls=5),
+        "support-08": Ailment(Diagnosis.TOOL_INSTABILITY, R.ROLLBACK_PROMPT, Faults(error=500)),
+        "billing-09": Ailment(Diagnosis.MEMORY_CORRUPTION, R.RESET_MEMORY, asked={"question": " ".join(WORDS * 200)}),
+        "researcher-10": Ailment(Diagnosis.EXTERNAL_CAUSE, R.RESET_AGENT, Faults(latency=8.0)),
+    }
+
+
+class Village:
+    """Agents that live until they are cancelled. Their faults are theirs: what watches them sees only what they do."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._ill = ailments()
+        self._keys: dict[str, str] = {}
+        self._calls = 0
+        self._done: dict[str, int] = {}
+        self.names: Final = [f"{TYPES[number % len(TYPES)]}-{number + 1:02d}" for number in range(AGENTS)]
+        upstream = FaultyUpstream(pace=PACE, clock=clock, plan=self._plan)
+        self.stand_ins: Final = StandIns(remedies=Pharmacy(self._ill), simulated=upstream)
+
+    def _plan(self, request: UpstreamRequest) -> Faults | None:
+        body = request.body if isinstance(request.body, bytes) else b""
+        for name, ailment in self._ill.items():
+            if ailment.sick and ailment.faults is not None and b"I am %s:" % name.encode() in body:
+                return ailment.faults
+        return None
+
+    async def live(self, system: System) -> None:
+        """Enrol, learn, then work, beat, fall ill and be asked about, side by side."""
+        for name in self.names:
+            if name not in self._keys:
+                said = Introduction(agent_type=name.split("-")[0], tags=("demo",))
+                self._keys[name] = (await system.enrol(said, AgentId(name), key=None)).api_key
+        for _ in range(LEARNING_CALLS):
+            await asyncio.gather(*(self._call(system, name) for name in self.names))
+        async with asyncio.TaskGroup() as group:
+            for loop in (self._talk, self._work, self._beat, self._sicken, self._answer):
+                group.create_task(loop(system))
+
+    # --- work ----------------------------------------------------------------------------------------------
+
+    async def _talk(self, system: System) -> None:
+        """Messages come in at a steady pace."""
+        while True:
+            for name in self.names:
+                await asyncio.sleep(WORK_SECONDS / len(self.names))
+                head = await system.kernel.store.head(*_key(name))
+                if head is None or head.head.queued < WAITING_MAX:
+                    await system.kernel.enqueue(
+                        Enqueue(key=_key(name), type=MessageType.TURN, payload=to_json("your turn"))
+                    )
+
+    async def _work(self, system: System) -> None:
+        session = await system.turns.open([_key(name) for name in self.names], on_revoke=lambda _: None)
+        async with asyncio.TaskGroup() as group:
+            while True:
+                await session.renew()
+                for grant in await session.claim(16, 1.0):
+                    group.create_task(self._turn(system, session, grant))
+
+    async def _turn(self, system: System, session: Any, grant: Any) -> None:
+        name = str(grant.turn.agent_id)
+        ailment = self._ill.get(name)
+        for _ in range(ailment.calls if ailment is not None and ailment.sick else 1):
+            await self._call(system, name)
+        with suppress(StaleEpoch, Unavailable):  # isolated over it: the turn went back, and comes again
+            await session.deliver(grant, status=Outcome.SUCCESS, result=to_json("done"))
+            self._done[name] = self._done.get(name, 0) + 1
+
+    async def _call(self, system: System, name: str) -> None:
+        self._calls += 1
+        luck, ailment = chance(name, self._calls), self._ill.get(name)
+        asked: dict[str, Any] = {}
+        if ailment is not None and ailment.sick and ailment.asked:
+            asked = dict(ailment.asked)
+        elif self.names.index(name) < READERS:
+            asked = reading(name, luck.choice(PAGES))
+        question = asked.pop("question", None) or " ".join(luck.choice(WORDS) for _ in range(luck.randint(8, 40)))
+        booth = Booth(system.gateway, Keys({}), system.bus, system.gateway.store, FaultyUpstream())
+        await booth.chat(f"I am {name}: {question}", key=self._keys[name], **asked)
+
+    async def _beat(self, system: System) -> None:
+        began = self._clock.now_ms()
+        while True:
+            for name in self.names:
+                member = system.fleet.registry.get(AgentId(name))
+                if member is not None:
+                    await system.fleet.beat(member, self._status(name, began))
+            await asyncio.sleep(BEAT_SECONDS)
+
+    def _status(self, name: str, began: Millis) -> AgentStatus:
+        now = self._clock.now_ms()
+        return AgentStatus(
+            agent_id=AgentId(name),
+            agent_type=name.split("-", maxsplit=1)[0],
+            tags=("demo",),
+            timestamp=_instant(now),
+            started_at=_instant(began),
+            uptime_seconds=(now - began) / 1000,
+            status=ReportedStatus.RUNNING,
+            last_action="answered a message",
+            items_processed=self._done.get(name, 0),
+            queue_depth=0,
+            processing_time_avg_ms=300.0,
+            error_count=0,
+            memory_mb=64.0,
+            push_interval_seconds=BEAT_SECONDS,
+        )
+
+    # --- illness -------------------------------------------------------------------------------------------
+
+    async def _sicken(self, system: System) -> None:
+        """One after the other falls ill, if it is well."""
+        await asyncio.sleep(FIRST_INCIDENT_SECONDS)
+        for name, ailment in cycle(self._ill.items()):
+            if system.immune.phase_of(_key(name)) is Phase.HEALTHY:
+                ailment.fall_ill(self._clock.monotonic())
+            await asyncio.sleep(INCIDENT_SECONDS)
+
+    async def _answer(self, system: System) -> None:
+        """Somebody has to: questions that nobody answered for a while are."""
+        immune = system.immune
+        while True:
+            await asyncio.sleep(1.0)
+            waiting = await immune.store.approvals(
+                DEFAULT_PROJECT, status=ApprovalStatus.PENDING, before=None, limit=50
+            )
+            for one in waiting:
+                if self._clock.now_ms() - one.asked_at_ms > ANSWER_SECONDS * 1000:
+                    with suppress(Conflict):  # you were faster
+                        await immune.approvals.approve(
+                            DEFAULT_PROJECT, one.approval_id, reason="nobody else answered", actor=OPERATOR
+                        )
+
+
+def _instant(at: Millis) -> datetime:
+    return datetime.fromtimestamp(at / 1000, UTC)
+
+
+def _key(name: str) -> AgentKey:
+    return (DEFAULT_PROJECT, AgentId(name))

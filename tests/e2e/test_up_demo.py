@@ -1,0 +1,33 @@
+"""`homeostat up --demo` has life in it: agents that work, one that falls ill, and a question that waits."""
+
+import time
+from typing import Any
+
+import httpx2
+
+from homeostat.testing.homeostat import HomeostatServer
+
+PATIENCE_SECONDS = 150
+
+
+def test_a_fleet_lives_and_an_approval_waits() -> None:
+    with HomeostatServer("--demo", "--ephemeral", command="up") as server:
+
+        def get(path: str) -> Any:
+            return httpx2.get(server.url + path, trust_env=False, timeout=30).json()
+
+        until = time.monotonic() + PATIENCE_SECONDS
+        while not (waiting := get("/v1/immune/approvals?status=pending")["approvals"]):
+            assert time.monotonic() < until, get("/v1/agents")
+            time.sleep(0.5)
+        agents = get("/v1/agents")
+        assert len(agents) >= 12
+        assert {agent["phase"] for agent in agents} >= {"healthy", "quarantined"}
+        assert get("/v1/calls?limit=1")["calls"]
+        told = httpx2.post(
+            f"{server.url}/v1/immune/approvals/{waiting[0]['approval_id']}/approve",
+            json={"actor": "ann"},
+            trust_env=False,
+            timeout=30,
+        )
+        assert told.json()["answered_by"] == "ann"
