@@ -38,6 +38,7 @@ application = typer.Typer(
     epilog=EXIT_CODES,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # drawing boxes around the help costs more than everything else in it
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
