@@ -1,11 +1,29 @@
 """Writes the reference pages that follow from the code. `--check` says whether they are up to date."""
 
+import asyncio
+import importlib
+import pkgutil
+import re
 import sys
 from pathlib import Path
 from typing import Any
 
+import typer
+import typer.main
+
+import homeostat
+from homeostat.access.authority import TABLE
+from homeostat.app.assemble import assemble
+from homeostat.app.feed import Kind
+from homeostat.app.settings import SETTINGS, Settings
+from homeostat.cli.application import application
+from homeostat.core.errors import HomeostatError
 from homeostat.core.machines import ALL
 from homeostat.core.machines.table import Machine
+from homeostat.core.telemetry import ATTRIBUTES, METRICS, SPANS
+from homeostat.server.application import table_of
+from homeostat.server.metrics import Metrics
+from homeostat.server.patience import Patience
 
 REFERENCE = Path(__file__).parent / "reference"
 
@@ -29,7 +47,154 @@ def _machine(machine: Machine[Any, Any]) -> str:
     return f"## {title}\n\n```mermaid\n{machine.mermaid()}\n```\n\n| In | on | go to | why |\n|---|---|---|---|\n{rows}"
 
 
-PAGES = {"state-machines.md": state_machines}
+def command_line() -> str:
+    """Every command with its help."""
+    parts = ["# Command line", "", "Generated from the commands themselves; `make docs` writes it anew.", ""]
+    root = typer.main.get_command(application)
+    parts += [_command(root, ("homeostat",))]
+    return "\n".join(parts)
+
+
+def _command(command: Any, path: tuple[str, ...], parent: Any = None) -> str:
+    context = typer.Context(command, info_name=path[-1], parent=parent, terminal_width=100, max_content_width=100)
+    lines = [f"## `{' '.join(path)}`", "", "```text", command.get_help(context).rstrip(), "```", ""]
+    nested: dict[str, Any] = getattr(command, "commands", {})
+    named = sorted((name, one) for name, one in nested.items() if not one.hidden)
+    lines += [_command(one, (*path, name), context) for name, one in named]
+    return "\n".join(lines)
+
+
+def settings() -> str:
+    """Every setting: its variable, its default, what it does."""
+    rows = [f"| `{s.variable}` | `{s.default}` | {s.summary} |" for s in SETTINGS]
+    return "\n".join(
+        [
+            "# Settings",
+            "",
+            "An option of `homeostat up` overrules the environment, and that the default; what holds is shown by",
+            "`homeostat config show --origin`. Generated from `homeostat.app.settings`; `make docs` writes it anew.",
+            "",
+            "| Variable | Default | What it does |",
+            "|---|---|---|",
+            *rows,
+            "",
+        ]
+    )
+
+
+def errors() -> str:
+    """Every code that an answer may carry, with what to do about it."""
+    for module in pkgutil.walk_packages(homeostat.__path__, "homeostat."):
+        if re.search(r"\.(errors|ports\.\w+)$", module.name):
+            importlib.import_module(module.name)
+    by_code = {kind.code: kind for kind in _below(HomeostatError)}
+    parts = [
+        "# Errors",
+        "",
+        "Errors are `application/problem+json` with `code`, `detail`, `hint` and `trace_id`. Codes are stable;",
+        "words may change. Generated from the errors themselves; `make docs` writes it anew.",
+        "",
+    ]
+    for code, kind in sorted(by_code.items()):
+        family = next((base.__name__ for base in kind.__mro__[1:] if base.__mro__[1:2] == (HomeostatError,)), "")
+        told = " ".join((kind.__doc__ or "").split())
+        parts += [f"## `{code}`", "", f"HTTP {kind.http_status}" + (f", a kind of `{family}`." if family else "."), ""]
+        parts += [f"> {told}", ""]
+        if kind.hint:
+            parts += [f"{kind.hint}", ""]
+    return "\n".join(parts)
+
+
+def _below(kind: type[HomeostatError]) -> list[type[HomeostatError]]:
+    found: list[type[HomeostatError]] = []
+    for one in kind.__subclasses__():
+        if one.__module__.startswith("homeostat."):
+            found += [one, *_below(one)]
+    return found
+
+
+def api() -> str:
+    """Every route, who may use it, and what it does."""
+    parts = [
+        "# HTTP API",
+        "",
+        "The whole description, with shapes and examples, is at `/openapi.json` of every server; people read it at",
+        "`/docs`. Who may: roles by name; `agent` is an agent's own key, `agent (own)` only on what is its own.",
+        "Generated from the routes; `make docs` writes it anew.",
+        "",
+    ]
+    by_tag: dict[str, list[str]] = {}
+    for route in table_of():
+        row = TABLE[route.name]
+        who = "everybody" if row.open else ", ".join(sorted(row.roles))
+        if not row.open and row.agents != "never":
+            who += ", agent" + (" (own)" if row.agents == "own" else "")
+        flags = " ".join(word for word, on in (("dry run", row.dry_run), ("audited", row.audited)) if on)
+        words = f"{route.summary}." + (f" *({flags})*" if flags else "")
+        by_tag.setdefault(route.tag, []).append(f"| `{route.method} {route.path}` | {who.strip(', ')} | {words} |")
+    for tag, rows in sorted(by_tag.items()):
+        parts += [f"## {tag.capitalize()}", "", "| Route | Who may | What it does |", "|---|---|---|", *rows, ""]
+    return "\n".join(parts)
+
+
+def telemetry() -> str:
+    """Metrics, spans and events by name."""
+    parts = [
+        "# Metrics, spans and events",
+        "",
+        "Generated from the tables that make them; `make docs` writes it anew. Labels are bounded: route templates,",
+        "codes and states, never anybody's ids.",
+        "",
+        "## Metrics at `/metrics`",
+        "",
+        "| Metric | Kind | What it counts |",
+        "|---|---|---|",
+        *(f"| `{name}` | {kind} | {words} |" for name, kind, words in asyncio.run(_families())),
+        "",
+        "## OpenTelemetry",
+        "",
+        "Sent where an OpenTelemetry SDK is set up in the server's process (`opentelemetry-instrument homeostat up`);",
+        "without one nothing is measured, and nothing costs.",
+        "",
+        "| Span | What it covers |",
+        "|---|---|",
+        *(f"| `{name}` | {words} |" for name, words in SPANS.items()),
+        "",
+        "| Metric | Unit | What it measures |",
+        "|---|---|---|",
+        *(f"| `{one.name}` | {one.unit} | {one.words} |" for one in METRICS),
+        "",
+        "| Attribute | What it says |",
+        "|---|---|",
+        *(f"| `{name}` | {words} |" for name, words in ATTRIBUTES.items()),
+        "",
+        "## Events at `/v1/events`",
+        "",
+        *(f"- `{kind.value}`" for kind in Kind),
+        "",
+    ]
+    return "\n".join(parts)
+
+
+async def _families() -> list[tuple[str, str, str]]:
+    """What a server counts, asked of one that is made for it and keeps nothing."""
+    async with assemble(Settings(ephemeral=True)) as system:
+        metrics = Metrics(system, Patience())
+        metrics.fleet.census = await system.fleet.census()
+        found = metrics.registry.collect()
+        return sorted(
+            (one.name + ("_total" if one.type == "counter" else ""), one.type, one.documentation) for one in found
+        )
+
+
+PAGES = {
+    "state-machines.md": state_machines,
+    "command-line.md": command_line,
+    "settings.md": settings,
+    "errors.md": errors,
+    "api.md": api,
+    "telemetry.md": telemetry,
+}
 
 
 def main(arguments: list[str]) -> int:

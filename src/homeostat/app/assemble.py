@@ -24,6 +24,7 @@ from homeostat.app.sessions import WorkerSessions
 from homeostat.app.settings import Auth, Settings
 from homeostat.app.supervisor import Supervisor
 from homeostat.app.tool_desk import ToolDesks
+from homeostat.app.tracing import Tracing, sdk_present
 from homeostat.app.turn_vitals import TurnVitals
 from homeostat.app.upstreams import open_outlets, read_prices
 from homeostat.app.vitals_log import VitalsLog
@@ -172,6 +173,8 @@ async def _open_views(
     fleet: Fleet, supervisor: Supervisor, *, bus: Bus, clock: Clock, ids: Ids
 ) -> tuple[Feed, VitalsLog]:
     """What those who look are shown besides what is stored."""
+    if sdk_present():
+        await Tracing(clock=clock).listen(bus)
     feed = Feed(bus=bus, clock=clock, ids=ids)
     await feed.listen()
     fleet.broadcaster.told = feed.hear

@@ -1,0 +1,60 @@
+"""The names under which OpenTelemetry hears of us: the GenAI conventions where they have one, our own elsewhere."""
+
+from dataclasses import dataclass
+from typing import Final
+
+CHAT: Final = "chat"
+INVOKE_AGENT: Final = "invoke_agent"
+
+OPERATION: Final = "gen_ai.operation.name"
+PROVIDER: Final = "gen_ai.provider.name"
+REQUEST_MODEL: Final = "gen_ai.request.model"
+INPUT_TOKENS: Final = "gen_ai.usage.input_tokens"
+OUTPUT_TOKENS: Final = "gen_ai.usage.output_tokens"
+TOKEN_TYPE: Final = "gen_ai.token.type"  # noqa: S105 - no secret
+AGENT_ID: Final = "gen_ai.agent.id"
+ERROR_TYPE: Final = "error.type"
+RUN_ID: Final = "homeostat.run.id"
+PROJECT: Final = "homeostat.project"
+COST_USD: Final = "homeostat.cost.usd"
+TURN_STATUS: Final = "homeostat.turn.status"
+TURN_STEPS: Final = "homeostat.turn.steps"
+
+ATTRIBUTES: Final = {
+    OPERATION: "`chat` for a model call, `invoke_agent` for a turn",
+    PROVIDER: "The upstream that answered",
+    REQUEST_MODEL: "The model that was asked for",
+    INPUT_TOKENS: "Tokens that went in, as the provider counts them",
+    OUTPUT_TOKENS: "Tokens that came out",
+    TOKEN_TYPE: "`input` or `output`, on the token metric",
+    AGENT_ID: "The agent, on spans only",
+    ERROR_TYPE: "Present where something failed",
+    RUN_ID: "The run it was done for, on spans only",
+    PROJECT: "The project, on spans only",
+    COST_USD: "What the call cost",
+    TURN_STATUS: "How the turn ended",
+    TURN_STEPS: "How many cards the turn wrote",
+}
+
+SPANS: Final = {
+    "chat {model}": "One model call through the gateway, from the request to the last byte",
+    "invoke_agent {agent}": "One turn, from the moment a worker began to its deliverable",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Instrument:
+    """A histogram."""
+
+    name: str
+    unit: str
+    words: str
+
+
+OPERATION_DURATION: Final = Instrument("gen_ai.client.operation.duration", "s", "How long model calls took")
+TOKEN_USAGE: Final = Instrument("gen_ai.client.token.usage", "{token}", "How many tokens model calls used")
+TURN_DURATION: Final = Instrument("homeostat.turn.duration", "s", "How long turns were worked on")
+METRICS: Final = (OPERATION_DURATION, TOKEN_USAGE, TURN_DURATION)
+
+MODELS_TOLD_APART_MAX: Final = 100  # callers name models as they like; beyond these they are one label
+OTHER: Final = "other"
