@@ -195,6 +195,7 @@ def _banner(url: str, system: "System", key: str | None) -> None:
     import homeostat
 
     lines = {
+        "Dashboard": f"{url}/",
         "API": f"{url}/v1",
         "API docs": f"{url}/docs",
         **dict(gateway_lines(url, system.settings)),

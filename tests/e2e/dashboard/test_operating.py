@@ -1,18 +1,26 @@
 """What operators do in the dashboard: follow an incident, answer, isolate, filter, and sit out a restart."""
 
+import asyncio
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
+import httpx2
 import pytest
 from playwright.async_api import BrowserContext, Locator, Page, expect
 
 from homeostat import SyncClient
 from homeostat.adapters.upstreams.simulated.faults import Faults
+from homeostat.app.assemble import assemble
+from homeostat.app.settings import Settings
+from homeostat.core.codec import Json
 from homeostat.core.machines.phase import Phase
 from homeostat.core.records.immune import Applied, RemedyAction
-from homeostat.core.records.turn import AgentKey
+from homeostat.core.records.turn import AgentKey, Grant
+from homeostat.core.records.view import Outcome
 from homeostat.server.serving import bind, serving, url_of
 from homeostat.testing.clinic import Clinic, clinic
+from homeostat.testing.crews import crew
 from homeostat.testing.homeostat import HomeostatServer
 from homeostat.testing.servers import free_port
 from tests.e2e.dashboard.conftest import PATIENCE_MS, Visit
@@ -161,6 +169,45 @@ async def test_the_palette_leads_anywhere(ward: Clinic, visit: Visit) -> None:
     await expect(page.get_by_role("heading", name="needle-7")).to_be_visible()
     await page.keyboard.press("?")
     await expect(page.get_by_role("dialog", name="Keys")).to_contain_text("Ctrl K")
+
+
+async def idle(grant: Grant) -> tuple[Outcome, Json]:
+    """Never be done."""
+    del grant
+    await asyncio.Event().wait()
+    raise AssertionError("nobody says that it is over")
+
+
+async def test_a_run_is_held_resumed_and_killed(context: BrowserContext, tmp_path: Path) -> None:
+    async with assemble(Settings(data_dir=tmp_path)) as system:
+        listener = bind("127.0.0.1", free_port())
+        async with serving(system, listener), crew(system.kernel, "ann", work=idle):
+            visit = Visit(await context.new_page(), url_of(listener))
+            visit.watch()
+            page = visit.page
+            tasks = [{"name": "one", "agent": "ann", "input": {}}, {"name": "two", "agent": "ann", "after": ["one"]}]
+            async with httpx2.AsyncClient(base_url=visit.url, trust_env=False) as http:
+                begun = await http.post("/v1/runs", json={"goal": "count the stars", "tasks": tasks})
+            assert begun.status_code == 201, begun.text
+            await visit.go("runs")
+            await page.get_by_role("link", name="count the stars").click()
+            status = page.get_by_test_id("run-status")
+            await expect(status).to_have_text("applying")
+            await page.get_by_role("button", name="Pause…", exact=True).click()
+            await answer(page, "a look at it")
+            await expect(status).to_have_text("paused")
+            await page.get_by_role("button", name="Resume…", exact=True).click()
+            await answer(page, "it is fine")
+            await expect(status).to_have_text("applying")
+            await page.get_by_role("button", name="Kill…").click()
+            dialog = page.get_by_role("dialog")
+            await dialog.get_by_label("Reason").fill("enough")
+            await expect(dialog.get_by_role("button", name="kill run")).to_be_disabled()
+            await dialog.get_by_label("Type kill").fill("kill")
+            await dialog.get_by_role("button", name="kill run").click()
+            await expect(status).to_have_text("killed")
+            await expect(page.locator("main")).to_contain_text("enough")
+            assert visit.errors == []
 
 
 @pytest.fixture

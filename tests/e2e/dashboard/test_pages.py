@@ -315,6 +315,29 @@ async def test_it_works_under_a_path_of_a_proxy(ward: Clinic, context: BrowserCo
     assert visit.errors == []
 
 
+async def test_a_page_of_another_origin_can_neither_order_nor_listen(
+    ward: Clinic, context: BrowserContext, url: str
+) -> None:
+    await ward.enrol("ann")
+    page = await context.new_page()
+    await page.route("http://evil.test/", lambda route: route.fulfill(body="<h1>hello</h1>", content_type="text/html"))
+    await page.goto("http://evil.test/")
+    attempt = """async (url) => {
+        const order = fetch(`${url}/v1/agents/ann/quarantine`, {
+            method: 'POST', mode: 'no-cors', body: '{"reason":"mine now"}', headers: {'content-type': 'text/plain'},
+        }).then(() => 'sent', () => 'failed')
+        const listening = new Promise((told) => {
+            const socket = new WebSocket(url.replace('http', 'ws') + '/v1/ws/status')
+            socket.onmessage = () => told('heard')
+            socket.onclose = socket.onerror = () => told('refused')
+        })
+        const reading = fetch(`${url}/v1/overview`).then(() => 'read', () => 'refused')
+        return [await listening, await reading, await order]
+    }"""
+    assert (await page.evaluate(attempt, url))[:2] == ["refused", "refused"]
+    assert await ward.steps("ann") == []
+
+
 def test_the_bundle_is_small() -> None:
     files = dashboard.bundle()
     if not files:

@@ -1,6 +1,7 @@
 // What an operator does: asked for in two steps, then followed until it is in effect.
 
 import { Problem, send } from './api'
+import { plural } from './format'
 import { live } from './live.svelte'
 import type { Phase } from './types'
 
@@ -13,6 +14,8 @@ export interface Question {
   needsReason?: boolean
   // A word that has to be typed, for what cannot be undone.
   word?: string
+  // What it would reach, asked of the server without doing it.
+  preview?: () => Promise<string>
   run: (reason: string) => Promise<void>
 }
 
@@ -60,11 +63,19 @@ class Acts {
 
 export const acts = new Acts()
 
-type Verb = 'quarantine' | 'release' | 'heal'
+type Verb = 'quarantine' | 'kill' | 'release' | 'heal' | 'cordon' | 'drain' | 'uncordon'
 
 const VERBS: Record<Verb, { effect: string; danger: boolean; settled: Phase[] }> = {
+  cordon: { effect: 'gets no new turns; the one under way goes on, messages wait.', danger: false, settled: [] },
+  drain: { effect: 'gets no new turns, and ends what it has in hand; messages wait.', danger: false, settled: [] },
+  uncordon: { effect: 'gets turns again. What the immune system holds stays held.', danger: false, settled: [] },
   quarantine: {
     effect: 'takes no new turns, ends or gives back what it works on, and its model calls are refused. Its messages wait and are not lost.',
+    danger: true,
+    settled: ['quarantined'],
+  },
+  kill: {
+    effect: 'is isolated at once and ended, wherever it runs. It stays so until somebody releases it; its messages wait.',
     danger: true,
     settled: ['quarantined'],
   },
@@ -80,6 +91,33 @@ const VERBS: Record<Verb, { effect: string; danger: boolean; settled: Phase[] }>
   },
 }
 
+interface Reach {
+  agents: { active_turn_id: string | null; queued: number; open_calls: number }[]
+  undo: string
+}
+
+const PREVIEWED_MAX = 20
+
+async function reach(verb: Verb, agents: string[]): Promise<string> {
+  const found = await Promise.all(
+    agents.slice(0, PREVIEWED_MAX).map((agent) =>
+      send<Reach>('POST', `v1/agents/${encodeURIComponent(agent)}/${verb}`, { reason: 'a look before', actor: 'dashboard' }, { dry_run: true }),
+    ),
+  )
+  const reached = found.flatMap((one) => one?.agents ?? [])
+  const turns = reached.filter((one) => one.active_turn_id).length
+  const queued = reached.reduce((sum, one) => sum + one.queued, 0)
+  const calls = reached.reduce((sum, one) => sum + one.open_calls, 0)
+  const of = agents.length > PREVIEWED_MAX ? `, of the first ${PREVIEWED_MAX}` : ''
+  return `It reaches ${plural(agents.length, 'agent')}: ${plural(turns, 'turn')} under way, ${plural(queued, 'message')} that will wait, ${plural(calls, 'open model call')}${of}. Undone by: ${found[0]?.undo ?? 'nothing'}`
+}
+
+interface Acted {
+  phase?: Phase
+  cordoned?: boolean
+  receipt?: { effect: string } | null
+}
+
 export function askHealth(verb: Verb, agents: string[]): void {
   const { effect, danger, settled } = VERBS[verb]
   const who = agents.length === 1 ? (agents[0] ?? '') : `${agents.length} agents`
@@ -89,14 +127,16 @@ export function askHealth(verb: Verb, agents: string[]): void {
     verb: `${verb} ${who}`,
     danger,
     needsReason: true,
+    ...(verb === 'kill' ? { word: 'kill' } : {}),
+    ...(['quarantine', 'cordon', 'drain'].includes(verb) ? { preview: () => reach(verb, agents) } : {}),
     run: async (reason) => {
       await acts.attempt(`${verb} ${who}`, async () => {
         const failed: string[] = []
-        let phase: Phase | undefined
+        let done: Acted | null = null
         for (const agent of agents) {
           try {
             const path = `v1/agents/${encodeURIComponent(agent)}/${verb}`
-            phase = (await send<{ phase: Phase }>('POST', path, { reason, actor: 'dashboard' }))?.phase
+            done = await send<Acted>('POST', path, { reason, actor: 'dashboard' })
           } catch (error) {
             if (agents.length === 1) throw error
             failed.push(`${agent}: ${error instanceof Error ? error.message : String(error)}`)
@@ -105,9 +145,11 @@ export function askHealth(verb: Verb, agents: string[]): void {
         if (failed.length === agents.length) throw new Error(failed[0])
         if (failed.length) return `${verb}: ${agents.length - failed.length} done, ${failed.length} refused (${failed[0]})`
         if (agents.length > 1) return `Requested: ${verb} ${who}`
-        if (phase && settled.includes(phase)) return `In effect: ${agents[0]} is ${phase}`
+        if (done?.cordoned !== undefined) return `In effect: ${agents[0]} ${done.cordoned ? 'gets no new turns' : 'gets turns again'}`
+        const proof = done?.receipt ? ` (${done.receipt.effect === 'enforced' ? 'verified' : done.receipt.effect})` : ''
+        if (done?.phase && settled.includes(done.phase)) return `In effect${proof}: ${agents[0]} is ${done.phase}`
         follow(agents[0] ?? '', settled)
-        return `${agents[0]} is ${phase}; in effect once it is ${settled[0]}`
+        return `${agents[0]} is ${done?.phase}; in effect once it is ${settled[0]}`
       })
     },
   })

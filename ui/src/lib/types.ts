@@ -129,6 +129,7 @@ export interface Health {
   incident: Incident | null
   baseline: Normal[]
   history: Step[]
+  receipt?: Receipt | null
 }
 
 export interface Approval {
