@@ -204,7 +204,8 @@ class Kernel:
         """Take up again what was held; these agents may have such a turn in line."""
         self.flusher.held_runs.discard(run_id)
         for key in agents:
-            self.flusher.ride(Dispatch(key=key))
+            # Should it fail, the watchdog finds an idle agent with mail.
+            self.flusher.ride(Dispatch(key=key)).add_done_callback(lambda done: done.cancelled() or done.exception())
 
     def submit(self, command: Enqueue) -> "asyncio.Future[Enqueued]":
         """Accept a message without waiting for the commit; the future is its answer. It names no context."""

@@ -35,6 +35,7 @@ class Crew:
     work: Work
     begun: list[TurnId] = field(default_factory=list[TurnId])
     revoked: list[TurnId] = field(default_factory=list[TurnId])
+    dies: bool = False  # it says goodbye to nobody
     _tasks: dict[TurnId, asyncio.Task[None]] = field(default_factory=dict[TurnId, "asyncio.Task[None]"])
 
     def revoke(self, fence: Fence) -> None:
@@ -52,8 +53,9 @@ class Crew:
         finally:
             for task in list(self._tasks.values()):
                 task.cancel()
-            with suppress(HomeostatError):
-                await self.kernel.close_worker(worker_id)
+            if not self.dies:
+                with suppress(HomeostatError):
+                    await self.kernel.close_worker(worker_id)
 
     def _begin(self, grant: Grant) -> None:
         task = asyncio.get_running_loop().create_task(self._work(grant))

@@ -1,0 +1,124 @@
+"""A server is killed while runs are in every state there is: each is afterwards what it was, and comes to its end."""
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from homeostat import Client, Turn, Worker
+from homeostat.agent.functions import FunctionAgent
+from homeostat.client.turns import HttpTurns
+from homeostat.core.errors import Unavailable
+from homeostat.core.machines.run import RunStatus
+from homeostat.testing.crews import eventually
+from homeostat.testing.homeostat import HomeostatServer
+
+LEASE_SECONDS = 0.5
+
+
+@pytest.fixture
+def server() -> Iterator[HomeostatServer]:
+    with HomeostatServer("--lease-seconds", str(LEASE_SECONDS)) as server:
+        yield server
+
+
+class Hands:
+    """What agents do: note each step's effect, and wait where they are told to."""
+
+    def __init__(self) -> None:
+        self.effects: list[str] = []
+        self.begun: dict[str, asyncio.Event] = {}
+        self.may_end: dict[str, asyncio.Event] = {}
+
+    async def work(self, turn: Turn) -> Any:
+        said = turn.input
+        if said.get("asks") == "plan":
+            name, answer = "plan", {"tasks": [task("planned")]}
+        else:
+            name, answer = said["do"], said["do"]
+
+        async def effect() -> str:
+            self.effects.append(name)
+            return name
+
+        await turn.step("effect", effect)
+        self.begun.setdefault(name, asyncio.Event()).set()
+        if (word := self.may_end.get(name)) is not None:
+            await word.wait()
+        return answer
+
+    def hold(self, *names: str) -> None:
+        for name in names:
+            self.begun[name] = asyncio.Event()
+            self.may_end[name] = asyncio.Event()
+
+
+def task(name: str, *after: str, agent: str = "ann") -> dict[str, Any]:
+    return {"name": name, "agent": agent, "input": {"do": name}, "after": list(after)}
+
+
+async def reached(client: Client, run_id: str, *wanted: RunStatus, rests: bool = False) -> None:
+    async def there() -> bool:
+        try:
+            run = await client.runs.get(run_id)
+        except Unavailable:
+            return False
+        return run.status in wanted and (run.at_rest or not rests)
+
+    await eventually(there, 90)
+
+
+async def test_runs_in_every_state_outlive_their_server(server: HomeostatServer) -> None:
+    hands = Hands()
+    hands.hold("plan", "working", "pausing", "forced", "doomed")
+    async with Client(server.url) as client:
+        worker = Worker(source=HttpTurns(client))
+        for name in ("ann", "bob", "kim", "pat", "zoe"):
+            worker.host(name, lambda: FunctionAgent(hands.work))
+        await worker.open()
+        running = asyncio.create_task(worker.run())
+        planning = await client.runs.create("plan", planner={"agent": "pat"})
+        planned = await client.runs.create("x", tasks=[task("later", agent="zoe")], policy={"apply": "manual"})
+        applying = await client.runs.create("x", tasks=[task("working", agent="bob"), task("end", "working")])
+        paused = await client.runs.create("x", tasks=[task("pausing", agent="kim"), task("after", "pausing")])
+        await hands.begun["pausing"].wait()
+        await client.runs.pause(paused.run_id)
+        forced = await client.runs.create("x", tasks=[task("forced", agent="ann"), task("last", "forced")])
+        await hands.begun["forced"].wait()
+        await client.runs.pause(forced.run_id, force=True)
+        doomed = await client.runs.create("x", tasks=[task("doomed", agent="ann"), task("never", "doomed")])
+        for name in ("plan", "working", "doomed"):
+            await hands.begun[name].wait()
+        killed = await client.runs.kill(doomed.run_id, reason="enough", actor="bob")
+        assert killed.status is RunStatus.KILLED
+        await client.runs.press_red_button("smoke", project="other")
+
+        await asyncio.to_thread(server.kill)
+        await asyncio.to_thread(server.start)
+
+        stands = {
+            run.run_id: (await client.runs.get(run.run_id)).status
+            for run in (planning, planned, applying, paused, forced, doomed)
+        }
+        assert list(stands.values()) == ["planning", "planned", "applying", "paused", "paused", "killed"]
+        pressed = (await client.read_json("/v1/red-button"))["pressed"]
+        assert [(one["project"], one["reason"]) for one in pressed] == [("other", "smoke")]
+        for word in hands.may_end.values():
+            word.set()
+        await reached(client, planning.run_id, RunStatus.COMPLETED)
+        await reached(client, applying.run_id, RunStatus.COMPLETED)
+        await reached(client, paused.run_id, RunStatus.PAUSED, rests=True)
+        assert "last" not in hands.effects
+        await client.runs.apply(planned.run_id)
+        for run in (paused, forced):
+            await client.runs.resume(run.run_id)
+        for run in (planned, paused, forced):
+            await reached(client, run.run_id, RunStatus.COMPLETED)
+        await reached(client, doomed.run_id, RunStatus.KILLED, rests=True)
+        worker.stop()
+        await running
+    assert "never" not in hands.effects
+    once = [name for name in hands.effects if name != "plan"]
+    assert len(once) == len(set(once)), f"a step was done twice: {hands.effects}"
+    assert {"planned", "later", "working", "end", "pausing", "after", "forced", "last"} <= set(once)
