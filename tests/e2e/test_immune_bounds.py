@@ -8,10 +8,12 @@ import pytest
 
 from homeostat.adapters.upstreams.simulated.faults import Faults
 from homeostat.app.settings import Settings
+from homeostat.core.codec import to_json
 from homeostat.core.ids import DEFAULT_PROJECT, AgentId
 from homeostat.core.machines.phase import Phase
 from homeostat.core.records.immune import Applied, Approval, ApprovalId, ApprovalStatus, RemedyAction
 from homeostat.core.records.turn import AgentKey
+from homeostat.core.records.view import Outcome
 from homeostat.immune.errors import ApprovalSettled, ApprovalUnknown
 from homeostat.testing.clinic import DOCTRINE, Clinic, clinic
 from homeostat.testing.clock import ManualClock
@@ -102,6 +104,31 @@ async def test_attempts_to_heal_are_bounded_by_the_hour() -> None:
         one.clock.advance(3601)
         await one.sample(*FEW)
         assert len(placebo.given) == 4
+
+
+async def test_turns_that_take_far_longer_than_usual_are_noticed_without_any_model_call() -> None:
+    async with clinic() as one:
+        await one.enrol(*FEW)
+        session = await one.system.turns.open([one.key(name) for name in FEW], on_revoke=lambda _: None)
+
+        async def work(seconds: float) -> None:
+            for name in FEW:
+                await one.enqueue(name, "work")
+                (grant,) = await session.claim(1, 5)
+                one.clock.advance(seconds if name == SICK else 2.0)
+                await session.deliver(grant, status=Outcome.SUCCESS, result=to_json("done"))
+            await one.tick()
+
+        for number in range(40):
+            await work(2.0 + number % 3)
+        assert all(one.phase(name) is P.HEALTHY for name in FEW)
+        (shown,) = await one.system.immune.baseline(one.key(SICK))
+        assert shown.stream == "turn"
+        assert {normal.name for normal in shown.normals if normal.samples} >= {"latency_ms", "tool_calls", "error_rate"}
+        await work(8.0 * 60)
+        assert one.phase(SICK) is P.QUARANTINED
+        (incident,) = await one.incidents(SICK)
+        assert {(seen.kind, seen.source) for seen in incident.evidence} == {("latency_spike", "turn")}
 
 
 # --- approvals -----------------------------------------------------------------------------------------------

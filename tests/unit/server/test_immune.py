@@ -37,6 +37,10 @@ async def test_an_operator_isolates_and_releases_and_the_story_is_told(http: htt
     assert (await http.get("/v1/agents/ann")).json()["phase"] == held.json()["phase"]
     again = await http.post("/v1/agents/ann/quarantine", json={})
     assert again.status_code == 409
+    metrics = (await http.get("/metrics")).text
+    assert 'homeostat_immune_phase_changes_total{event="order_quarantine",phase="draining"} 1.0' in metrics
+    assert 'homeostat_immune_agents{phase="healthy"} 0.0' in metrics
+    assert "ann" not in "".join(line for line in metrics.splitlines() if "immune" in line), "agents are no labels"
     (incident,) = (await http.get("/v1/immune/incidents")).json()["incidents"]
     assert (await http.get(f"/v1/immune/incidents/{incident['incident_id']}")).json() == incident
     assert (await http.get("/v1/immune/incidents/none")).json()["code"] == "incident_unknown"
