@@ -119,6 +119,8 @@ ROWS: Final = (
     Row("post_vitals", OPERATE, Agents.ANY),
     Row("take_traces", OPERATE, Agents.ANY),
     *_view("read_custody", agents=Agents.ANY),
+    *_view("read_control"),
+    *(_act(verb, shows="read_control") for verb in ("set_control", "unset_control")),
     *_view("list_incidents", "read_incident", "list_approvals", "read_lessons"),
     _act("quarantine_agent", shows="read_health", dry_run=True),
     *(_act(verb, shows="read_health") for verb in ("kill_agent", "release_agent", "heal_agent")),

@@ -14,6 +14,7 @@ AgentFault                what an author raises on purpose, or may catch
 │   ├── CallFailed        a tool, or an agent that was asked, failed or was late
 │   ├── StepFailed        a step failed, and does so again whenever the turn is resumed
 │   └── ModelRefused      the model's API did not take the request
+├── CannotTreat           a remedy means nothing to this agent
 └── FatalError            the agent cannot go on and must be replaced
 """
 
@@ -98,6 +99,12 @@ class RecoverableError(AgentFault):
     """This request failed; the agent is ready for the next."""
 
     code = "recoverable_error"
+
+
+class CannotTreat(AgentFault):
+    """This remedy means nothing to the agent; another one is tried."""
+
+    code = "cannot_treat"
 
 
 class FatalError(AgentFault):

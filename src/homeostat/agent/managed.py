@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any, ClassVar, Self, overload
 
 from homeostat.agent.config import LifecycleConfig
-from homeostat.agent.errors import StateViolationError
+from homeostat.agent.errors import CannotTreat, StateViolationError
 from homeostat.agent.events import NAMES, Announcer, LifecycleEmitter, LifecycleEvent, LogEmitter
 from homeostat.agent.invocation import holds_nothing, immediate
 from homeostat.agent.lifecycle import Lifecycle
@@ -25,6 +25,7 @@ from homeostat.core.limits import LIFECYCLE_GRACE_SECONDS
 from homeostat.core.machines.agent import AgentEvent, AgentState
 from homeostat.core.ports.memory import MemoryKeeper
 from homeostat.core.ports.tools import ToolDesk
+from homeostat.core.records.immune import RemedyAction
 
 log = logging.getLogger(__name__)
 
@@ -138,6 +139,33 @@ class ManagedAgent:
         """Work on one request."""
         del request
         raise NotImplementedError(f"{type(self).__name__} has neither process() nor _do_process()")
+
+    # --- remedies: an author may write these, as coroutines or plain functions, and raise `CannotTreat` -------
+
+    async def _do_reset_memory(self) -> str:
+        """Forget everything; returns in words what was done."""
+        count = await self.memory.forget_all()
+        self._agent_state.clear()
+        return f"{count} remembered values were forgotten"
+
+    async def _do_rollback_prompt(self) -> str:
+        """Go back to the prompt before."""
+        raise CannotTreat("it keeps no earlier prompt")
+
+    async def _do_reduce_autonomy(self) -> str:
+        """Do less on one's own."""
+        raise CannotTreat("it has no measure of its autonomy")
+
+    async def _do_revoke_tools(self) -> str:
+        """Work without tools."""
+        raise CannotTreat("it has no tools that could be revoked")
+
+    async def treat(self, action: RemedyAction) -> str:
+        """Apply a remedy by the hook of its name; raises `CannotTreat` where it means nothing to this agent."""
+        hook = getattr(self, f"_do_{action.value}", None)
+        if hook is None:
+            raise CannotTreat(f"nobody can {action.value} from inside")
+        return str(await self._life.invoker.call(hook))
 
     # --- the protocol --------------------------------------------------------------------------------------
 

@@ -158,6 +158,15 @@ class AgentMemory:
         self._dirty[key] = None
         return Pending(self, key)
 
+    async def forget_all(self) -> int:
+        """Remove every value, durably; returns how many there were."""
+        kept = await self._keeper.recall(self._agent)
+        if kept:
+            await self._keeper.keep(self._agent, dict.fromkeys(kept), self._clock.now_ms())
+        self._dirty.clear()
+        self._values, self._before, self._aside = {}, {}, frozenset()
+        return sum(not key.startswith(ASIDE) for key in kept)
+
     def _admit(self, key: str) -> None:
         if (owner := self._owns(key)) is not StateOwnership.MEMORY:
             raise StateViolationError(key, owner, StateOwnership.MEMORY)

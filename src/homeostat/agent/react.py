@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Final, cast
 
 from homeostat.agent.asking import tool_asked
 from homeostat.agent.config import LifecycleConfig
-from homeostat.agent.errors import CallFailed, FatalError, RecoverableError, StepFailed
+from homeostat.agent.errors import CallFailed, CannotTreat, FatalError, RecoverableError, StepFailed
 from homeostat.agent.invocation import Invoker, holds_nothing
 from homeostat.agent.managed import ManagedAgent
 from homeostat.agent.models import Completion, ToolUse
@@ -34,6 +34,7 @@ class Profile:
 
     A tool is a function (it runs in the worker, as a step), a `Tool`, or the name of one that a tool service has
     registered. `must_end_with` names the tool whose call ends a turn; a model that answers in words is asked again.
+    `earlier_prompts`, the latest last, are what a rollback goes back to.
     """
 
     model: str
@@ -43,6 +44,7 @@ class Profile:
     max_steps: int = 12
     stream: bool = False
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    earlier_prompts: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.model:
@@ -114,6 +116,27 @@ class ReActAgent(ManagedAgent):
         del config
         if self._remote:
             self.equip(await self.tool_desk.describe() if self.tool_desk is not None else {})
+
+    # --- remedies --------------------------------------------------------------------------------------------
+
+    async def _do_rollback_prompt(self) -> str:
+        profile = self._profile
+        if not profile.earlier_prompts:
+            raise CannotTreat("its profile names no earlier prompt")
+        *rest, last = profile.earlier_prompts
+        self._given = replace(profile, system_prompt=last, earlier_prompts=tuple(rest))
+        return "it works with the prompt before"
+
+    async def _do_reduce_autonomy(self) -> str:
+        steps = max(1, self._profile.max_steps // 2)
+        self._given = replace(self._profile, max_steps=steps)
+        return f"it takes {steps} steps at most"
+
+    async def _do_revoke_tools(self) -> str:
+        if not self._tools:
+            raise CannotTreat("it has no tools")
+        revoked, self._tools, self._remote = len(self._tools), {}, []
+        return f"{revoked} tools were revoked"
 
     # --- the loop ------------------------------------------------------------------------------------------
 

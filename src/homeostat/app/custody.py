@@ -10,15 +10,18 @@ import tempfile
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import Final, TypeVar
+from urllib.parse import urlsplit
 
 import msgspec
 
+from homeostat.adapters.enforcers import proc
 from homeostat.adapters.enforcers.process import ProcessEnforcer
 from homeostat.app.holding import Holding
 from homeostat.app.settings import Settings
 from homeostat.core.enforcement_errors import CustodyRefused
 from homeostat.core.errors import HomeostatError, MalformedPayload
 from homeostat.core.ids import digest_of
+from homeostat.core.records.enforcement import Control
 from homeostat.core.records.turn import AgentKey
 from homeostat.core.wire.custody import LINE_BYTES_MAX, Answer, Claim, News, Order, OrderWord
 from homeostat.fleet.fleet import Fleet
@@ -38,8 +41,12 @@ _encoder = msgspec.json.Encoder()
 class CustodyDesk:
     """Takes claims, hears of processes that were started, and passes orders on to whoever starts them."""
 
-    def __init__(self, *, path: Path, processes: ProcessEnforcer, fleet: Fleet, immune: Immune) -> None:
+    def __init__(
+        self, *, path: Path, processes: ProcessEnforcer, fleet: Fleet, immune: Immune, control_key: str
+    ) -> None:
         self.path = path
+        self.control_key = control_key
+        processes.tell_supervisor = self.order
         self._processes = processes
         self._fleet = fleet
         self._immune = immune
@@ -101,11 +108,29 @@ class CustodyDesk:
             key = (member.entry.project, member.entry.agent_id)
             if uid != os.geteuid():
                 raise CustodyRefused(pid=pid, problem="it belongs to another user")
-            await self._processes.take(key, pid, uid=uid, supervises=claim.supervises)
+            if claim.control_url:
+                await self._take_address(key, pid, claim.control_url)
+            if not claim.shared:
+                await self._processes.take(key, pid, uid=uid, supervises=claim.supervises)
             await self._look_after(key)
         except HomeostatError as problem:
             return None, Answer(taken=False, code=problem.code, message=str(problem))
         return key, Answer(taken=True)
+
+    async def _take_address(self, key: AgentKey, pid: int, url: str) -> None:
+        """Take orders' address from a process of this machine: only one at which that very process listens."""
+        parts = urlsplit(url)
+        if parts.scheme != "http" or parts.hostname != "127.0.0.1" or parts.port not in proc.listening(pid):
+            raise CustodyRefused(pid=pid, problem=f"it does not listen at {url[:200]}")
+        control = Control(
+            project=key[0],
+            agent_id=key[1],
+            url=f"http://127.0.0.1:{parts.port}",
+            by=f"process {pid} of the same user",
+            at_ms=self._immune.clock.now_ms(),
+            private=True,
+        )
+        await self._immune.enforcement.store.put_control(control)
 
     async def _look_after(self, key: AgentKey) -> None:
         """An agent that is isolated does not come back by starting anew."""
@@ -148,7 +173,13 @@ async def open_custody(
     if not hasattr(socket, "SO_PEERCRED") or not hasattr(os, "pidfd_open"):
         return None
     try:
-        desk = CustodyDesk(path=socket_path(settings), processes=holding.processes, fleet=fleet, immune=immune)
+        desk = CustodyDesk(
+            path=socket_path(settings),
+            processes=holding.processes,
+            fleet=fleet,
+            immune=immune,
+            control_key=holding.control_key,
+        )
         await desk.open()
     except (OSError, CustodyRefused) as problem:
         log.warning("no process can be taken into custody: %s", problem)

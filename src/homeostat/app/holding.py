@@ -11,12 +11,17 @@ from homeostat.adapters.enforcers.kernel import KernelEnforcer
 from homeostat.adapters.enforcers.kubernetes import KubernetesEnforcer
 from homeostat.adapters.enforcers.process import ProcessEnforcer
 from homeostat.adapters.remedies.chained import ChainedRemedies
+from homeostat.adapters.remedies.container import ContainerRemedies
+from homeostat.adapters.remedies.control import ControlClient, Signer
 from homeostat.adapters.remedies.gateway import GatewayRemedies
+from homeostat.adapters.remedies.process import ProcessRemedies
 from homeostat.core.clock import Clock
+from homeostat.core.ids import Ids
 from homeostat.core.ports.immune import EnforcementStore, Enforcer, Gates, ImmuneStore, Remedies
 from homeostat.core.ports.memory import MemoryKeeper
 from homeostat.core.ports.upstream import Upstream
 from homeostat.core.records.enforcement import Mode
+from homeostat.core.records.turn import AgentKey
 from homeostat.fleet.fleet import Fleet
 from homeostat.gateway.gateway import Gateway
 from homeostat.immune.doctrine import Doctrine
@@ -73,6 +78,7 @@ class Holding:
     enforcement: Enforcement
     processes: ProcessEnforcer
     remedies: Remedies
+    control_key: str  # by which agents know our orders
 
 
 async def open_holding(
@@ -82,18 +88,20 @@ async def open_holding(
     rooms: Rooms,
     *,
     clock: Clock,
+    ids: Ids,
     stand_ins: StandIns,
 ) -> Holding:
     """Every strategy that can be had, with what it knew before this process began."""
     kernel, gateway = rooms.kernel, rooms.gateway
     processes = ProcessEnforcer(store=keepers.enforcement, clock=clock)
     await processes.open()
-    own = GatewayRemedies(policies=gateway, memory=rooms.memory, clock=clock)
+    signer = Signer(await keepers.enforcement.signing_key(ids.signing_seed()))
     enforcers: list[Enforcer] = [
         GatewayEnforcer(policies=gateway, clock=clock),
         KernelEnforcer(gates=rooms.gates, heads=kernel.store),
         processes,
     ]
+    engine = None
     if ways.docker_socket is not None:
         engine = DockerEngine(str(ways.docker_socket))
         stack.push_async_callback(engine.close)
@@ -108,5 +116,20 @@ async def open_holding(
         clock=clock,
         mode=ways.mode,
     )
-    remedies = own if stand_ins.remedies is None else ChainedRemedies([stand_ins.remedies, own])
-    return Holding(enforcement=enforcement, processes=processes, remedies=remedies)
+
+    async def tell(key: AgentKey, what: str, said: dict[str, object]) -> None:
+        await enforcement.tell(key, what, said)
+
+    remedies = ChainedRemedies(
+        [
+            *(() if stand_ins.remedies is None else (stand_ins.remedies,)),
+            ProcessRemedies(
+                processes=processes,
+                control=ControlClient(store=keepers.enforcement, signer=signer, clock=clock, ids=ids),
+            ),
+            ContainerRemedies(engine=engine, cluster=ways.cluster, clock=clock),
+            GatewayRemedies(policies=gateway, memory=rooms.memory, clock=clock),
+        ],
+        tell=tell,
+    )
+    return Holding(enforcement=enforcement, processes=processes, remedies=remedies, control_key=signer.public)

@@ -30,7 +30,7 @@ async def open_immunity(
     stand_ins: StandIns,
 ) -> tuple[Immune, TurnVitals, CustodyDesk | None]:
     """Whoever was held before this process began is held before anything is served."""
-    holding = await open_holding(ways_of(settings), keepers, stack, rooms, clock=clock, stand_ins=stand_ins)
+    holding = await open_holding(ways_of(settings), keepers, stack, rooms, clock=clock, ids=ids, stand_ins=stand_ins)
     immune, turn_vitals = await open_immune(
         keepers, stack, supervisor, rooms, holding, bus=bus, clock=clock, ids=ids, stand_ins=stand_ins
     )

@@ -105,6 +105,8 @@ class _Place:
         self.project = project
         self.simulate_models = simulate_models
         self.words = ""
+        self._client: Any = None
+        self._keys: Any = None
 
     async def open(self, stack: AsyncExitStack) -> "tuple[TurnSource, MemoryKeeper, ToolDesk, Upstream | None, str]":
         return await (self._server(stack) if self.store_url is None else self._store(stack, self.store_url))
@@ -122,8 +124,32 @@ class _Place:
         keys = KeyRing(Path(default_data_dir(os.environ)) / KEYS_FILE, url=client.url)
         keys.open()
         self.words = client.url
+        self._client, self._keys = client, keys
         upstream = _simulated() if self.simulate_models else GatewayUpstream(client, keys)
         return HttpTurns(client, keys), HttpMemory(client), HttpToolDesk(client), upstream, client.project
+
+    async def take_orders(self, stack: AsyncExitStack, hosting: "Worker", agent_ids: list[str]) -> None:
+        """Come into the custody of a server on this machine, and take its orders for every agent."""
+        from homeostat.agent.treatment import treat
+        from homeostat.client.control import ControlDesk
+        from homeostat.client.custody import CustodyLine, place_of
+
+        found = None if self._client is None else await place_of(self._client)
+        if found is None:
+            return
+        desk = ControlDesk(
+            public_key=found.control_key,
+            project=self._client.project,
+            treat=lambda agent_id, action: treat(hosting.orchestrator, agent_id, action),
+        )
+        url = await desk.open()
+        stack.push_async_callback(desk.close)
+        for agent_id in agent_ids:
+            if (key := self._keys.get((self._client.project, agent_id))) is not None:
+                shared = len(agent_ids) > 1
+                line = CustodyLine(self._client, key, supervises=False, shared=shared, control_url=url)
+                await line.open()
+                stack.push_async_callback(line.close)
 
     async def _store(self, stack: AsyncExitStack, store_url: str) -> Any:
         import os
@@ -179,6 +205,7 @@ async def _run(
         for agent_id in agent_ids:
             hosting.host(agent_id, factory)
         await hosting.open()
+        await place.take_orders(stack, hosting, agent_ids)
         stop = asyncio.Event()
         heed_signals(stop)
         stopping = asyncio.create_task(stop.wait())

@@ -28,10 +28,17 @@ class CustodyLine:
     """Claims custody, and again whenever the server was away. Nothing that goes wrong here disturbs the agent."""
 
     def __init__(
-        self, client: "Client", api_key: str, *, supervises: bool, on_order: Callable[[OrderWord], None] | None = None
+        self,
+        client: "Client",
+        api_key: str,
+        *,
+        supervises: bool,
+        shared: bool = False,
+        control_url: str = "",
+        on_order: Callable[[OrderWord], None] | None = None,
     ) -> None:
         self._client = client
-        self._claim = Claim(api_key=api_key, supervises=supervises)
+        self._claim = Claim(api_key=api_key, supervises=supervises, shared=shared, control_url=control_url)
         self._on_order = on_order
         self._writer: asyncio.StreamWriter | None = None
         self._task: asyncio.Task[None] | None = None
@@ -64,8 +71,8 @@ class CustodyLine:
 
     async def _connect(self) -> bool:
         try:
-            place = (await self._client.transport.send("GET", "/v1/custody", retry_seconds=0)).read(CustodyShape)
-            if place.socket is None or place.boot_id != _boot_id():
+            place = await place_of(self._client)
+            if place is None or place.socket is None:
                 return False
             reader, writer = await asyncio.open_unix_connection(place.socket, limit=LINE_BYTES_MAX)
         except (HomeostatError, OSError) as problem:
@@ -107,6 +114,15 @@ class CustodyLine:
                 line = b""
             if not line:
                 self._reader = self._writer = None
+
+
+async def place_of(client: "Client") -> CustodyShape | None:
+    """Where custody is taken on this machine, if the server is on it."""
+    try:
+        place = (await client.transport.send("GET", "/v1/custody", retry_seconds=0)).read(CustodyShape)
+    except HomeostatError:
+        return None
+    return None if place.socket is None or place.boot_id != _boot_id() else place
 
 
 def _ours(writer: asyncio.StreamWriter) -> bool:

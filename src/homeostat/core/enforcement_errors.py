@@ -2,7 +2,7 @@
 
 Refused: CustodyRefused · ControlRefused · EngineDenied
 Conflict: CustodyTaken · DeploymentChanged · AgentKilled
-ProtocolViolation: ReceiptUnknown · ContainerUnknown
+ProtocolViolation: ReceiptUnknown · ControlUnknown · ContainerUnknown
 Unavailable: EngineUnreachable · EngineFailed · ProcessGone · ControlUnreachable
 """
 
@@ -34,6 +34,14 @@ class ReceiptUnknown(ProtocolViolation):
 
     code = "receipt_unknown"
     http_status = 404
+
+
+class ControlUnknown(ProtocolViolation):
+    """Agent {agent_id!r} takes no orders: no address of it is known."""
+
+    code = "control_unknown"
+    http_status = 404
+    hint = "Say where it takes them: PUT /v1/agents/{id}/control."
 
 
 class ContainerUnknown(ProtocolViolation):

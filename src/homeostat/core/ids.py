@@ -107,6 +107,10 @@ class Ids:
         """What a browser holds: nobody guesses it."""
         return f"{self._entropy.getrandbits(256):064x}"
 
+    def signing_seed(self) -> str:
+        """What a signing key is made of, in hex."""
+        return f"{self._entropy.getrandbits(256):064x}"
+
     def uniform(self, low: float, high: float) -> float:
         """A number between two bounds, for jitter."""
         return low + (high - low) * (self._entropy.getrandbits(32) / 0xFFFFFFFF)

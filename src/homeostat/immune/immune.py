@@ -77,6 +77,7 @@ class Immune:
         self.settings = settings or Settings()
         self._bus = bus
         self.enforcement = enforcement
+        self.remedies = remedies
         enforcement.tell = self._alert
         self._roster = roster
         self._name = self.ids.scope()

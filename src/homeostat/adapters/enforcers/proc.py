@@ -12,6 +12,7 @@ STOPPED: Final = frozenset("Tt")
 ENDED: Final = frozenset("ZX")
 RESTING: Final = STOPPED | ENDED
 TREE_MAX: Final = 4_096
+LISTENS: Final = "0A"  # the state of a socket in /proc/net/tcp
 
 
 class Named(NamedTuple):
@@ -72,6 +73,22 @@ def _status(pid: int, name: str) -> str:
             if line.startswith(name):
                 return line.removeprefix(name).strip()
     return ""
+
+
+def listening(pid: int) -> set[int]:
+    """The ports of this machine at which a process listens over IPv4."""
+    sockets: set[str] = set()
+    with suppress(OSError):
+        for entry in (PROC / str(pid) / "fd").iterdir():
+            with suppress(OSError):
+                sockets.add(str(entry.readlink()))
+    ports: set[int] = set()
+    with suppress(OSError):
+        for line in (PROC / str(pid) / "net/tcp").read_text().splitlines()[1:]:
+            place, status, inode = (columns := line.split())[1], columns[3], columns[9]
+            if status == LISTENS and f"socket:[{inode}]" in sockets:
+                ports.add(int(place.rpartition(":")[2], 16))
+    return ports
 
 
 def ancestors(pid: int) -> Iterator[int]:

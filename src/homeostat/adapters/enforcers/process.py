@@ -4,7 +4,7 @@ import asyncio
 import json
 import os
 import signal
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -17,6 +17,7 @@ from homeostat.core.ports.immune import EnforcementStore
 from homeostat.core.records.enforcement import Custody, Reading, Strategy
 from homeostat.core.records.immune import Stance
 from homeostat.core.records.turn import AgentKey
+from homeostat.core.wire.custody import OrderWord
 
 ROUNDS_MAX: Final = 8  # a child that was begun while its siblings were stopped is found in the next round
 STOP_SECONDS: Final = 1.0
@@ -75,6 +76,7 @@ class ProcessEnforcer:
         self._clock = clock
         self._groups = groups
         self._held: dict[AgentKey, _Held] = {}
+        self.tell_supervisor: Callable[[AgentKey, OrderWord], Awaitable[bool]] = _nobody_listens
         self._boot = proc.boot_id() if proc.PROC.joinpath("sys/kernel/random/boot_id").exists() else ""
 
     async def open(self) -> None:
@@ -228,25 +230,36 @@ class ProcessEnforcer:
                 proc.send(one, signal.SIGUSR1)
                 held.told_to_drain.add(one)
 
-    async def end(self, key: AgentKey, *, term_seconds: float = TERM_SECONDS) -> bool:
-        """End the tree: first kindly, then for certain. Whether nobody of it is left."""
+    def members(self, key: AgentKey) -> list[Named]:
+        """Everybody who belongs to an agent now."""
+        held = self._held.get(key)
+        return [] if held is None else held.members()
+
+    async def end(
+        self, key: AgentKey, *, term_seconds: float = TERM_SECONDS, only: Collection[Named] | None = None
+    ) -> bool:
+        """End the tree, or some of it: first kindly, then for certain. Whether nobody of them is left."""
         held = self._held.get(key)
         if held is None:
             raise ProcessGone(agent_id=key[1])
-        for one in held.members():
+
+        def left() -> list[Named]:
+            return [one for one in held.members() if only is None or one in only]
+
+        for one in left():
             proc.send(one, signal.SIGTERM)
         # What is stopped hears nothing until it goes on.
         if held.group is not None and held.group.exists:
             await held.group.freeze(frozen=False)
-        for one in held.members():
+        for one in left():
             proc.send(one, signal.SIGCONT)
-        if not await _gone(held, term_seconds):
+        if not await _gone(left, term_seconds):
             for _ in range(ROUNDS_MAX):
-                for one in held.members():
+                for one in left():
                     proc.send(one, signal.SIGKILL)
-                if await _gone(held, KILL_SECONDS / ROUNDS_MAX):
+                if await _gone(left, KILL_SECONDS / ROUNDS_MAX):
                     break
-        return not held.members()
+        return not left()
 
     async def held(self, key: AgentKey) -> Reading:
         held = self._held.get(key)
@@ -279,12 +292,17 @@ class ProcessEnforcer:
             held.told_to_drain.clear()
 
 
-async def _gone(held: _Held, seconds: float) -> bool:
+async def _gone(left: Callable[[], list[Named]], seconds: float) -> bool:
     for _ in range(max(1, int(seconds / _POLL_SECONDS))):
-        if not held.members():
+        if not left():
             return True
         await asyncio.sleep(_POLL_SECONDS)
-    return not held.members()
+    return not left()
+
+
+async def _nobody_listens(key: AgentKey, word: OrderWord) -> bool:
+    del key, word
+    return False
 
 
 def _join(group: cgroup.Group, members: Sequence[Named]) -> None:

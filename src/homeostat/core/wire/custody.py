@@ -15,6 +15,7 @@ class Claim(Body, frozen=True, kw_only=True):
 
     api_key: Annotated[str, msgspec.Meta(max_length=200)]
     supervises: bool = False
+    shared: bool = False  # the process hosts others too: it is not stopped for one of them
     control_url: Annotated[str, msgspec.Meta(max_length=500)] = ""
 
 
