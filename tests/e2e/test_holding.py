@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import psutil
 import pytest
 
@@ -104,6 +105,9 @@ def test_a_command_is_held_whoever_wakes_it_or_kills_homeostat(tmp_path: Path, l
             command = [sys.executable, "-m", "homeostat", *arguments, "--url", server.url, "-o", "json"]
             return json.loads(subprocess.run(command, capture_output=True, check=True, timeout=60).stdout)
 
+        def effect() -> str:
+            return httpx2.get(f"{server.url}/v1/agents/looper/receipt", trust_env=False).json()["effect"]
+
         run = [sys.executable, str(looper.script), str(tmp_path)]
         with start(tmp_path, server.url, "exec", "--agent-id", "looper", "--", *run) as command:
             try:
@@ -115,7 +119,7 @@ def test_a_command_is_held_whoever_wakes_it_or_kills_homeostat(tmp_path: Path, l
                 for who in ("parent", "child"):
                     os.kill(looper.read(who)[0], signal.SIGCONT)  # a neighbour of the same user
                 asyncio.run(asyncio.sleep(0.1))
-                eventually(lambda: homeostat("receipt", "looper")["effect"] == "enforced")
+                eventually(lambda: effect() == "enforced")
                 eventually(looper.stands)
                 server.kill()
                 for who in ("parent", "child"):
@@ -132,7 +136,7 @@ def test_a_command_is_held_whoever_wakes_it_or_kills_homeostat(tmp_path: Path, l
                 assert (killed["killed"], killed["receipt"]["effect"]) == (True, "enforced")
                 assert not any(psutil.pid_exists(pid) and psutil.Process(pid).status() != "zombie" for pid in pids)
                 assert command.wait(timeout=60) != 0
-                eventually(lambda: homeostat("receipt", "looper")["effect"] == "enforced")
+                eventually(lambda: effect() == "enforced")
             finally:
                 command.kill()
 

@@ -134,20 +134,20 @@ class _Place:
         from homeostat.client.control import ControlDesk
         from homeostat.client.custody import CustodyLine, place_of
 
-        found = None if self._client is None else await place_of(self._client)
-        if found is None:
+        client = self._client
+        if client is None or (found := await place_of(client)) is None:
             return
         desk = ControlDesk(
             public_key=found.control_key,
-            project=self._client.project,
+            project=client.project,
             treat=lambda agent_id, action: treat(hosting.orchestrator, agent_id, action),
         )
         url = await desk.open()
         stack.push_async_callback(desk.close)
         for agent_id in agent_ids:
-            if (key := self._keys.get((self._client.project, agent_id))) is not None:
+            if (key := self._keys.get((client.project, agent_id))) is not None:
                 shared = len(agent_ids) > 1
-                line = CustodyLine(self._client, key, supervises=False, shared=shared, control_url=url)
+                line = CustodyLine(client, key, supervises=False, shared=shared, control_url=url)
                 await line.open()
                 stack.push_async_callback(line.close)
 
