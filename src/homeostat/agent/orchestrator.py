@@ -15,6 +15,7 @@ from homeostat.agent.protocol import (
     ProcessingAgent,
     RoutingDecision,
 )
+from homeostat.agent.recording import recording_of
 from homeostat.core.errors import AgentUnknown
 from homeostat.core.ids import DEFAULT_PROJECT, ProjectId
 from homeostat.core.machines.agent import AgentState
@@ -45,6 +46,8 @@ class Surroundings:
 
     async def teardown(self, context: ExecutionContext) -> None:
         agent = self._orchestrator.known(context.target)
+        if getattr(context.request, "run_id", None) is not None:
+            context.request.recording = recording_of(agent, context.request.journal)
         if isinstance(agent, ManagedAgent):
             if getattr(context.request, "over", None) is not None:
                 agent.memory.discard()  # left in the middle, though its author's code may not have noticed

@@ -71,6 +71,7 @@ class Turn:
         self._result: Any = _NOTHING
         self._conversation = Conversation()
         self._chance: Chance | None = None
+        self.recording: Json | None = None
         record = grant.turn
         self.id = record.turn_id
         self.agent_id = record.agent_id

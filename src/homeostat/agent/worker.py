@@ -11,7 +11,6 @@ from homeostat.agent.journal import Journal
 from homeostat.agent.models import Models
 from homeostat.agent.orchestrator import Factory, Orchestrator
 from homeostat.agent.outcome import Ending, failure
-from homeostat.agent.recording import recording_of
 from homeostat.agent.suspension import Lost, Suspended
 from homeostat.agent.turn import Turn
 from homeostat.agent.workload import Counts, Line, Running
@@ -328,7 +327,7 @@ class Worker:
                     status=ending.status,
                     result=ending.result,
                     error=ending.error,
-                    recording=self._recording(running),
+                    recording=None if running.turn is None else running.turn.recording,
                     claim_next=greedy and not self._stopping.is_set(),
                 )
             except StaleEpoch:
@@ -338,12 +337,6 @@ class Worker:
                 log.warning("turn %s is not delivered yet: %s", running.grant.turn.turn_id, problem)
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, DEFERRAL_SECONDS_MAX)
-
-    def _recording(self, running: Running) -> Json | None:
-        turn = running.grant.turn
-        if turn.run_id is None:
-            return None
-        return recording_of(self.orchestrator.known(turn.agent_id), running.turn and running.turn.journal)
 
     async def _hand_back(self, running: Running) -> None:
         if running.turn is not None:

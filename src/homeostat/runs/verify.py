@@ -92,7 +92,7 @@ def check_heads(heads: Sequence[Head], project: str, run_id: str, public_key: st
             raise Found(Finding("signature_bad", f"the signature of the head of {head.size} entries does not hold"))
 
 
-_MARKED: Final = "it was changed after the head was signed, and hashed again"
+_MARKED: Final = "it was changed since"
 
 
 @dataclass(slots=True)

@@ -121,6 +121,8 @@ async def test_a_ledger_tells_everything_and_no_secrets(http: httpx2.AsyncClient
     told = json.dumps(entries)
     assert "verysecret" not in told
     assert "hunter2" not in told
+    codes = {entry["payload"]["code"]["target"] for entry in entries if entry["kind"] == "turn.ended"}
+    assert codes == {f"{__name__}:searcher", f"{__name__}:Counter"}
     model = next(entry["payload"] for entry in entries if entry["kind"] == "model.call")
     assert json.loads(model["asked"]["told_json"])["messages"][0]["content"].startswith("What about moon")
 
