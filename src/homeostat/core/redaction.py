@@ -11,6 +11,8 @@ from homeostat.core.codec import Json, from_json, to_json
 
 REDACTED: Final = "[redacted]"
 
+_GROWS: Final = 12  # bytes that may become of one character: four by its encoding, or the word for a secret of one
+
 _NAME = (
     r"(?:[a-z0-9]+[_-])*"
     r"(?:api[_-]?key|apikey|authorization|proxy-authorization|password|passwd|passphrase|secret|client[_-]?secret"
@@ -69,17 +71,21 @@ def redact_text(text: str) -> str:
 
 def redact_json(text: Json) -> Json:
     """A JSON text without its secrets; one that has none is returned as it is, to the byte."""
-    return to_json(redact(from_json(text)), limit=len(text) * 2) if _suspicious(text) else text
+    return to_json(redact(from_json(text)), limit=_GROWS * len(text)) if _suspicious(text) else text
 
 
 def _suspicious(text: str) -> bool:
     """Whether a text may hold a secret. Finding a plain word is far quicker than matching, and most texts have none."""
     lower = text.lower()
-    if any(ending in lower for ending in _NAME_ENDINGS) and _SECRET_MEMBER.search(text):
-        return True
-    if any(mark in text for mark in _VALUE_MARKS) or any(mark.search(text) for mark in _EVERYDAY_MARKS):
-        return _SECRET_VALUE.search(text) is not None
-    return False
+    for ending in _NAME_ENDINGS:
+        if ending in lower:
+            if _SECRET_MEMBER.search(text):
+                return True
+            break
+    for mark in _VALUE_MARKS:
+        if mark in text:
+            return _SECRET_VALUE.search(text) is not None
+    return any(mark.search(text) for mark in _EVERYDAY_MARKS) and _SECRET_VALUE.search(text) is not None
 
 
 def _hidden(value: Any) -> Any:

@@ -163,6 +163,13 @@ def test_a_text_without_secrets_is_left_alone_to_the_byte() -> None:
     assert redact_json(text) is text  # type: ignore[arg-type]
 
 
+def test_a_text_may_grow_by_losing_its_secrets() -> None:
+    told = {"api_key": "a", "text": "\u6708" * 5_000, "more": [{"token": "b"}] * 500}
+    kept = json.loads(redact_json(to_json(told)))
+    assert kept["text"] == told["text"]
+    assert kept["more"][-1] == {"token": REDACTED}
+
+
 @given(JSON)
 def test_redaction_is_done_once(value: Any) -> None:
     assert redact(redact(value)) == redact(value)

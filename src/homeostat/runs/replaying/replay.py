@@ -47,7 +47,6 @@ class Report:
     changed_code: list[str] = field(default_factory=list[str])
     skipped: list[str] = field(default_factory=list[str])
     live_calls: int = 0
-    results: dict[str, Any] = field(default_factory=dict[str, Any])
 
     @property
     def identical(self) -> bool:
@@ -159,8 +158,10 @@ class Stage:
 
     def _judge(self, tape: Tape, end: TurnEnded, ending: Ending) -> None:
         """Compare what was delivered. What ended a turn from outside cannot be compared."""
-        result = from_json(redact_json(ending.result))
-        self._report.results[end.turn_id] = result
+        text = redact_json(ending.result)
+        if end.status == ending.status.value == "success" and text == end.result_json:
+            return
+        result = from_json(text)
         if self._mode is not Mode.EXACT:
             recorded = from_json(end.result_json)
             if end.status != ending.status.value or not same(recorded, result):
