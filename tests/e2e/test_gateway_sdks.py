@@ -197,6 +197,33 @@ def test_a_blocked_agent_hears_the_words_once(desk: Desk) -> None:
         assert client.chat.completions.create(model=MODEL, messages=ASKED).choices
 
 
+def test_policies_are_found_and_removed_by_whose_they_are(desk: Desk) -> None:
+    mine = f"/v1/policies/{desk.agent_id}-"
+    with httpx2.Client(base_url=desk.url) as http:
+        for name, body in (
+            ("block", {"action": "block", "origin": "immune", "reason": "it loops", "expires_in_seconds": 3600}),
+            ("cap", {"action": "token_cap", "max_tokens": 9}),
+            ("drain", {"action": "drain", "origin": "immune"}),
+            ("gone", {"action": "drain", "expires_in_seconds": 0.001}),
+        ):
+            assert http.put(mine + name, json={**body, "agent_id": desk.agent_id}).status_code == 200
+        whose = {"agent_id": desk.agent_id}
+        listed = http.get("/v1/policies", params={**whose, "origin": "immune"}).json()["policies"]
+        assert {(one["action"], one["origin"]) for one in listed} == {("block", "immune"), ("drain", "immune")}
+        assert http.get(mine + "block").json()["expires_at"] > http.get(mine + "block").json()["created_at"]
+        assert http.get(mine + "gone").status_code == 404
+        assert http.delete("/v1/policies").status_code == 422
+        assert http.delete("/v1/policies", params={**whose, "origin": "nobody"}).status_code == 422
+        told = http.delete("/v1/policies", params={**whose, "origin": "immune", "dry_run": "true"}).json()
+        went = http.delete("/v1/policies", params={**whose, "origin": "immune"}).json()
+        assert told == {"dropped": went["dropped"], "dry_run": True}
+        assert went["dropped"] == [f"{desk.agent_id}-block", f"{desk.agent_id}-drain"]
+        assert http.delete("/v1/policies", params={**whose, "origin": "immune"}).json()["dropped"] == []
+        assert http.delete("/v1/policies", params={"agent_id": desk.agent_id}).json()["dropped"][0].endswith("-cap")
+    with desk.openai as client:
+        assert client.chat.completions.create(model=MODEL, messages=ASKED).choices
+
+
 def test_a_budget_refuses_with_a_code(desk: Desk) -> None:
     desk.put(f"/v1/budgets/agent/{desk.agent_id}", {"tokens": 10})
     with desk.openai as client, pytest.raises(openai.APIStatusError) as refused:

@@ -3,9 +3,9 @@
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
 from msgspec import structs
 
@@ -16,6 +16,7 @@ from homeostat.core.limits import (
     BUDGET_FLOAT_SECONDS,
     CALL_RETENTION_SECONDS,
     CALLS_BUFFERED_MAX,
+    FLIGHT_SECONDS,
     GATEWAY_LEASE_SECONDS,
     LEASE_BEATS,
     POSTING_CALLS_MAX,
@@ -32,7 +33,6 @@ from homeostat.core.records.budget import (
     BudgetKind,
     Draw,
     Drawn,
-    Flight,
     Posting,
     Spend,
     gateway_of,
@@ -40,25 +40,12 @@ from homeostat.core.records.budget import (
 from homeostat.core.records.call import Call, CallId, call_of
 from homeostat.core.records.event import Event
 from homeostat.core.records.rate import NO_LOAD, RateDraw, RateDrawn
+from homeostat.gateway.airspace import Airborne, Airspace
 from homeostat.gateway.announcing import Announcer
 from homeostat.gateway.budgets import Budgets, Settlement
 from homeostat.gateway.rates import Rates
 
 log = logging.getLogger(__name__)
-
-
-class Airborne(Protocol):
-    """A call that is open."""
-
-    def flight(self) -> Flight:
-        """What is written of it, in case nobody lives to write the rest."""
-        ...
-
-    def settle(self) -> Call:
-        """Settle it, now that it is over, and say what is written of it."""
-        ...
-
-    def tick(self, now: float) -> None: ...
 
 
 RefusalKey = tuple[str, str, str, str]
@@ -90,12 +77,11 @@ class Clerk:
         self.budgets = Budgets(ledger=self, clock=clock)
         self.rates = Rates(ledger=self, clock=clock)
         self._number = 0
+        self._told_version = -1
         self._unsure: tuple[Posting, list[Settlement]] | None = None
         self._draws: deque[tuple[Draw, asyncio.Future[Drawn]]] = deque()
         self._rate_draws: deque[tuple[RateDraw, asyncio.Future[RateDrawn]]] = deque()
-        self._open: dict[CallId, Airborne] = {}
-        self._aloft: set[CallId] = set()
-        self._landed: list[CallId] = []
+        self.airspace = Airspace(clock)
         self._ended: list[Airborne] = []
         self._calls: deque[Call] = deque()
         self._refusals: dict[RefusalKey, tuple[Call, list[int]]] = {}
@@ -135,16 +121,13 @@ class Clerk:
             self._wanted.set()
 
     def opened(self, call_id: CallId, call: Airborne) -> None:
-        """A call begins. One that is over before the next posting is never written as open."""
-        self._open[call_id] = call
+        """A call begins."""
+        self.airspace.enter(call_id, call)
         self.wake()
 
     def ended(self, call_id: CallId, call: Airborne) -> None:
         """A call is over. It is settled with the others of this moment, or as soon as somebody needs what it held."""
-        self._open.pop(call_id, None)
-        if call_id in self._aloft:
-            self._aloft.discard(call_id)
-            self._landed.append(call_id)
+        self.airspace.leave(call_id)
         self._ended.append(call)
         self.wake()
 
@@ -162,10 +145,6 @@ class Clerk:
         else:
             self._refusals[key] = (call(), [1])
             self.wake()
-
-    @property
-    def open(self) -> Collection[Airborne]:
-        return self._open.values()
 
     def announce(self, event: Event) -> None:
         """Publish something with the next posting."""
@@ -189,8 +168,7 @@ class Clerk:
     async def run(self) -> None:
         beat = self._lease_seconds / LEASE_BEATS
         while True:
-            soon = bool(self._refusals) or self.budgets.at_hand or self.rates.at_hand
-            await _wait(self._wanted, min(beat, BUDGET_FLOAT_SECONDS) if soon else beat)
+            await _wait(self._wanted, min(beat, self._rest_seconds))
             await _wait(self._urgent, POSTING_SECONDS)
             self._awake = False
             self._wanted.clear()
@@ -230,11 +208,17 @@ class Clerk:
         await self.announcer.catch_up()
 
     @property
+    def _rest_seconds(self) -> float:
+        """How long nothing has to be written, if nobody comes."""
+        if self.airspace.unwritten:
+            return FLIGHT_SECONDS
+        soon = self._refusals or self.budgets.at_hand or self.rates.at_hand
+        return BUDGET_FLOAT_SECONDS if soon else self._lease_seconds
+
+    @property
     def _pending(self) -> bool:
-        rising = any(call_id not in self._aloft for call_id in self._open)
-        return bool(
-            rising or self._calls or self._landed or self.budgets.settlements or self.rates.pending or self._unsure
-        )
+        unsettled = self.budgets.settlements or self.rates.pending
+        return bool(self.airspace.pending or self._calls or unsettled or self._unsure)
 
     async def leave(self) -> None:
         """End: write what is left, and give back what is at hand."""
@@ -259,7 +243,7 @@ class Clerk:
                 self._rate_draws.clear()
                 raise
         self.catch_up()
-        if self._open:
+        if self.airspace.calls:
             self.any_open.set()
         else:
             self.any_open.clear()
@@ -288,22 +272,22 @@ class Clerk:
         batch = [self._draws.popleft() for _ in range(min(len(self._draws), POSTING_DRAWS_MAX))]
         paced = [self._rate_draws.popleft() for _ in range(min(len(self._rate_draws), POSTING_DRAWS_MAX))]
         calls = [self._calls.popleft() for _ in range(min(len(self._calls), POSTING_CALLS_MAX))]
-        landed, self._landed = self._landed, []
-        rising = [call_id for call_id in self._open if call_id not in self._aloft]
-        self._aloft.update(rising)
+        # Whoever drains an agent believes that what was let in before a gateway knew of it is in the books.
+        seen_version = self._seen_version()
+        told, self._told_version = self._told_version, seen_version
         self._number += 1
         posting = Posting(
             gateway_id=self.gateway_id,
             number=self._number,
             now_ms=self._clock.now_ms(),
             expires_at_ms=self._expiry(),
-            seen_version=self._seen_version(),
+            seen_version=seen_version,
             spends=_sum([*(spend for s in settlements for spend in s.spends), *self.budgets.surpluses()]),
             draws=tuple(draw for draw, _ in batch),
             rate_draws=tuple(draw for draw, _ in paced),
             rate_returns=self.rates.returns(everything=self._leaving),
-            opened=tuple(self._open[call_id].flight() for call_id in rising),
-            closed=tuple(landed),
+            opened=self.airspace.rise(everything=seen_version != told),
+            closed=self.airspace.land(),
             calls=tuple(calls),
         )
         if self._draws or self._rate_draws or self._calls:
@@ -328,7 +312,7 @@ class Clerk:
         """This gateway was silent for so long that others settled its calls: begin anew, and charge nothing twice."""
         log.warning("gateway %s was taken for dead and begins anew", self.gateway_id)
         unwritten = {flight.call.call_id for flight in posting.opened}
-        charged = {*posting.closed, *self._aloft, *self._landed} - unwritten
+        charged = {*posting.closed, *self.airspace.forget()} - unwritten
         self.budgets.bury(charged)
         self.budgets.settlements = [
             Settlement(one.call_id, tuple(Spend(spend.key, spend.spent, ZERO) for spend in one.spends))
@@ -336,8 +320,6 @@ class Clerk:
             if one.call_id not in charged
         ]
         self._calls.extendleft(call for call in reversed(posting.calls) if call.call_id not in charged)
-        self._aloft.clear()
-        self._landed.clear()
         self.gateway_id = gateway_of(self._ids.scope())
         self._number = 0
         _fail(waiting, StoreUnavailable(problem="this gateway was taken for dead"))

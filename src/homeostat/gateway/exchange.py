@@ -17,7 +17,7 @@ from homeostat.core.records.call import Call, Outcome, call_of
 from homeostat.core.records.price import Price, Rate
 from homeostat.core.records.turn import AgentKey
 from homeostat.gateway.accounting import NOTHING, UNREAD, Statement, reserved, state_answer, state_relayed
-from homeostat.gateway.asgi import Receive, Scope, Send
+from homeostat.gateway.asgi import Receive, Scope, Send, reply
 from homeostat.gateway.budgets import Reservation
 from homeostat.gateway.dialects.shapes import Ask
 from homeostat.gateway.headers import AnswerHeaders, RequestHeaders
@@ -86,7 +86,7 @@ class Exchange:
         self._route = route
         self._headers = headers
         self._chain = chain
-        self._began = began
+        self.began = began
         self._started_ms = started_ms
         self._run_id = headers.run_id
         self.agent = agent
@@ -112,7 +112,7 @@ class Exchange:
             else:
                 self._outcome, self._status, self._code = Outcome.REFUSED, refusal.status, refusal.code
                 self._policy_id = refusal.policy_id
-                await turn_away(self._send, self._route.api, refusal, self.call_id)
+                await turn_away(self._scope, self._send, self._route.api, refusal, self.call_id)
         except HungUp:
             pass
         except asyncio.CancelledError:
@@ -238,11 +238,9 @@ class Exchange:
 
     async def _pass_whole(self, response: UpstreamResponse, headers: AnswerHeaders) -> None:
         """The whole answer has come with its head: one step, and it is read when there is time."""
-        send = self._send
         answer = await response.read()
         self._sending_since = self._office.clock.monotonic()
-        await send({"type": "http.response.start", "status": response.status, "headers": headers.returned})
-        await send({"type": "http.response.body", "body": answer})
+        await reply(self._scope, self._send, response.status, headers.returned, answer)
         if not headers.encoded:
             self._answer = answer
 
@@ -288,7 +286,7 @@ class Exchange:
         relay = self._relay
         refusal = refusal_of(error)
         if relay is None or not relay.started:
-            await turn_away(self._send, self._route.api, refusal, self.call_id)
+            await turn_away(self._scope, self._send, self._route.api, refusal, self.call_id)
         elif relay.between_events:
             await relay.end(stream_error(self._route.api, refusal, self.call_id))
 
@@ -296,13 +294,14 @@ class Exchange:
 
     def tick(self, now: float) -> None:
         manners, relay = self._office.manners, self._relay
-        if self._watching is None and self._body.read and now - self._began >= manners.patience_seconds:
+        if self._watching is None and self._body.read and now - self.began >= manners.patience_seconds:
             self._watching = asyncio.get_running_loop().create_task(self._watch())
         since = self._sending_since
         if relay is not None:
             relay.ping(now, manners.ping_seconds)
             since = relay.sending_since
         if since is not None and now - since >= manners.client_stall_seconds:
+            self._code = "client_stalled"
             self._abandon()
 
     async def _watch(self) -> None:
@@ -353,7 +352,7 @@ class Exchange:
         return reserved(self._bound, self._reservation, self._tariff)
 
     def _call(self, outcome: Outcome, status: int, code: str, statement: Statement) -> Call:
-        ask, headers, began = self._ask, self._headers, self._began
+        ask, headers, began = self._ask, self._headers, self.began
         first = self._relay.first_token_at if self._relay is not None else self._ended if self._answer else None
         return Call(
             call_id=self.call_id,

@@ -12,7 +12,7 @@ from homeostat.core.ports.gateway import Assignments, GatewayStore, Keyring, Lis
 from homeostat.core.records.budget import Budget, BudgetKey
 from homeostat.core.records.call import Call, CallFilter, CallId, Outcome
 from homeostat.core.records.enforcement import Spent
-from homeostat.core.records.policy import Action, Policy, PolicyId
+from homeostat.core.records.policy import Action, Policy, PolicyFilter, PolicyId
 from homeostat.core.records.turn import AgentKey
 from homeostat.gateway.announcing import Announcer
 from homeostat.gateway.clerk import Clerk
@@ -125,6 +125,9 @@ class Gateway:
 
     async def drop_policy(self, project: ProjectId, policy_id: PolicyId) -> bool:
         return await self.book.drop(project, policy_id)
+
+    async def drop_policies(self, wanted: PolicyFilter) -> list[PolicyId]:
+        return await self.book.drop_all(wanted)
 
     def policy(self, project: ProjectId, policy_id: PolicyId) -> Policy | None:
         """A policy by its id, as this process has it in force."""

@@ -94,7 +94,7 @@ class Warden:
 
     def tick(self) -> None:
         now = self._clock.monotonic()
-        for call in tuple(self._clerk.open):
+        for call in tuple(self._clerk.airspace.calls):
             call.tick(now)
 
 

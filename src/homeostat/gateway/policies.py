@@ -12,7 +12,7 @@ from homeostat.core.limits import CHAINS_CACHED_MAX, POLICIES_MAX, POLICY_STALE_
 from homeostat.core.ports.bus import Bus
 from homeostat.core.ports.gateway import GatewayStore
 from homeostat.core.records.event import Channel, Event, subject
-from homeostat.core.records.policy import Action, Policy, PolicyId
+from homeostat.core.records.policy import Action, Policy, PolicyFilter, PolicyId
 from homeostat.core.records.rate import RateKey
 from homeostat.core.records.turn import AgentKey
 from homeostat.gateway.policy import Chain, check, compose, holds_for
@@ -146,6 +146,14 @@ class PolicyBook:
         if version is not None:
             await self._announce(project, policy_id, {"dropped": policy_id, "version": version})
         return version is not None
+
+    async def drop_all(self, wanted: PolicyFilter) -> list[PolicyId]:
+        """Remove every policy that fits; returns which."""
+        version, dropped = await self._store.drop_policies(wanted)
+        await self.refresh()
+        if version is not None:
+            await self._announce(wanted.project, "many", {"dropped": dropped, "version": version})
+        return dropped
 
     async def announce_budget(self, project: ProjectId, holder: str) -> None:
         """Budgets share the version of policies: whoever knew that there was none must look again."""

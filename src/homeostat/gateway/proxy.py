@@ -3,7 +3,7 @@
 from homeostat.core.errors import StoreUnavailable
 from homeostat.core.records.call import Call, Outcome, call_of
 from homeostat.core.records.turn import AgentKey
-from homeostat.gateway.asgi import Receive, Scope, Send
+from homeostat.gateway.asgi import Receive, Scope, Send, reply
 from homeostat.gateway.exchange import Exchange
 from homeostat.gateway.headers import RequestHeaders
 from homeostat.gateway.office import Office
@@ -25,7 +25,7 @@ class Proxy:
         began = office.clock.monotonic()
         route = office.routes.find(scope["method"], scope["path"])
         if route is None:
-            await self._unknown_path(send)
+            await self._unknown_path(scope, send)
             return
         headers = RequestHeaders(scope["headers"], readable=route.dialect is not None)
         try:
@@ -35,16 +35,16 @@ class Proxy:
             if agent is not None and not office.errands.recall(agent, headers):
                 await office.errands.ask(agent, headers)
         except StoreUnavailable as error:
-            await self._turn_away(send, route, refusal_of(error))
+            await self._turn_away(scope, send, route, refusal_of(error))
             return
         if agent is None:
-            await self._turn_away(send, route, STRANGER)
+            await self._turn_away(scope, send, route, STRANGER)
             return
         now = office.clock.now_ms()
         chain = office.book.chain(agent, now)
         if chain.gate is not None:
             self._write_down(agent, route, headers, chain.gate, scope)
-            await self._turn_away(send, route, chain.gate)
+            await self._turn_away(scope, send, route, chain.gate)
             return
         exchange = Exchange(
             office,
@@ -67,10 +67,10 @@ class Proxy:
             agent = await doorman.ask(headers.key)
         return agent or doorman.word(headers.agent_id)
 
-    async def _turn_away(self, send: Send, route: Route, refusal: Refusal) -> None:
+    async def _turn_away(self, scope: Scope, send: Send, route: Route, refusal: Refusal) -> None:
         office = self._office
         office.count(Outcome.REFUSED, refusal.code)
-        await turn_away(send, route.api, refusal, call_of(office.ids.scope()))
+        await turn_away(scope, send, route.api, refusal, call_of(office.ids.scope()))
 
     def _write_down(
         self, agent: AgentKey, route: Route, headers: RequestHeaders, refusal: Refusal, scope: Scope
@@ -97,12 +97,11 @@ class Proxy:
 
         office.clerk.refused((*agent, refusal.code, refusal.policy_id), call)
 
-    async def _unknown_path(self, send: Send) -> None:
+    async def _unknown_path(self, scope: Scope, send: Send) -> None:
         names = ", ".join(f"/{name}/v1" for name in self._office.routes.outlets)
         body = f"Nothing is here. The gateway answers below {names}.\n".encode()
         headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"content-length", b"%d" % len(body))]
-        await send({"type": "http.response.start", "status": 404, "headers": headers})
-        await send({"type": "http.response.body", "body": body})
+        await reply(scope, send, 404, headers, body)
 
     async def _not_http(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket":

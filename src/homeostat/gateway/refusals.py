@@ -7,7 +7,7 @@ import msgspec
 from homeostat.core.errors import HomeostatError, Unavailable
 from homeostat.core.ports.upstream import Headers
 from homeostat.core.records.call import Api, CallId
-from homeostat.gateway.asgi import Send
+from homeostat.gateway.asgi import Scope, Send, reply
 
 _encoder = msgspec.json.Encoder()
 
@@ -87,11 +87,10 @@ def render(api: Api, refusal: Refusal, call_id: CallId) -> tuple[Headers, bytes]
     return headers, body
 
 
-async def turn_away(send: Send, api: Api, refusal: Refusal, call_id: CallId) -> None:
+async def turn_away(scope: Scope, send: Send, api: Api, refusal: Refusal, call_id: CallId) -> None:
     """Answer with a refusal."""
     headers, body = render(api, refusal, call_id)
-    await send({"type": "http.response.start", "status": refusal.status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
+    await reply(scope, send, refusal.status, headers, body)
 
 
 def stream_error(api: Api, refusal: Refusal, call_id: CallId) -> bytes:

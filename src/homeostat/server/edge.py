@@ -10,6 +10,7 @@ from homeostat.app.assemble import System
 from homeostat.app.settings import is_loopback
 from homeostat.core.errors import HomeostatError, InternalError, OriginRefused, PayloadTooLarge
 from homeostat.core.limits import BODY_BYTES_MAX
+from homeostat.gateway.asgi import reply
 from homeostat.server import heartbeats
 from homeostat.server.answers import Answer, StreamedAnswer
 from homeostat.server.call import SAFE_METHODS, Call, Receive, Scope
@@ -184,14 +185,15 @@ class Edge:
             del headers[:2]
         if call.trace_id is not None:
             headers.append((b"traceparent", traceparent(call.trace_id, self._system.ids.span())))
-        await send({"type": "http.response.start", "status": answer.status, "headers": headers})
         body = b"" if call.scope["method"] == "HEAD" else answer.body
-        if answer.status == PayloadTooLarge.http_status:
-            # Whoever is cut off in the middle of a sentence would not hear why: listen a little longer, then hang up.
-            await send({"type": "http.response.body", "body": body, "more_body": True})
-            await call.discard()
-            body = b""
-        await send({"type": "http.response.body", "body": body})
+        if answer.status != PayloadTooLarge.http_status:
+            await reply(call.scope, send, answer.status, headers, body)
+            return
+        # Whoever is cut off in the middle of a sentence would not hear why: listen a little longer, then hang up.
+        await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+        await send({"type": "http.response.body", "body": body, "more_body": True})
+        await call.discard()
+        await send({"type": "http.response.body", "body": b""})
 
     async def _stream(self, call: Call, answer: StreamedAnswer, send: Send) -> None:
         """Send parts as they come, until the caller leaves or the server stops."""

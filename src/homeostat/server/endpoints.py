@@ -98,7 +98,7 @@ class Routes:
         """A route that takes a query or a body."""
 
         def add(handler: Taking[TakesT]) -> Taking[TakesT]:
-            if method == "GET":
+            if method in {"GET", "DELETE"}:
                 run = _querying(handler, takes, status)
             else:
                 run = _reading(handler, takes, status, body_bytes_max)

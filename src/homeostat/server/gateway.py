@@ -9,7 +9,7 @@ from homeostat.core.limits import NAME_CHARS_MAX
 from homeostat.core.records.budget import Budget, BudgetKey, BudgetKind
 from homeostat.core.records.call import Call as ModelCall
 from homeostat.core.records.call import CallFilter, CallId
-from homeostat.core.records.policy import Policy, PolicyId
+from homeostat.core.records.policy import Policy, PolicyFilter, PolicyId
 from homeostat.core.wire import gateway as w
 from homeostat.gateway.rehearsal import Rehearsal
 from homeostat.server import identity
@@ -53,7 +53,9 @@ async def list_policies(call: Call, query: w.PoliciesQuery) -> w.PoliciesPage:
     book = call.system.gateway.book
     await book.refresh()
     project = call.project
-    found = book.all(project) if query.agent_id is None else book.of_agent((project, AgentId(query.agent_id)))
+    held = book.all(project) if query.agent_id is None else book.of_agent((project, AgentId(query.agent_id)))
+    wanted = PolicyFilter(project=project, origin=query.origin, action=query.action)
+    found = [policy for policy in held if policy.fits(wanted)]
     return w.PoliciesPage(version=book.version, policies=[_policy(one) for one in found])
 
 
@@ -115,6 +117,32 @@ async def drop_policy(call: Call) -> Answer:
     if not await call.system.gateway.drop_policy(call.project, policy_id):
         raise PolicyUnknown(policy_id=policy_id)
     return NOTHING
+
+
+@routes.taking(
+    "DELETE",
+    "/v1/policies",
+    w.PoliciesFilter,
+    gives=w.PoliciesDropped,
+    errors=(InvalidRequest, Forbidden, Unauthenticated),
+)
+async def drop_policies(call: Call, query: w.PoliciesFilter) -> w.PoliciesDropped:
+    """Remove every policy that fits: of an agent, of an origin, of an action. `?dry_run=true` only tells which."""
+    await identity.require_operator(call, verb="remove", what="policies")
+    wanted = PolicyFilter(
+        project=call.project,
+        agent_id=None if query.agent_id is None else AgentId(query.agent_id),
+        origin=query.origin,
+        action=query.action,
+    )
+    if wanted == PolicyFilter(project=call.project):
+        raise InvalidRequest(problem="name agent_id, origin or action: all policies are not removed at once")
+    gateway = call.system.gateway
+    if not query.dry_run:
+        return w.PoliciesDropped(dropped=list(await gateway.drop_policies(wanted)))
+    await gateway.book.refresh()
+    found = [policy.policy_id for policy in gateway.book.all(call.project) if policy.fits(wanted)]
+    return w.PoliciesDropped(dropped=list(found), dry_run=True)
 
 
 async def _put(call: Call, body: w.PolicyBody, policy_id: PolicyId) -> w.PolicyShape | w.RehearsalShape:

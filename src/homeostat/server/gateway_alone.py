@@ -6,6 +6,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_l
 
 from homeostat.app.assemble import GatewaySystem
 from homeostat.core.errors import HomeostatError
+from homeostat.gateway.asgi import reply
 from homeostat.server.metrics import GatewayCollector
 from homeostat.server.patience import Patience
 
@@ -25,8 +26,7 @@ class GatewayAlone:
         if scope["type"] == "http" and scope["path"] in {"/livez", "/readyz", "/metrics"}:
             status, body, kind = await self._answer(scope["path"])
             headers = [(b"content-type", kind), (b"content-length", b"%d" % len(body))]
-            await send({"type": "http.response.start", "status": status, "headers": headers})
-            await send({"type": "http.response.body", "body": body})
+            await reply(scope, send, status, headers, body)
             return
         await self._gateway.application(scope, receive, send)
 

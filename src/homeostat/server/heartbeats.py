@@ -14,6 +14,7 @@ from homeostat.app.assemble import System
 from homeostat.core.clock import rfc3339
 from homeostat.core.limits import FLEET_BODY_BYTES_MAX
 from homeostat.core.records.fleet import AgentStatus
+from homeostat.gateway.asgi import reply
 from homeostat.server.answers import JSON_TYPE
 from homeostat.server.metrics import Tally
 
@@ -67,8 +68,7 @@ class QuickHeartbeat:
             repr(receipt.interval.seconds).encode(),
             rfc3339(receipt.received_ms).encode(),
         )
-        await send({"type": "http.response.start", "status": 200, "headers": _headers(len(answer))})
-        await send({"type": "http.response.body", "body": answer})
+        await reply(scope, send, 200, _headers(len(answer)), answer)
         self._tally.add(self._monotonic() - began)
         return None
 

@@ -13,9 +13,9 @@ from homeostat.app.assemble import System
 from homeostat.core import collector
 from homeostat.core.errors import SettingInvalid
 from homeostat.server.application import create_app
-from homeostat.server.corking import CorkedProtocol
 from homeostat.server.frames import SharingProtocol
 from homeostat.server.patience import Patience
+from homeostat.server.protocol import LeanProtocol
 
 PORTS_TRIED_MAX: Final = 20
 GRACE_SECONDS: Final = 10  # how long requests under way may take once the server stops
@@ -61,7 +61,7 @@ def configured(app: Any) -> uvicorn.Config:
     """How every application of ours is served."""
     return uvicorn.Config(
         app,
-        http=CorkedProtocol,
+        http=LeanProtocol,
         lifespan="off",
         access_log=False,
         log_config=None,

@@ -13,13 +13,14 @@ from homeostat.adapters.stores.sqlite.gateway import SqliteGateway
 from homeostat.adapters.upstreams.simulated import Pace, Reply, SimulatedUpstream
 from homeostat.core.errors import StoreUnavailable
 from homeostat.core.ids import DEFAULT_PROJECT
+from homeostat.core.limits import FLIGHT_SECONDS
 from homeostat.core.records.budget import ZERO, Amount, BudgetKind, Posted, Posting
 from homeostat.core.records.call import Metered, Outcome, Priced
 from homeostat.core.records.event import Channel, Event, subject
 from homeostat.gateway.metering import UnknownModel
 from homeostat.gateway.office import Manners
 from homeostat.testing.clock import ManualClock
-from homeostat.testing.gateways import ANN, INSTANT, booth
+from homeostat.testing.gateways import ANN, INSTANT, booth, until
 
 RUN = {"X-Homeostat-Run-Id": "run_1"}
 
@@ -275,6 +276,8 @@ async def test_a_gateway_that_died_is_settled_at_what_it_had_reserved(tmp_path: 
             talk = desk.open("/openai/v1/embeddings", {"model": "text-embedding-3-small", "input": "x"})
             assert (await desk.talk(talk)).status == 200
         streams = [asyncio.create_task(desk.chat(f"{n}", stream=True, max_tokens=1000)) for n in range(50)]
+        await until(lambda: desk.gateway.in_flight_here(ANN) == 50)
+        clock.advance(FLIGHT_SECONDS)
         while len(await store.flights(*ANN, 100)) < 50:
             pass
         assert await desk.gateway.in_flight(ANN) == 50

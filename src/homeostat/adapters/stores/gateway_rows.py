@@ -10,7 +10,7 @@ from homeostat.core.ids import scope_floor
 from homeostat.core.pacing import Window
 from homeostat.core.records.budget import Amount, Budget, BudgetKey, BudgetKind, Flight
 from homeostat.core.records.call import Call, CallFilter, CallId, call_of
-from homeostat.core.records.policy import TERMS, Action, Policy, PolicyOrigin
+from homeostat.core.records.policy import TERMS, Action, Policy, PolicyFilter, PolicyOrigin
 from homeostat.core.records.rate import RateKey
 
 Row = Sequence[Any]
@@ -62,6 +62,11 @@ def read_policy(row: Row) -> Policy:
         expires_at_ms=row[8],
         **_terms.decode(row[6]),
     )
+
+
+def write_policy_filter(wanted: PolicyFilter) -> tuple[object, ...]:
+    origin, action = wanted.origin, wanted.action
+    return (wanted.project, wanted.agent_id, origin and origin.value, action and action.value)
 
 
 def read_budget(row: Row) -> Budget:

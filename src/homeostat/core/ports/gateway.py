@@ -8,7 +8,7 @@ from homeostat.core.machines.run import RunStatus
 from homeostat.core.records.budget import Amount, Budget, BudgetKey, Flight, GatewayId, GatewayView, Posted, Posting
 from homeostat.core.records.call import Call, CallFilter, CallId
 from homeostat.core.records.conversation import Conversation
-from homeostat.core.records.policy import Policy, PolicyId
+from homeostat.core.records.policy import Policy, PolicyFilter, PolicyId
 from homeostat.core.records.price import Price
 from homeostat.core.records.turn import AgentKey, Turn
 from homeostat.core.records.vitals import Hearsay
@@ -86,6 +86,10 @@ class GatewayStore(Protocol):
 
     async def drop_policy(self, project: ProjectId, policy_id: PolicyId) -> int | None:
         """Remove a policy; None where there is none."""
+        ...
+
+    async def drop_policies(self, wanted: PolicyFilter) -> tuple[int | None, list[PolicyId]]:
+        """Remove every policy that fits, at once; returns which, after the version since then (None where none did)."""
         ...
 
     # --- the ledger ----------------------------------------------------------------------------------------

@@ -58,8 +58,27 @@ class Policy:
     deny: tuple[str, ...] = ()
     refuse: bool = False
 
+    def fits(self, wanted: "PolicyFilter") -> bool:
+        """Whether a filter means this policy."""
+        return (
+            self.project == wanted.project
+            and wanted.agent_id in (None, self.agent_id)
+            and wanted.origin in (None, self.origin)
+            and wanted.action in (None, self.action)
+        )
+
     def expired(self, now: Millis) -> bool:
         return self.expires_at_ms is not None and self.expires_at_ms <= now
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyFilter:
+    """Which policies are meant: all that fit what is named. An agent's are those that name it, not those for all."""
+
+    project: ProjectId
+    agent_id: AgentId | None = None
+    origin: PolicyOrigin | None = None
+    action: Action | None = None
 
 
 TERMS: dict[Action, frozenset[str]] = {

@@ -63,6 +63,24 @@ class PoliciesQuery(msgspec.Struct, frozen=True, kw_only=True):
     """Whose policies."""
 
     agent_id: Annotated[Name | None, msgspec.Meta(description="Only what holds for this agent.")] = None
+    origin: PolicyOrigin | None = None
+    action: Action | None = None
+
+
+class PoliciesFilter(msgspec.Struct, frozen=True, kw_only=True):
+    """Which policies go: all that fit what is named, of which there must be something."""
+
+    agent_id: Annotated[Name | None, msgspec.Meta(description="Those that name this agent.")] = None
+    origin: PolicyOrigin | None = None
+    action: Action | None = None
+    dry_run: bool = False
+
+
+class PoliciesDropped(Shape, frozen=True, kw_only=True):
+    """Which policies went, or would go."""
+
+    dropped: list[str]
+    dry_run: bool = False
 
 
 class PoliciesPage(Shape, frozen=True, kw_only=True):

@@ -23,7 +23,7 @@ from homeostat.core.records.budget import (
     Spend,
 )
 from homeostat.core.records.call import Api, Call, CallFilter, CallId, Outcome, Usage, call_of
-from homeostat.core.records.policy import Action, Policy, PolicyId, PolicyOrigin
+from homeostat.core.records.policy import Action, Policy, PolicyFilter, PolicyId, PolicyOrigin
 from homeostat.core.records.rate import Load, RateDraw, RateKey, RateReturn
 
 Check = Callable[[GatewayStore], Awaitable[None]]
@@ -97,6 +97,41 @@ async def policies_are_kept_under_a_version_that_grows(store: GatewayStore) -> N
     assert await store.policies() == (fourth, [])
     assert await store.drop_policy(PROJECT, PolicyId("p")) is None
     assert await store.version() == fourth
+
+
+async def policies_that_fit_go_together(store: GatewayStore) -> None:
+    async def put(name: str, agent: str | None, origin: PolicyOrigin, action: Action = Action.BLOCK) -> None:
+        agent_id = None if agent is None else AgentId(agent)
+        await store.put_policy(
+            Policy(
+                policy_id=PolicyId(name),
+                project=PROJECT,
+                agent_id=agent_id,
+                action=action,
+                origin=origin,
+                created_at_ms=NOW,
+            )
+        )
+
+    await put("a", "ann", PolicyOrigin.OPERATOR)
+    await put("b", "ann", PolicyOrigin.IMMUNE)
+    await put("c", "bob", PolicyOrigin.IMMUNE, Action.DRAIN)
+    await put("d", None, PolicyOrigin.IMMUNE)
+    await put("e", "bob", PolicyOrigin.IMMUNE)
+    version = await store.version()
+    nobody = PolicyFilter(project=PROJECT, agent_id=AgentId("cid"))
+    assert await store.drop_policies(nobody) == (None, [])
+    assert await store.drop_policies(replace(nobody, project=ProjectId("other"), agent_id=None)) == (None, [])
+    assert await store.version() == version
+    ann = PolicyFilter(project=PROJECT, agent_id=AgentId("ann"))
+    after, dropped = await store.drop_policies(replace(ann, origin=PolicyOrigin.IMMUNE))
+    assert (after, dropped) == (await store.version(), [PolicyId("b")])
+    assert await store.version() > version
+    drains = PolicyFilter(project=PROJECT, action=Action.DRAIN)
+    assert (await store.drop_policies(drains))[1] == [PolicyId("c")]
+    immune = PolicyFilter(project=PROJECT, origin=PolicyOrigin.IMMUNE)
+    assert (await store.drop_policies(immune))[1] == [PolicyId("d"), PolicyId("e")]
+    assert [policy.policy_id for policy in (await store.policies())[1]] == [PolicyId("a")]
 
 
 async def a_budget_keeps_what_was_spent_when_its_bounds_change(store: GatewayStore) -> None:
@@ -289,6 +324,7 @@ async def any_name_can_be_kept(store: GatewayStore) -> None:
 
 CHECKS: tuple[Check, ...] = (
     policies_are_kept_under_a_version_that_grows,
+    policies_that_fit_go_together,
     a_budget_keeps_what_was_spent_when_its_bounds_change,
     what_is_drawn_is_held_and_nobody_elses,
     many_who_draw_at_once_never_pass_the_bound,

@@ -21,7 +21,7 @@ from homeostat.core.records.budget import (
     Posting,
 )
 from homeostat.core.records.call import Call, CallFilter, CallId
-from homeostat.core.records.policy import Policy, PolicyId
+from homeostat.core.records.policy import Policy, PolicyFilter, PolicyId
 from homeostat.core.records.rate import RateDrawn, RateKey
 
 SQL: Final = statements("postgres", "gateway")
@@ -54,6 +54,14 @@ class PostgresGateway:
             if not await transaction.fetch(SQL["policy_drop"], project, policy_id):
                 return None
             return await _bump(transaction)
+
+        return await self._engine.transact(work)
+
+    async def drop_policies(self, wanted: PolicyFilter) -> tuple[int | None, list[PolicyId]]:
+        async def work(transaction: Transaction) -> tuple[int | None, list[PolicyId]]:
+            found = await transaction.fetch(SQL["policies_drop"], *rows.write_policy_filter(wanted))
+            dropped = sorted(PolicyId(row[0]) for row in found)
+            return (await _bump(transaction) if dropped else None), dropped
 
         return await self._engine.transact(work)
 

@@ -22,7 +22,7 @@ from homeostat.core.records.budget import (
     Posting,
 )
 from homeostat.core.records.call import Call, CallFilter, CallId
-from homeostat.core.records.policy import Policy, PolicyId
+from homeostat.core.records.policy import Policy, PolicyFilter, PolicyId
 from homeostat.core.records.rate import RateDrawn, RateKey
 
 SQL = statements("sqlite", "gateway")
@@ -67,6 +67,15 @@ class SqliteGateway:
                 if not connection.execute(SQL["policy_drop"], (project, policy_id)).rowcount:
                     return None
                 return _bump(connection)
+
+        return await self._engine.write(work)
+
+    async def drop_policies(self, wanted: PolicyFilter) -> tuple[int | None, list[PolicyId]]:
+        def work(connection: sqlite3.Connection) -> tuple[int | None, list[PolicyId]]:
+            with immediate(connection):
+                found = connection.execute(SQL["policies_drop"], rows.write_policy_filter(wanted)).fetchall()
+                dropped = sorted(PolicyId(row[0]) for row in found)
+                return (_bump(connection) if dropped else None), dropped
 
         return await self._engine.write(work)
 

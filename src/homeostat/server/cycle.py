@@ -1,0 +1,250 @@
+"""One request and its answer on a connection: what the application hears, and what it says, as bytes on the wire."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from http import HTTPStatus
+from typing import Any, Final, Protocol
+
+log = logging.getLogger(__name__)
+
+Message = MutableMapping[str, Any]
+HeaderLines = list[tuple[bytes, bytes]]
+App = Callable[[Any, Any, Any], Awaitable[None]]
+
+STATUS_LINES: Final = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus}
+CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
+BODILESS: Final = frozenset({204, 304})
+COPIED_BYTES_MAX: Final = 64 << 10  # a longer body is not copied to save a write
+UNREAD_BYTES_MAX: Final = 64 << 10  # of a body, before the client is asked to wait
+BROKEN: Final = b'{"type":"about:blank","title":"Internal server error","status":500,"code":"internal_error"}'
+LAST_CHUNK: Final = b"0\r\n\r\n"
+GONE: Final[Message] = {"type": "http.disconnect"}
+
+
+class Wire(Protocol):
+    """The connection, as far as an answer needs it."""
+
+    transport: asyncio.Transport
+    write_paused: bool
+
+    async def drain(self) -> None:
+        """Until the client has taken what it was sent."""
+        ...
+
+    def resume_reading(self) -> None: ...
+
+    def finished(self, cycle: "Cycle") -> None:
+        """An answer is complete."""
+        ...
+
+    def hang_up(self) -> None:
+        """Close the connection, once the client has taken what it was sent or has had its time to."""
+        ...
+
+
+class Cycle:
+    """A request under way. `answer` sends a whole answer in one write; `send` is ASGI's way, and streams."""
+
+    __slots__ = (
+        "_chunked",
+        "_head",
+        "_left",
+        "_pieces",
+        "_told",
+        "_waiter",
+        "_wire",
+        "awaits_continue",
+        "bodiless",
+        "complete",
+        "gone",
+        "keep_alive",
+        "more_body",
+        "old",
+        "scope",
+        "started",
+        "unread",
+    )
+
+    def __init__(self, wire: Wire, scope: dict[str, Any], *, keep_alive: bool, old: bool) -> None:
+        self._wire = wire
+        self.scope = scope
+        self.keep_alive = keep_alive
+        self.old = old
+        self.bodiless = scope["method"] == "HEAD"
+        self.awaits_continue = False
+        self.more_body = True
+        self.unread = 0
+        self.started = False
+        self.complete = False
+        self.gone = False
+        self._pieces: list[bytes] = []
+        self._told = False
+        self._waiter: asyncio.Future[None] | None = None
+        self._head = b""
+        self._chunked = False
+        self._left: int | None = None
+
+    async def run(self, app: App) -> None:
+        """Let the application answer; whatever becomes of it, the client is not left waiting."""
+        try:
+            await app(self.scope, self.receive, self.send)
+        except asyncio.CancelledError:
+            self._wire.transport.abort()
+            raise
+        except Exception:
+            log.exception("%s %s failed", self.scope["method"], self.scope["path"])
+        if not self.complete and not self.gone:
+            if self.started:
+                self._flush()
+                self._wire.hang_up()  # in the middle of an answer, so that nobody takes it for whole
+            else:
+                self.keep_alive = False
+                self.answer(500, [(b"content-type", b"application/problem+json")], BROKEN)
+
+    # --- what the connection tells -----------------------------------------------------------------------------
+
+    def put(self, body: bytes) -> None:
+        self._pieces.append(body)
+        self.unread += len(body)
+        self._wake()
+
+    def end(self) -> None:
+        self.more_body = False
+        self._wake()
+
+    def lose(self) -> None:
+        """The client is gone."""
+        if not self.complete:
+            self.gone = True
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    # --- what the application asks -----------------------------------------------------------------------------
+
+    async def receive(self) -> Message:
+        if self.awaits_continue:
+            self.awaits_continue = False
+            if not self.gone:
+                self._wire.transport.write(CONTINUE)
+        while not self.gone and not self.complete:
+            if self._pieces or not (self.more_body or self._told):
+                return self._take()
+            self._wire.resume_reading()
+            await self._wait()
+        return GONE
+
+    def _take(self) -> Message:
+        pieces = self._pieces
+        body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        self._pieces = []
+        self.unread = 0
+        self._told = not self.more_body
+        return {"type": "http.request", "body": body, "more_body": self.more_body}
+
+    async def _wait(self) -> None:
+        self._waiter = asyncio.get_running_loop().create_future()
+        try:
+            await self._waiter
+        finally:
+            self._waiter = None
+
+    def answer(self, status: int, headers: HeaderLines, body: bytes) -> None:
+        """The whole answer at once; its length is told here where the headers do not."""
+        if self.gone:
+            return
+        assert not self.started, "an answer is given once"
+        head = self._compose(status, headers, len(body))
+        self.started = True
+        if self.bodiless or status in BODILESS:
+            body = b""
+        self._write(head, body)
+        self._finish()
+
+    async def send(self, message: Message) -> None:
+        wire = self._wire
+        if not self.gone and wire.write_paused:
+            await wire.drain()
+        if self.gone:
+            return
+        if message["type"] == "http.response.start":
+            assert not self.started, "an answer begins once"
+            self.awaits_continue = False
+            status = message["status"]
+            self._head = self._compose(status, message.get("headers", ()), None)
+            self.started = True
+            self.bodiless = self.bodiless or status in BODILESS
+            asyncio.get_running_loop().call_soon(self._flush)
+            return
+        assert self.started, "an answer begins with its head"
+        assert not self.complete, "an answer ends once"
+        body, more = message.get("body", b""), message.get("more_body", False)
+        if self.bodiless:
+            body = b""
+        elif self._chunked:
+            if body:
+                body = b"%x\r\n%b\r\n" % (len(body), body) if more else b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body)
+            elif not more:
+                body = LAST_CHUNK
+        elif self._left is not None:
+            self._left -= len(body)
+            if self._left < 0 or (self._left and not more):
+                raise RuntimeError("the answer is not as long as its head says")
+        head, self._head = self._head, b""
+        self._write(head, body)
+        if not more:
+            self._finish()
+
+    def _compose(self, status: int, headers: Iterable[tuple[bytes, bytes]], length: int | None) -> bytes:
+        """The head of an answer. Without a length of either kind it is sent in chunks, or until the connection ends."""
+        parts = [STATUS_LINES.get(status) or b"HTTP/1.1 %d \r\n" % status]
+        keep_alive, sized = self.keep_alive, False
+        for line in headers:
+            name = line[0]
+            if name == b"content-length":
+                sized = True
+                self._left = None if self.bodiless else int(line[1])
+            elif name == b"transfer-encoding":
+                continue  # how an answer is cut is ours to say
+            elif name == b"connection":
+                keep_alive = keep_alive and b"close" not in line[1].lower()
+                continue
+            parts.append(b"%b: %b\r\n" % line)
+        if not sized and status not in BODILESS:
+            if length is not None:
+                parts.append(b"content-length: %d\r\n" % length)
+            elif self.old:
+                keep_alive = False
+            else:
+                self._chunked = True
+                parts.append(b"transfer-encoding: chunked\r\n")
+        self.keep_alive = keep_alive
+        if not keep_alive:
+            parts.append(b"connection: close\r\n")
+        parts.append(b"\r\n")
+        head = b"".join(parts)
+        if head.count(b"\n") != len(parts):
+            raise ValueError("a header has a line break in it")
+        return head
+
+    def _write(self, head: bytes, body: bytes) -> None:
+        write = self._wire.transport.write
+        if head and body and len(body) > COPIED_BYTES_MAX:
+            write(head)
+            write(body)
+        elif head or body:
+            write(head + body if body else head)
+
+    def _flush(self) -> None:
+        """A head whose body takes its time goes ahead."""
+        if self._head and not self.gone:
+            head, self._head = self._head, b""
+            self._wire.transport.write(head)
+
+    def _finish(self) -> None:
+        self.complete = True
+        self._wake()
+        self._wire.finished(self)
