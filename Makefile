@@ -69,6 +69,23 @@ format: $(DEV_STAMP)  ## Format the source and apply safe fixes
 bench: $(DEV_STAMP) $(VENV)/.installed  ## Measure against floors taken in the same run (ARGS="kernel")
 	@$(BIN)/python -m benchmarks $(ARGS)
 
+.PHONY: peers
+peers: $(DEV_STAMP)  ## Install LiteLLM and Portkey's gateway into .peers, so that `make bench ARGS=gateway` finds them
+	@test -x .peers/litellm/bin/litellm || { echo "peers: LiteLLM" && $(BIN)/python -m venv --clear .peers/litellm \
+		&& .peers/litellm/bin/python -m pip install --quiet 'litellm[proxy]'; }
+	@if command -v npm >/dev/null; then \
+		test -d .peers/portkey/node_modules || { echo "peers: Portkey" \
+			&& npm install --silent --no-audit --no-fund --prefix .peers/portkey @portkey-ai/gateway; }; \
+	else echo "peers: there is no npm, so Portkey is left out"; fi
+
+.PHONY: frameworks
+frameworks: $(DEV_STAMP)  ## Run the examples of LangGraph, OpenAI Agents and PydanticAI, in an environment of their own
+	@test -f .peers/frameworks/.installed -a .peers/frameworks/.installed -nt pyproject.toml || { \
+		echo "frameworks: installing" && $(BIN)/python -m venv --clear .peers/frameworks \
+		&& .peers/frameworks/bin/python -m pip install --quiet -e '.[test,langgraph,openai-agents,pydantic-ai]' \
+		&& touch .peers/frameworks/.installed; }
+	@.peers/frameworks/bin/python -m pytest -n 0 tests/docs/test_frameworks.py tests/docs/test_adopting.py $(ARGS)
+
 .PHONY: simulate
 simulate: $(DEV_STAMP) $(VENV)/.installed  ## Run the deterministic simulator over SEEDS=1000 seeds
 	@$(BIN)/python -m homeostat.testing.simulation --seeds $(SEEDS) $(ARGS)
@@ -91,7 +108,7 @@ lock: $(DEV_STAMP)  ## Resolve the dependencies anew and write requirements/*.lo
 
 .PHONY: clean
 clean:  ## Remove the environment and everything that was generated
-	@rm -rf $(VENV) build dist ui/node_modules src/homeostat/server/bundle .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	@rm -rf $(VENV) .peers build dist ui/node_modules src/homeostat/server/bundle .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	@find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 # The newest Python that really works: a shim without a version behind it does not.

@@ -1,4 +1,4 @@
-"""One gateway process before a fast local upstream, beside the direct connection and nginx where there is one."""
+"""One gateway process before a fast local upstream, beside the direct connection, nginx and other gateways, if any."""
 
 import asyncio
 import json
@@ -22,6 +22,7 @@ import uvloop
 from benchmarks._http_load import Measured, post, saturate
 from benchmarks._measure import Report, heading
 from benchmarks._models import PACE_SECONDS, PACED_EVENTS
+from benchmarks._peers import litellm, portkey
 from homeostat.testing.homeostat import HomeostatServer
 from homeostat.testing.servers import free_port
 
@@ -72,6 +73,7 @@ async def _run() -> None:
                 await _latency(report, places, key)
                 await _streams(report, places, key)
                 await _first_bytes(report, places, key)
+            await _peers(report, Path(folder), model, port, key)
             await _own(report, server, port, key)
     report.write()
 
@@ -159,6 +161,30 @@ async def _read_streams(port: int, request: bytes, count: int, delay_seconds: fl
             tail = (tail + data)[-16:]
     writer.close()
     return events, first
+
+
+async def _peers(report: Report, folder: Path, model: int, port: int, key: str) -> None:
+    """Each is measured in turn with us, one at a time: two cores hold no more."""
+    body = json.dumps(CHAT, separators=(",", ":")).encode()
+    ours = post(PATH, body, key=key)
+    for peer_of, target in ((litellm, ">= 75"), (portkey, ">= 12")):
+        with peer_of(folder, model, body) as peer:
+            if peer is None:
+                continue
+            for one in (peer.process, *peer.process.children(recursive=True)):
+                _pin(one.pid, 1)
+            pairs: list[tuple[Measured, Measured]] = []
+            for _ in range(ROUNDS):
+                theirs = await saturate(peer.port, [peer.request], connections=16, seconds=SECONDS * 2)
+                pairs.append((theirs, await saturate(port, [ours], connections=16, seconds=SECONDS)))
+            report.add(
+                f"requests at concurrency 16, {peer.title}",
+                per_second=statistics.median(theirs.rate for theirs, _ in pairs),
+                failures=sum(theirs.failures for theirs, _ in pairs),
+                ours_per_second=statistics.median(mine.rate for _, mine in pairs),
+                times_theirs=statistics.median(mine.rate / theirs.rate for theirs, mine in pairs if theirs.rate),
+                target=target,
+            )
 
 
 # --- against itself ------------------------------------------------------------------------------------------
