@@ -106,6 +106,7 @@ ROWS: Final = (
     _act("put_policy", dry_run=True),
     _act("put_named_policy", shows="read_policy", dry_run=True),
     _act("drop_policy", shows="read_policy"),
+    _act("drop_policies", dry_run=True),
     *(_act(verb, shows="read_budget") for verb in ("put_budget", "drop_budget")),
     # Runs. Whoever lets a task go that waits for it answers for it; the whole system's red button needs all projects.
     *_view("list_runs", "read_run", "list_tasks", "read_task", agents=Agents.ANY),
