@@ -10,6 +10,7 @@ __all__ = [
     "AgentLifecycleProtocol",
     "AgentState",
     "CallFailed",
+    "CannotTreat",
     "Client",
     "Completion",
     "ExecutionContext",
@@ -46,6 +47,7 @@ _HOMES: Final[dict[str, str]] = {
     "AgentLifecycleProtocol": "homeostat.agent.protocol",
     "AgentState": "homeostat.core.machines.agent",
     "CallFailed": "homeostat.agent.errors",
+    "CannotTreat": "homeostat.agent.errors",
     "Client": "homeostat.client.client",
     "Completion": "homeostat.agent.models",
     "ExecutionContext": "homeostat.agent.protocol",
@@ -79,6 +81,7 @@ if TYPE_CHECKING:
     from homeostat.agent.config import LifecycleConfig
     from homeostat.agent.errors import (
         CallFailed,
+        CannotTreat,
         FatalError,
         RecoverableError,
         StartupError,

@@ -98,7 +98,7 @@ def start(tmp_path: Path, url: str, *arguments: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen([sys.executable, "-m", "homeostat", *arguments], env=environment, cwd=tmp_path)
 
 
-def test_a_command_is_held_whoever_wakes_it_or_kills_homeostat(tmp_path: Path, looper: Looper) -> None:
+def test_uc_9_a_process_is_held_whoever_wakes_it_or_kills_homeostat(tmp_path: Path, looper: Looper) -> None:
     with HomeostatServer() as server:
 
         def homeostat(*arguments: str) -> dict[str, Any]:

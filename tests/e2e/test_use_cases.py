@@ -5,11 +5,14 @@ from pathlib import Path
 
 import pytest
 
+from homeostat.adapters.enforcers.cluster import Cluster
+from homeostat.adapters.enforcers.kubernetes import KubernetesEnforcer
 from homeostat.adapters.upstreams.simulated.faults import Faults
 from homeostat.app.settings import Settings
 from homeostat.core.codec import to_json
 from homeostat.core.ids import DEFAULT_PROJECT
 from homeostat.core.machines.phase import Phase
+from homeostat.core.records.enforcement import Effect, Strategy
 from homeostat.core.records.event import Event, subject
 from homeostat.core.records.immune import Applied, ApprovalStatus, Diagnosis, RemedyAction, Spread
 from homeostat.core.records.policy import QUARANTINED
@@ -18,6 +21,7 @@ from homeostat.core.records.view import Outcome
 from homeostat.immune.errors import ApprovalSettled
 from homeostat.immune.ladder import LADDERS
 from homeostat.testing.clinic import DOCTRINE, Clinic, clinic
+from homeostat.testing.cluster import Deployment, FakeCluster
 
 P = Phase
 FLEET = [f"agent-{number}" for number in range(10)]
@@ -246,6 +250,29 @@ async def test_uc_8_a_quarantined_agent_is_refused_by_the_gateway_until_it_is_he
         await one.system.immune.heal(one.key(SICK), reason="now", actor="ann")
         assert one.phase(SICK) is P.PROBATION
         assert (await one.call(SICK)).status == 200
+
+
+async def test_uc_10_a_deployment_is_scaled_to_nothing_and_back_to_what_it_was() -> None:
+    practice = Practice(RemedyAction.RESET_MEMORY)
+    fake = FakeCluster(Deployment("researcher", SICK, 3, 3))
+    cluster = Cluster("http://cluster", namespace="agents", transport=fake)
+    async with clinic(remedies=practice, enforcers=(KubernetesEnforcer(cluster),)) as one:
+        practice.clinic = one
+        await one.train(*FEW)
+        await one.system.immune.quarantine(one.key(SICK), reason="to be sure", actor="ann")
+        assert one.phase(SICK) is P.QUARANTINED
+        assert fake.deployments["researcher"].replicas == 0
+        receipt = await one.system.immune.enforcement.receipt(one.key(SICK))
+        assert [hold.strategy for hold in receipt.holds] == [Strategy.GATEWAY, Strategy.KERNEL, Strategy.KUBERNETES]
+        assert receipt.effect is Effect.ENFORCED
+        assert (await one.call(SICK)).status == 503
+        receipt = await one.system.immune.enforcement.receipt(one.key(SICK))
+        assert (receipt.spent.refused, receipt.spent.tokens) == (1, 0)
+        await one.system.immune.heal(one.key(SICK), reason="now", actor="ann")
+        assert one.phase(SICK) is P.PROBATION
+        assert fake.deployments["researcher"].replicas == 3, "back to what it was, and not to one"
+        assert (await one.system.immune.enforcement.receipt(one.key(SICK))).effect is Effect.ENFORCED
+    await cluster.close()
 
 
 async def test_a_quarantine_outlives_a_restart_and_so_do_baselines(tmp_path: Path) -> None:
