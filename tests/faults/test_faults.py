@@ -17,7 +17,7 @@ from homeostat.testing.history import Acknowledged, Effect, check
 from homeostat.testing.parties import PROJECT, kernel_on
 
 LOAD_SECONDS = float(os.environ.get("HOMEOSTAT_TEST_FAULT_SECONDS", "4"))
-PATIENCE_SECONDS = 30.0
+PATIENCE_SECONDS = 60.0
 
 
 def acknowledged(folder: Path) -> Acknowledged:

@@ -48,6 +48,7 @@ class Relay:
         backoff = 0.05
         while True:
             await self._wanted.wait()
+            await asyncio.sleep(0)  # whoever was answered goes first: the next save is on its way while this is said
             self._wanted.clear()
             try:
                 await self.tick()
