@@ -9,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks import _nab
 from benchmarks._compare.peers_at import PEERS_AT, Peer, python_of
+from homeostat.bench import nab
 
 RIVER = Peer("river", ("river",))
 THRESHOLDS = 60
@@ -27,8 +27,8 @@ class Scored:
 
 
 def measure(data: Path) -> list[Scored]:
-    streams = _nab.load(data / "nab")
-    ours = _nab.measure(data / "nab")
+    streams = nab.load(data / "nab")
+    ours = nab.measure(data / "nab")
     found = [Scored("homeostat", ours["score"], ours.get("microseconds_per_sample", float("nan")), "one configuration")]
     with tempfile.TemporaryDirectory() as folder:
         kept = Path(folder) / "scores.json.gz"
@@ -43,11 +43,11 @@ def measure(data: Path) -> list[Scored]:
     return found
 
 
-def _best(streams: list[_nab.Stream], scores: list[list[float]]) -> float:
+def _best(streams: list[nab.Stream], scores: list[list[float]]) -> float:
     """The best that one threshold for all streams can do; an alarm is a score that rises above it."""
     pooled = np.concatenate([np.asarray(one) for one in scores])
     grid = np.unique(np.quantile(pooled, 1 - np.geomspace(1e-5, 0.2, THRESHOLDS)))
-    return max(_nab.score(streams, [_onsets(np.asarray(one), threshold) for one in scores]) for threshold in grid)
+    return max(nab.score(streams, [_onsets(np.asarray(one), threshold) for one in scores]) for threshold in grid)
 
 
 def _onsets(scores: "np.ndarray[tuple[int], np.dtype[np.float64]]", threshold: float) -> list[int]:
