@@ -11,13 +11,14 @@ SECOND_HIT: Final = 0.25
 
 # The vocabulary. Patterns see lower-cased text, and every quantifier is bounded: the text is hostile.
 _ACTIONS = (
-    "add|approve|archive|ask|assign|attach|authori[sz]e|book|buy|call|cancel|change|click|collect|concatenate|contact|"
-    "copy|create|delete|deploy|disable|disclose|download|edit|email|e-mail|enable|enter|execute|exfiltrate|export|fetch|"
+    "activate|add|approve|archive|ask|assign|attach|authori[sz]e|block|book|buy|call|cancel|change|click|collect|"
+    "concatenate|confirm|contact|copy|create|deactivate|delete|deploy|disable|disclose|donate|download|edit|email|e-mail|"
+    "enable|encrypt|enter|erase|execute|exfiltrate|export|extract|fetch|"
     "fill|find|forward|get|give|grant|include|install|invite|leak|list|log|make|message|modify|move|notify|open|order|"
-    "output|overwrite|pay|perform|post|print|publish|purchase|put|read|recommend|redirect|register|remove|rename|repeat|"
-    "replace|reply|report|reserve|reset|respond|retrieve|return|reveal|revoke|run|save|say|schedule|search|sell|send|"
-    "set|share|show|sign|store|submit|subscribe|summari[sz]e|tell|transfer|translate|unsubscribe|update|upload|use|"
-    "visit|wire|withdraw|write"
+    "output|overwrite|pay|perform|post|print|provide|publish|purchase|put|read|recommend|redirect|register|remove|rename|"
+    "repeat|replace|reply|report|reserve|reset|respond|retrieve|return|reveal|revoke|run|save|say|schedule|search|sell|send|"
+    "set|share|show|sign|store|submit|subscribe|summari[sz]e|tell|transfer|translate|turn (?:on|off)|unlock|"
+    "unsubscribe|update|upload|use|visit|wipe|wire|withdraw|write"
 )
 _SET_ASIDE = (
     r"(?<![a-z])(?<!not )(?<!n't )(?:ignor\w{1,3}|disregard\w{0,3}|forget|overrid\w{1,3}|bypass|abandon|"
@@ -36,7 +37,8 @@ _MACHINE = (
 )
 _MASTER = r"(?:user|owner|master|developer|administrator|admin|operator|creator)"
 _START = (
-    r"(?:^|[.!?:;>\n\"'*`|)\]-]\s{0,3}|\b(?:instead|then|first|now|please),? |\bto you:? |\bdo |"
+    r"(?:^|[.!?:;>\n\"'*`|)\]-]\s{0,3}|\b(?:instead|then|first|now|please|kindly),? |"
+    r"\b(?:could|can|would|will) you (?:please |kindly )?|\bto you:? |\bdo |"
     r"\b(?:must|need to|have to|should|shall) (?:first |now |also |immediately )?)"
 )
 TARGET: Final = (
@@ -116,6 +118,8 @@ CUES: Final[tuple[Cue, ...]] = (
         1.5,
         r"\b(?:you(?:,| are(?: an?)?| as an?)|dear|hey|attention,?|if you(?:'re| are)(?: an?)?|all|any|"
         rf"(?:note|message|instructions?) (?:to|for)(?: the| any| all)?)\s{_MACHINE}\b",
+        rf"\b{_MACHINE}s? (?:(?:that|who) )?(?:reading|processing|visiting|reads?|visits?|process(?:es)?) "
+        r"(?:this|these)\b",
     ),
     _cue(
         "from_master",
@@ -130,7 +134,7 @@ CUES: Final[tuple[Cue, ...]] = (
         r"</?\s?(?:information|system|instructions?|important|admin|assistant|prompt|inst|sys|task|command|tool_?call|"
         r"function_?call|override|alert|secret)\b[^<>\n]{0,60}>",
         r"<\|[\w ]{2,20}\|>|\[/?(?:inst|system|sys|admin|instructions?)\]|<<\s?sys",
-        r"^\s{0,4}#{1,4}\s?(?:system|instructions? (?:to|for)|new task|human|assistant)\b",
+        r"^\s{0,4}#{1,4}\s?(?:system|instructions? ?(?:to\b|for\b|:)|new task|human|assistant)",
         r"^\s{0,4}(?:system|assistant|human|admin(?:istrator)?|developer)"
         r"(?: (?:message|prompt|note|override|notice|instructions?|alert))?\s?:",
         r"\bsystem (?:message|prompt|override)\b",
@@ -167,7 +171,7 @@ CUES: Final[tuple[Cue, ...]] = (
     _cue(
         "note",
         "is a note of things to do",
-        1.0,
+        2.0,
         rf"\b(?:to-?do|action required)\s?:\s{{0,3}}(?:please )?(?:{_ACTIONS})\b",
     ),
     _cue(
