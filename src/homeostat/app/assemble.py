@@ -207,6 +207,7 @@ async def open_runs(
         notes=partial(notes_of, opened.ledger, opened.turns),
         lease_seconds=settings.lease_seconds,
     )
+    rooms.gateway.office.broke = runs.broke
     await runs.open()
     for title, run in runs.loops:
         supervisor.add(title, run)

@@ -133,8 +133,8 @@ class Exchange:
         office = self._office
         try:
             body = b"" if self._route.dialect is None else await self._body.whole(self._headers.content_length)
-            if self._run_id is not None:
-                await office.admit(self._run_id)
+            if self._run_id is not None or self._headers.said_run_id is not None:
+                await office.admit(self._run_id, self._headers.said_run_id)
             if self._route.dialect is None:
                 if self._chain.rates and (refusal := await self._draw()) is not None:
                     return refusal

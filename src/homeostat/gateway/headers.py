@@ -51,6 +51,7 @@ class RequestHeaders:
     turn_id = ""
     content_length = 0
     run_id: RunId | None = None
+    said_run_id: RunId | None = None  # what the caller says, believed only to its disadvantage
     trace_id: TraceId | None = None
     retries = 0
 
@@ -93,7 +94,7 @@ class RequestHeaders:
         elif name == b"x-agent-id":
             self.agent_id = value.decode("latin-1")[:NAME_CHARS_MAX]
         elif name == b"x-homeostat-run-id":
-            self.run_id = RunId(value.decode("latin-1")[:NAME_CHARS_MAX])
+            self.run_id = self.said_run_id = RunId(value.decode("latin-1")[:NAME_CHARS_MAX])
         elif name == b"x-homeostat-turn-id":
             self.turn_id = value.decode("latin-1")[:NAME_CHARS_MAX]
 

@@ -1,6 +1,7 @@
 """What every call needs to be handled: the gateway's rules, books and clocks in one place."""
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from homeostat.core.clock import Clock
@@ -111,19 +112,28 @@ class Office:
     prices: PriceList
     errands: Errands
     runs: RunGates | None = None
+    broke: Callable[[RunId], None] | None = None  # told of a run whose call was refused for lack of money, at once
     manners: Manners = field(default_factory=Manners)
     in_flight: InFlight = field(default_factory=InFlight)
     counters: dict[tuple[Outcome, str], int] = field(default_factory=dict[tuple[Outcome, str], int])
 
-    async def admit(self, run_id: RunId) -> None:
-        """See that a run may still spend. The store is asked for every call, so a kill holds from its commit on."""
-        if self.runs is not None and await self.runs.ended(run_id) in (RunStatus.KILLED, RunStatus.FAILED):
-            raise RunClosed(run_id=run_id)
+    async def admit(self, *run_ids: RunId | None) -> None:
+        """See that a run may still spend. The store is asked for every call, so a kill holds from its commit on.
+
+        An agent that goes on after its turn was stopped works for nobody; the run it says it works for is asked about.
+        """
+        for run_id in set(run_ids):
+            if self.runs is None or run_id is None:
+                continue
+            if await self.runs.ended(run_id) in (RunStatus.KILLED, RunStatus.FAILED):
+                raise RunClosed(run_id=run_id)
 
     def tell(self, error: HomeostatError, agent: AgentKey) -> None:
         """Say that a run has nothing left to spend; whoever drives it should know."""
         if isinstance(error, BudgetExceeded) and error.facts.get("kind") == BudgetKind.RUN:
-            run_id = str(error.facts["holder"])
+            run_id = RunId(str(error.facts["holder"]))
+            if self.broke is not None:
+                self.broke(run_id)
             body = to_json({"run_id": run_id, "limit": error.facts.get("limit"), "agent_id": agent[1]})
             event_id = f"{run_id}:refused:{self.ids.scope()}"
             self.clerk.announce(Event(event_id, agent[0], Channel.EVT, "run", run_id, "budget_refused", body))

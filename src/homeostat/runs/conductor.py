@@ -9,8 +9,9 @@ from homeostat.core.errors import HomeostatError, Unavailable
 from homeostat.core.limits import PAGE_MAX, RUNS_SEEN_SECONDS, SAFETY_POLL_SECONDS
 from homeostat.core.machines.run import RunEvent, RunStatus
 from homeostat.core.machines.task import TaskEvent, TaskStatus
+from homeostat.core.records.budget import WARNING_PERCENT
 from homeostat.core.records.provenance import EntryKind
-from homeostat.core.records.run import OnBudget, PauseCause, Run, Task
+from homeostat.core.records.run import Bounds, OnBudget, PauseCause, Run, Task
 from homeostat.core.records.view import Deliverable
 from homeostat.runs import outcomes
 from homeostat.runs.board import Board
@@ -101,7 +102,8 @@ class Conductor:
         seconds = self.run.bounds.seconds
         if seconds is None or self.run.applying_since_ms is None:
             return None
-        return Millis(now + max(0, int(seconds * 1000) - self.run.elapsed_ms(now)))
+        share = 1.0 if self.run.warned else WARNING_PERCENT / 100
+        return Millis(now + max(0, int(seconds * share * 1000) - self.run.elapsed_ms(now)))
 
     @property
     def _metered(self) -> bool:
@@ -120,6 +122,7 @@ class Conductor:
         self.run = run
         self._board = Board(tasks)
         if run.status is RunStatus.APPLYING:
+            self._desk.purse.take_alarm(run)  # whoever resumed it knew; the next refusal says so again
             await self._desk.purse.fill(run)
         running = [self._board.tasks[number] for number in sorted(self._board.running)]
         await self._starter.adopt(run, running, self._board)
@@ -224,7 +227,7 @@ class Conductor:
 
     async def _refused_by_budget(self, task: Task) -> bool:
         """Whether a task failed because there was no money left: that is not its fault, and it is tried again."""
-        if not self._metered or self.run.config.policy.on_budget is OnBudget.FAIL:
+        if self.run.bounds == Bounds() or self.run.config.policy.on_budget is OnBudget.FAIL:
             return False
         return self._desk.purse.alarmed(self.run) or await self._desk.purse.refused(self.run, task)
 

@@ -147,5 +147,9 @@ class Runs:
         self.driver.look(RunId(event.target))
 
     async def _on_refused(self, event: Event) -> None:
-        self.purse.alarm(RunId(event.target))
-        self.driver.look(RunId(event.target))
+        self.broke(RunId(event.target))
+
+    def broke(self, run_id: RunId) -> None:
+        """A call of a run was refused because there is no money left for it."""
+        self.purse.alarm(run_id)
+        self.driver.look(run_id)
