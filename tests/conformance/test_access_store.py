@@ -10,7 +10,7 @@ from homeostat.adapters.stores.postgres import PostgresAccess, PostgresEngine
 from homeostat.adapters.stores.sqlite import SqliteAccess, SqliteEngine
 from homeostat.core.chain import FIRST
 from homeostat.core.clock import Millis
-from homeostat.core.ports.access import AccessStore
+from homeostat.core.ports.access import AccessKeeper
 from homeostat.core.records.access import AuditEntry, Login, LoginKind
 from homeostat.testing.suites import access_store as suite
 
@@ -22,7 +22,7 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-async def keeper(kind: str, tmp_path: Path) -> AsyncGenerator[AccessStore]:
+async def keeper(kind: str, tmp_path: Path) -> AsyncGenerator[AccessKeeper]:
     if kind not in {"memory", "sqlite"}:
         postgres = PostgresEngine(kind)
         await postgres.open()
@@ -36,7 +36,7 @@ async def keeper(kind: str, tmp_path: Path) -> AsyncGenerator[AccessStore]:
 
 
 @pytest.mark.parametrize("check", suite.CHECKS, ids=lambda check: check.__name__)
-async def test_keepers(keeper: AccessStore, check: suite.Check) -> None:
+async def test_keepers(keeper: AccessKeeper, check: suite.Check) -> None:
     await check(keeper)
 
 

@@ -74,6 +74,8 @@ ROWS: Final = (
     # Who may come in, and what was done.
     Row("list_keys", ADMIN),
     *(_act(verb, ADMIN) for verb in ("create_key", "rotate_key", "revoke_key")),
+    *(Row(verb, ADMIN) for verb in ("list_webhooks", "list_deliveries")),
+    *(_act(verb, ADMIN) for verb in ("put_webhook", "drop_webhook", "test_webhook")),
     *_view("list_audit", "verify_audit", "export_audit"),
     # Messages and turns: what agents exchange, all agents of a project may read.
     Row("send_message", OPERATE, Agents.ANY),

@@ -1,6 +1,6 @@
 """What can be wrong with a key or a login.
 
-ProtocolViolation: KeyUnknown
+ProtocolViolation: KeyUnknown · WebhookUnknown
 Conflict: RequestUnderWay · SecretNotKept · VersionStale
 Refused: TokenMissing
 """
@@ -14,6 +14,14 @@ class KeyUnknown(ProtocolViolation):
     code = "key_unknown"
     http_status = 404
     hint = "GET /v1/keys, or `homeostat key list`, has the ids."
+
+
+class WebhookUnknown(ProtocolViolation):
+    """There is no webhook {name!r}."""
+
+    code = "webhook_unknown"
+    http_status = 404
+    hint = "GET /v1/webhooks lists them."
 
 
 class TokenMissing(Refused):

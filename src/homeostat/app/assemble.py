@@ -28,10 +28,11 @@ from homeostat.app.tracing import Tracing, sdk_present
 from homeostat.app.turn_vitals import TurnVitals
 from homeostat.app.upstreams import open_outlets, read_prices
 from homeostat.app.vitals_log import VitalsLog
+from homeostat.app.webhooks import Webhooks, open_webhooks
 from homeostat.app.workforce import Workforce
 from homeostat.core.clock import Clock, SystemClock
 from homeostat.core.ids import AgentId, Ids, ProjectId
-from homeostat.core.ports.access import AccessStore
+from homeostat.core.ports.access import AccessKeeper
 from homeostat.core.ports.bus import Bus
 from homeostat.core.ports.fleet import RegistryStore, StatusKeeper
 from homeostat.core.ports.gateway import GatewayStore
@@ -77,6 +78,7 @@ class System:
     vitals_log: VitalsLog
     runs: Runs
     cordons: Cordons
+    webhooks: Webhooks
     custody: CustodyDesk | None
     supervisor: Supervisor
     store_place: str
@@ -106,10 +108,7 @@ async def assemble(
         stack.push_async_callback(fleet.close)
         supervisor = Supervisor(clock=clock)
         stack.push_async_callback(supervisor.stop)
-        await _start(kernel, opened, supervisor)
-        await fleet.open()
-        for title, run in fleet.loops:
-            supervisor.add(title, run)
+        await _start(kernel, fleet, opened, supervisor)
         gateway = await open_gateway(
             settings, stack, supervisor, opened, bus=bus, clock=clock, near=Near(fleet, kernel), stand_ins=stand_ins
         )
@@ -141,6 +140,7 @@ async def assemble(
             immune=immune,
             turn_vitals=turn_vitals,
             cordons=cordons,
+            webhooks=await open_webhooks(settings, stack, supervisor, opened.access, bus=bus, clock=clock, ids=ids),
             provider=_provider(settings, stack, ids),
             access=Access(store=opened.access, clock=clock, ids=ids, required=settings.auth is Auth.KEYS),
             feed=feed,
@@ -214,13 +214,16 @@ async def open_runs(
     return runs
 
 
-async def _start(kernel: Kernel, opened: "Stores", supervisor: Supervisor) -> None:
-    """Have turns given out, but none of a run that is held."""
+async def _start(kernel: Kernel, fleet: Fleet, opened: "Stores", supervisor: Supervisor) -> None:
+    """Have turns given out, but none of a run that is held, and agents heard."""
     for run_id in await opened.runs.held():
         kernel.hold_run(run_id)
     for title, run in kernel.loops:
         supervisor.add(title, run)
     await kernel.listen()
+    await fleet.open()
+    for title, run in fleet.loops:
+        supervisor.add(title, run)
 
 
 def _kernel(settings: Settings, opened: "Stores", *, bus: Bus, clock: Clock, ids: Ids) -> Kernel:
@@ -332,7 +335,7 @@ class Stores:
     tools: ToolKeeper
     gateway: GatewayStore
     immune: ImmuneStore
-    access: AccessStore
+    access: AccessKeeper
     runs: RunStore
     enforcement: EnforcementStore
     ledger: LedgerStore

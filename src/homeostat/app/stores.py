@@ -20,7 +20,7 @@ from homeostat.adapters.stores.sqlite import (
 )
 from homeostat.adapters.stores.statements import migrations
 from homeostat.core.errors import SettingInvalid
-from homeostat.core.ports.access import AccessStore
+from homeostat.core.ports.access import AccessKeeper
 from homeostat.core.ports.fleet import RegistryStore
 from homeostat.core.ports.gateway import GatewayStore
 from homeostat.core.ports.immune import EnforcementStore, ImmuneStore
@@ -102,7 +102,7 @@ def ledger_store(engine: "SqliteEngine | PostgresEngine") -> LedgerStore:
     return PostgresLedger(engine)
 
 
-def access_store(engine: "SqliteEngine | PostgresEngine") -> AccessStore:
+def access_store(engine: "SqliteEngine | PostgresEngine") -> AccessKeeper:
     if isinstance(engine, SqliteEngine):
         return SqliteAccess(engine)
     from homeostat.adapters.stores.postgres import PostgresAccess  # noqa: PLC0415 — a driver is loaded where it is used

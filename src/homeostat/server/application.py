@@ -39,6 +39,7 @@ from homeostat.server import (
     status_socket,
     tools,
     turns,
+    webhooks,
     workers,
 )
 from homeostat.server.answers import Answer
@@ -81,6 +82,7 @@ def table_of(app: FastAPI | None = None, metrics: Metrics | None = None) -> list
         *runs.routes,
         *ledger.routes,
         *orders.routes,
+        *webhooks.routes,
         *receipts.routes,
         *health_routes(metrics),
     ]

@@ -9,6 +9,7 @@ import msgspec
 
 from homeostat.core.clock import Millis
 from homeostat.core.codec import Json
+from homeostat.core.ids import ProjectId
 from homeostat.core.records.access import (
     Act,
     ApiKey,
@@ -21,6 +22,7 @@ from homeostat.core.records.access import (
     Request,
 )
 from homeostat.core.records.turn import AgentKey
+from homeostat.core.records.webhook import Delivery, Webhook
 
 Row = Sequence[Any]
 LATEST: Final = 1 << 62
@@ -28,6 +30,8 @@ LATEST: Final = 1 << 62
 _encoder = msgspec.json.Encoder()
 _keys = msgspec.json.Decoder(ApiKey)
 _acts = msgspec.json.Decoder(Act)
+_webhooks = msgspec.json.Decoder(Webhook)
+_deliveries = msgspec.json.Decoder(Delivery)
 
 
 class AccessReading(ABC):
@@ -108,6 +112,43 @@ class AccessReading(ABC):
 
     async def drop_cordon(self, agent: AgentKey) -> bool:
         return bool(await self._write("cordon_drop", *agent))
+
+    # --- alerts --------------------------------------------------------------------------------------------
+
+    async def put_webhook(self, webhook: Webhook) -> None:
+        await self._write("webhook_put", webhook.project, webhook.name, _encoder.encode(webhook).decode())
+
+    async def webhooks(self) -> list[Webhook]:
+        return [_webhooks.decode(row[0]) for row in await self._all("webhooks_all")]
+
+    async def drop_webhook(self, project: ProjectId, name: str) -> bool:
+        return bool(await self._write("webhook_drop", project, name))
+
+    async def put_delivery(self, delivery: Delivery) -> None:
+        record = _encoder.encode(delivery).decode()
+        named = (delivery.delivery_id, delivery.project, delivery.webhook, delivery.created_at_ms)
+        await self._write("delivery_put", *named, delivery.next_at_ms, record)
+
+    async def take_delivery(self, delivery: Delivery, until: Millis) -> bool:
+        return bool(await self._write("delivery_take", delivery.delivery_id, delivery.next_at_ms, until))
+
+    async def settle_delivery(self, delivery: Delivery) -> None:
+        record = _encoder.encode(delivery).decode()
+        await self._write("delivery_done", delivery.delivery_id, delivery.next_at_ms, record)
+
+    async def due_deliveries(self, now: Millis, limit: int) -> list[Delivery]:
+        return [_read_delivery(row) for row in await self._all("deliveries_due", now, limit)]
+
+    async def deliveries(self, project: ProjectId, name: str, *, before: Millis | None, limit: int) -> list[Delivery]:
+        found = await self._all("deliveries_list", project, name, LATEST if before is None else before, limit)
+        return [_read_delivery(row) for row in found]
+
+    async def forget_deliveries(self, before: Millis) -> None:
+        await self._write("deliveries_forget", before)
+
+
+def _read_delivery(row: Row) -> Delivery:
+    return replace(_deliveries.decode(row[1]), next_at_ms=None if row[0] is None else Millis(row[0]))
 
 
 def write_entry(entry: AuditEntry) -> tuple[object, ...]:

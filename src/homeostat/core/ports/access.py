@@ -4,6 +4,7 @@ from typing import Protocol
 
 from homeostat.core.clock import Millis
 from homeostat.core.codec import Json
+from homeostat.core.ports.webhook import WebhookStore
 from homeostat.core.records.access import (
     Act,
     ApiKey,
@@ -87,3 +88,7 @@ class AccessStore(Protocol):
     async def drop_cordon(self, agent: AgentKey) -> bool:
         """Whether there was one."""
         ...
+
+
+class AccessKeeper(AccessStore, WebhookStore, Protocol):
+    """One keeper of both: they share an engine, and little else."""

@@ -9,7 +9,7 @@ from homeostat.core.chain import FIRST, Verifier
 from homeostat.core.clock import Millis
 from homeostat.core.codec import Json
 from homeostat.core.ids import AgentId, ProjectId
-from homeostat.core.ports.access import AccessStore
+from homeostat.core.ports.access import AccessKeeper, AccessStore
 from homeostat.core.records.access import (
     Act,
     ApiKey,
@@ -22,8 +22,9 @@ from homeostat.core.records.access import (
     Request,
     Role,
 )
+from homeostat.core.records.webhook import Delivery, DeliveryStatus, Webhook
 
-Check = Callable[[AccessStore], Awaitable[None]]
+Check = Callable[[AccessKeeper], Awaitable[None]]
 
 NOW: Final = Millis(1_000)
 
@@ -155,6 +156,50 @@ async def a_cordon_stands_until_it_is_lifted(store: AccessStore) -> None:
     assert await store.cordon(agent) is None
 
 
+def delivery(number: int = 1) -> Delivery:
+    return Delivery(
+        delivery_id=f"whd_{number}",
+        project=ProjectId("default"),
+        webhook="on-call",
+        kind="alert",
+        body=Json("{}"),
+        created_at_ms=Millis(NOW + number),
+        next_at_ms=Millis(NOW + number),
+    )
+
+
+async def an_alert_is_kept_once_taken_once_and_settled(store: AccessKeeper) -> None:
+    place = Webhook(
+        project=ProjectId("default"),
+        name="on-call",
+        url="https://example.com",
+        secret=f"whsec_{4 * chr(65)}",
+        kinds=("alert",),
+        allow_private=False,
+        created_at_ms=NOW,
+    )
+    await store.put_webhook(place)
+    assert await store.webhooks() == [place]
+    for _ in range(2):
+        await store.put_delivery(delivery(1))
+    await store.put_delivery(delivery(2))
+    assert await store.due_deliveries(Millis(NOW + 1), 9) == [delivery(1)]
+    assert await store.due_deliveries(Millis(9_000), 9) == [delivery(1), delivery(2)]
+    taken = await asyncio.gather(*(store.take_delivery(delivery(1), Millis(5_000)) for _ in range(5)))
+    assert taken.count(True) == 1
+    assert await store.due_deliveries(Millis(4_000), 9) == [delivery(2)], "whoever took it has time to send it"
+    done = replace(delivery(1), status=DeliveryStatus.DELIVERED, attempts=1, next_at_ms=None)
+    await store.settle_delivery(done)
+    assert await store.due_deliveries(Millis(9_000), 9) == [delivery(2)]
+    project = ProjectId("default")
+    assert await store.deliveries(project, "on-call", before=None, limit=9) == [delivery(2), done]
+    assert await store.deliveries(project, "on-call", before=Millis(NOW + 2), limit=9) == [done]
+    await store.forget_deliveries(Millis(9_000))
+    assert await store.deliveries(project, "on-call", before=None, limit=9) == [delivery(2)], "it is still to be sent"
+    assert await store.drop_webhook(project, "on-call")
+    assert not await store.drop_webhook(project, "on-call")
+
+
 CHECKS: Final[tuple[Check, ...]] = (
     a_key_is_found_by_its_digest_and_by_the_one_before,
     keys_are_listed_oldest_first,
@@ -165,4 +210,5 @@ CHECKS: Final[tuple[Check, ...]] = (
     the_log_is_paged_from_both_ends,
     one_request_begins_under_a_key,
     a_cordon_stands_until_it_is_lifted,
+    an_alert_is_kept_once_taken_once_and_settled,
 )

@@ -1,0 +1,49 @@
+"""Carries alerts over HTTP, to the address that was looked at and to no other."""
+
+import asyncio
+import ipaddress
+import socket
+from collections.abc import Mapping
+from typing import Final
+from urllib.parse import urlsplit
+
+import httpx2
+
+from homeostat.core.ports.webhook import Posted
+
+ANSWER_SECONDS: Final = 15.0
+PROBLEM_CHARS_MAX: Final = 200
+
+
+class HttpCourier:
+    """Looks a name up once and connects to what it found, so that a name cannot become another between the two.
+
+    Addresses inside the house are refused unless they were meant; redirects are not followed.
+    """
+
+    def __init__(self) -> None:
+        self._http = httpx2.AsyncClient(timeout=ANSWER_SECONDS, trust_env=False, follow_redirects=False)
+
+    async def close(self) -> None:
+        await self._http.aclose()
+
+    async def post(self, url: str, body: bytes, headers: Mapping[str, str], *, allow_private: bool) -> Posted:
+        parts = urlsplit(url)
+        host = parts.hostname or ""
+        port = parts.port or (443 if parts.scheme == "https" else 80)
+        try:
+            address = await _address(host, port)
+            if not allow_private and not address.is_global:
+                return Posted(None, f"{host} is {address}, inside the house; say allow_private if that is meant")
+            bracketed = f"[{address}]" if address.version == 6 else str(address)
+            pinned = parts._replace(netloc=f"{bracketed}:{port}").geturl()
+            sent = dict(headers) | {"host": parts.netloc.rpartition("@")[2]}
+            answer = await self._http.post(pinned, content=body, headers=sent, extensions={"sni_hostname": host})
+        except (httpx2.HTTPError, OSError, ValueError) as problem:
+            return Posted(None, f"{type(problem).__name__}: {problem}"[:PROBLEM_CHARS_MAX])
+        return Posted(answer.status_code)
+
+
+async def _address(host: str, port: int) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
+    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return ipaddress.ip_address(found[0][4][0])

@@ -1,0 +1,2 @@
+-- Everywhere that alerts go.
+SELECT record FROM webhooks ORDER BY project, name
