@@ -207,6 +207,11 @@ async def test_a_run_is_held_resumed_and_killed(context: BrowserContext, tmp_pat
             await dialog.get_by_role("button", name="kill run").click()
             await expect(status).to_have_text("killed")
             await expect(page.locator("main")).to_contain_text("enough")
+            ledger = page.get_by_role("table", name="Ledger")
+            await expect(ledger.get_by_text("run.created").first).to_be_visible()
+            await expect(ledger.get_by_text("run.moved").first).to_be_visible()
+            await page.get_by_role("button", name="Verify").click()
+            await expect(page.get_by_text("entries are as they were written")).to_be_visible()
             assert visit.errors == []
 
 

@@ -254,12 +254,11 @@ async def test_a_ledger_of_a_hundred_thousand_entries_is_read_as_one_scrolls(vis
 
     async def ledger(route: Route) -> None:
         asked.append(route.request.url)
-        first = int(httpx2.URL(route.request.url).params.get("cursor") or 1)
-        entries = [
-            {"seq": seq, "kind": "step", "at_ms": 0, "payload": {"seq": seq}, "hash": "0"}
-            for seq in range(first, first + 500)
-        ]
-        await route.fulfill(json={"entries": entries, "next_cursor": first + 500 if first + 500 < 100_000 else None})
+        after = int(httpx2.URL(route.request.url).params.get("cursor") or 0)
+        numbers = range(after + 1, min(after + 500, 100_000) + 1)
+        told = {"kind": "step", "at": "2026-01-01T00:00:00Z", "hash": "0"}
+        entries = [{"seq": seq, "payload": {"seq": seq}, **told} for seq in numbers]
+        await route.fulfill(json={"entries": entries, "next_cursor": numbers[-1] if len(numbers) == 500 else None})
 
     page = visit.page
     await page.route("**/v1/runs/run_1/ledger**", ledger)
@@ -275,6 +274,36 @@ async def test_a_ledger_of_a_hundred_thousand_entries_is_read_as_one_scrolls(vis
     assert len(asked) >= 4
     assert await table.get_by_role("row").count() < 80
     assert await table.get_attribute("aria-rowcount") == "100001"
+    await page.get_by_label("from entry").fill("99990")
+    await page.get_by_label("from entry").press("Enter")
+    await expect(table.get_by_text('{"seq":99990}')).to_be_visible()
+
+
+async def test_a_replay_that_differs_shows_both_sides(visit: Visit) -> None:
+    divergence = {"seq": 7, "message": "the model was asked something else", "recorded": "<b>a</b>", "now": "<b>c</b>"}
+    answer = {
+        "verdict": "diverged",
+        "turns": 1,
+        "entries": 9,
+        "live_calls": 0,
+        "divergence": divergence,
+        "changed_code": ["module:Agent"],
+        "skipped": [],
+    }
+    page = visit.page
+    await page.route("**/v1/runs/run_1/replay", lambda route: route.fulfill(json=answer))
+    await page.route(
+        "**/v1/runs/run_1/ledger**", lambda route: route.fulfill(json={"entries": [], "next_cursor": None})
+    )
+    await page.route("**/v1/runs/run_1/tasks**", lambda route: route.fulfill(json={"tasks": [], "next_cursor": None}))
+    await page.route("**/v1/runs/run_1", lambda route: route.fulfill(json=RUN))
+    await visit.go("runs/run_1")
+    await page.get_by_role("button", name="Replay…").click()
+    await page.get_by_role("dialog").get_by_role("button", name="Replay").click()
+    main = page.locator("main")
+    await expect(main).to_contain_text("First divergence, at entry 7: the model was asked something else")
+    await expect(main.get_by_text("<b>a</b>")).to_be_visible()
+    await expect(main.get_by_text("<b>c</b>")).to_be_visible()
 
 
 class Under:

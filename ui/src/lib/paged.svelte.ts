@@ -18,12 +18,14 @@ export class Paged<T> {
   next = $state.raw<string | number | null>(null)
   #fetch: (cursor: string | number | null) => Promise<Page<T>>
   #key: (item: T) => string
+  #grows: 'top' | 'end'
   #round = 0
   #timer: ReturnType<typeof setTimeout> | undefined
 
-  constructor(fetch: (cursor: string | number | null) => Promise<Page<T>>, key: (item: T) => string) {
+  constructor(fetch: (cursor: string | number | null) => Promise<Page<T>>, key: (item: T) => string, grows: 'top' | 'end' = 'top') {
     this.#fetch = fetch
     this.#key = key
+    this.#grows = grows
   }
 
   async restart(): Promise<void> {
@@ -38,10 +40,15 @@ export class Paged<T> {
     if (!this.loading && this.next !== null) void this.#read(this.next)
   }
 
-  // What is new comes in on top; what was read stays where it is.
+  // What is new comes in on top, or at the end where the list is oldest first; what was read stays where it is.
   refresh(): void {
     this.#timer ??= setTimeout(async () => {
       this.#timer = undefined
+      if (this.#grows === 'end') {
+        const last = this.items.at(-1)
+        if (!this.loading && this.next === null && this.ready) await this.#read(last ? this.#key(last) : null)
+        return
+      }
       const round = this.#round
       try {
         const page = await this.#fetch(null)
@@ -89,8 +96,9 @@ export function paged<T>(
   depends: () => unknown,
   kinds: EventKind[] = [],
   concerns: (event: FeedEvent) => boolean = () => true,
+  grows: 'top' | 'end' = 'top',
 ): Paged<T> {
-  const list = new Paged(fetch, key)
+  const list = new Paged(fetch, key, grows)
   $effect(() => {
     depends()
     void list.restart()

@@ -384,6 +384,16 @@ export interface LedgerEntry {
   hash: string
 }
 
+export interface Replay {
+  verdict: string
+  turns: number
+  entries: number
+  live_calls: number
+  divergence: { seq: number; message: string; recorded: string; now: string } | null
+  changed_code: string[]
+  skipped: string[]
+}
+
 export interface Receipt {
   verb: string
   reason: string
