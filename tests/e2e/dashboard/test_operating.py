@@ -12,7 +12,7 @@ from playwright.async_api import BrowserContext, Locator, Page, expect
 from homeostat import SyncClient
 from homeostat.adapters.upstreams.simulated.faults import Faults
 from homeostat.app.assemble import assemble
-from homeostat.app.settings import Settings
+from homeostat.app.settings import Auth, Settings
 from homeostat.core.codec import Json
 from homeostat.core.machines.phase import Phase
 from homeostat.core.records.immune import Applied, RemedyAction
@@ -213,6 +213,29 @@ async def test_a_run_is_held_resumed_and_killed(context: BrowserContext, tmp_pat
             await page.get_by_role("button", name="Verify").click()
             await expect(page.get_by_text("entries are as they were written")).to_be_visible()
             assert visit.errors == []
+
+
+async def test_where_keys_are_asked_for_the_page_asks_for_one(context: BrowserContext, tmp_path: Path) -> None:
+    async with assemble(Settings(data_dir=tmp_path, auth=Auth.KEYS)) as system:
+        issued = await system.access.keys.create_first()
+        assert issued is not None
+        listener = bind("127.0.0.1", free_port())
+        async with serving(system, listener):
+            page = await context.new_page()
+            page.set_default_timeout(PATIENCE_MS)
+            await page.goto(f"{url_of(listener)}/#/settings")
+            await page.get_by_label("Key", exact=True).fill("hk_" + "0" * 48)
+            await page.get_by_role("button", name="Log in").click()
+            await expect(page.get_by_role("alert")).to_be_visible()
+            await page.get_by_label("Key", exact=True).fill(issued.secret)
+            await page.get_by_role("button", name="Log in").click()
+            await expect(page.locator("[data-live=live]")).to_be_visible()
+            await page.get_by_label("Name").fill("bob")
+            await page.get_by_role("button", name="Make key…").click()
+            await page.get_by_role("dialog").get_by_role("button", name="Make key").click()
+            await expect(page.get_by_text("shown this once")).to_be_visible()
+            await page.get_by_role("button", name="Log out").click()
+            await expect(page.get_by_role("heading", name="Log in")).to_be_visible()
 
 
 @pytest.fixture

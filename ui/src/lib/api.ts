@@ -49,8 +49,16 @@ async function answer(url: URL, init: RequestInit): Promise<Response> {
     if (init.signal?.aborted) throw error
     throw new Problem(0, 'unreachable', 'The server cannot be reached.', 'What is shown may be old.')
   }
+  if (response.status === 401) shutOut()
   if (!response.ok) throw await problem(response)
   return response
+}
+
+// Called when the server no longer knows who this is.
+let shutOut: () => void = () => undefined
+
+export function whenShutOut(act: () => void): void {
+  shutOut = act
 }
 
 export async function get<T>(path: string, query: Record<string, unknown> = {}, signal?: AbortSignal): Promise<T> {

@@ -1,6 +1,6 @@
 // Who is looking, and what they may do.
 
-import { get, Problem, send, useToken } from './api'
+import { get, Problem, send, useToken, whenShutOut } from './api'
 
 export interface Session {
   kind: string
@@ -19,6 +19,12 @@ class SessionState {
 
   get open(): boolean {
     return this.known && (this.data === null || !this.data.login_required || this.data.kind !== 'nobody')
+  }
+
+  constructor() {
+    whenShutOut(() => {
+      if (this.data) this.data = { ...this.data, kind: 'nobody', login_required: true }
+    })
   }
 
   async load(): Promise<void> {
