@@ -35,7 +35,7 @@ MAILBOXES_CACHED_MAX: Final = 8_192
 MAILBOX_CACHED_PAYLOAD_BYTES_MAX: Final = 16 << 10  # larger payloads are read again instead of held
 DELIVERABLES_CACHED_MAX: Final = 4_096
 STORE_LANES: Final = 2  # saves of one process that a PostgreSQL store works on at once
-LOOP_COMMIT_SECONDS_MAX: Final = 0.001  # commits on SQLite that take less on the average are made by the event loop
+LOOP_COMMIT_SECONDS_MAX: Final = 0.002  # commits on SQLite that take less on the average are made by the event loop
 LOOP_COMMITS_IN_A_ROW: Final = 64  # before one goes by the thread that also tidies the log
 STORE_CONNECTIONS_MAX: Final = 8  # readers of one process on a PostgreSQL store
 
