@@ -16,7 +16,7 @@ from homeostat.testing.clinic import WORDS, Clinic, clinic
 
 AGENTS: Final = 20
 READERS: Final = frozenset({"agent-13", "agent-14", "agent-15"})  # they read pages with a tool, the others just ask
-TRAINING: Final = 120
+TRAINING: Final = 80
 ROUNDS_MAX: Final = 120
 OUTAGE_ROUNDS: Final = 8
 SEARCH: Final[list[dict[str, Any]]] = [
