@@ -28,7 +28,7 @@ Returned = Literal["returned"]
 RETURNED: Returned = "returned"
 """A turn that was never made, because its run was held or ended first."""
 
-CHOICES = 16  # agents that are compared before one is given a task
+CHOICES = 4  # agents that are compared before one is given a task
 
 
 class Starter:

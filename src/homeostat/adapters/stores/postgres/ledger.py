@@ -26,7 +26,7 @@ class PostgresLedger(LedgerReading):
 
 async def put_entries(transaction: Transaction, entries: Iterable[Entry]) -> None:
     """Append entries within a transaction."""
-    await transaction.executemany(SQL["entry_put"], [_row(entry) for entry in entries])
+    await transaction.fetch(SQL["entry_put"], [_row(entry) for entry in entries])
 
 
 def _row(entry: Entry) -> tuple[object, ...]:

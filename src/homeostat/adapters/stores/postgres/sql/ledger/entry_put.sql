@@ -1,2 +1,2 @@
--- Append one entry; two entries of one number cannot be.
-INSERT INTO ledger (project, run_id, seq, kind, at_ms, payload, hash) VALUES ($1, $2, $3, $4, $5, $6, $7)
+-- Append entries; two entries of one number cannot be.
+INSERT INTO ledger SELECT * FROM unnest($1::ledger[])
