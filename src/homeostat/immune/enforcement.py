@@ -51,6 +51,7 @@ def judge(wanted: Stance, reading: Reading, enforcer: Enforcer) -> Effect:
         return Effect.UNVERIFIED
     met = reading.stance is wanted
     met = met or (wanted is Stance.DRAINING and not enforcer.drains)
+    met = met or (wanted is Stance.OPEN and reading.stance is Stance.ENDED)  # who is gone is held by nobody
     met = met or (wanted is Stance.ENDED and not enforcer.ends and reading.stance is Stance.CLOSED)
     if not met and wanted is Stance.CLOSED and reading.stance is Stance.ENDED:
         return Effect.UNVERIFIED  # there is nobody left to hold, which is not the same as holding

@@ -215,6 +215,8 @@ async def test_an_agent_that_is_gone_is_not_claimed_to_be_held(store: SqliteEnfo
     assert (await bench.effects())[Strategy.PROCESS] is Effect.UNVERIFIED
     await bench.enforcement.bring(patient(P.QUARANTINED, killed=True))
     assert (await bench.effects())[Strategy.PROCESS] is Effect.ENFORCED, "that is what a kill wants"
+    await bench.enforcement.bring(patient(P.PROBATION))
+    assert bench.enforcement.unsettled == set(), "who is gone is held by nobody"
 
 
 async def test_an_agent_that_hangs_keeps_nobody_else_waiting(
