@@ -19,6 +19,10 @@ EFFECTS: Final[Mapping[str, tuple[str, str]]] = {
         "The turn under way ends soon or goes back to the queue; model calls are refused; messages wait.",
         "homeostat release",
     ),
+    "kill_agent": (
+        "The turn under way goes back to the queue, the agent's process is ended; messages wait in the inbox.",
+        "homeostat release, once the agent runs again",
+    ),
     "deregister": (
         "The agent's key opens nothing any more; its queue stays.",
         "Register it again with its id and its key.",
