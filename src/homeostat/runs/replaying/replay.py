@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from homeostat.agent.attempt import attempt
 from homeostat.agent.models import Models
@@ -164,7 +164,9 @@ class Stage:
         result = from_json(text)
         if self._mode is not Mode.EXACT:
             recorded = from_json(end.result_json)
-            if end.status != ending.status.value or not same(recorded, result):
+            if ending.error is not None:
+                self._diverge(tape, end, "failed now", recorded, from_json(ending.error))
+            elif end.status != ending.status.value or not same(recorded, result):
                 self._diverge(tape, end, "delivered", recorded, result)
             return
         if not ended_by_code(tape):
@@ -290,15 +292,20 @@ class Nowhere:
     async def close(self) -> None: ...
 
 
+OF_THE_RUN: Final = frozenset({b"x-homeostat-run-id", b"x-homeostat-turn-id", b"traceparent"})
+"""What a model call says it is part of: a run that is over, and pays for nothing any more."""
+
+
 class Window:
-    """The one way out of a replay that asks models anew."""
+    """The one way out of a replay that asks models anew: in the agent's name, but not in the run's."""
 
     def __init__(self, upstream: Upstream) -> None:
         self._upstream = upstream
 
     async def send(self, request: UpstreamRequest) -> UpstreamResponse:
+        headers = [header for header in request.headers if header[0] not in OF_THE_RUN]
         with let_out():
-            return await self._upstream.send(request)
+            return await self._upstream.send(UpstreamRequest(request.method, request.target, headers, request.body))
 
     async def close(self) -> None:
         await self._upstream.close()
