@@ -60,6 +60,7 @@ async def _run() -> None:
         with HomeostatServer("--upstreams", upstream, command="up", data_dir=Path(folder) / "data") as server:
             _pin(server.pid, 1)
             port = int(server.url.rsplit(":", 1)[1])
+            _spare(server.url)
             key = _register(server.url, "ann")
             _put(server.url, "/v1/budgets/agent/ann", {"tokens": 1 << 50, "usd": 1e6})
             _put(server.url, "/v1/policies/cap", {"action": "token_cap", "max_tokens": 4_000})
@@ -295,6 +296,12 @@ def _cpu(place: Place) -> float:
         return 0.0
     times = place.process.cpu_times()
     return times.user + times.system
+
+
+def _spare(url: str) -> None:
+    """Load like this looks ill, and is. With one agent isolated the immune system may not isolate a second of so few."""
+    _register(url, "decoy")
+    _send(url, "POST", "/v1/agents/decoy/quarantine", {"reason": "so that nobody else is"})
 
 
 def _register(url: str, agent_id: str) -> str:
