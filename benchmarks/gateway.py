@@ -299,7 +299,7 @@ def _cpu(place: Place) -> float:
 
 
 def _spare(url: str) -> None:
-    """Load like this looks ill, and is. With one agent isolated the immune system may not isolate a second of so few."""
+    """Load like this looks ill. With one agent isolated the immune system may not isolate a second of so few."""
     _register(url, "decoy")
     _send(url, "POST", "/v1/agents/decoy/quarantine", {"reason": "so that nobody else is"})
 
