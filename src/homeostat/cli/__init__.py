@@ -5,4 +5,4 @@ def main() -> None:
     """Run the command line; the application is imported here so that importing this package is free."""
     from homeostat.cli.application import application
 
-    application()
+    application(prog_name="homeostat")
