@@ -44,7 +44,10 @@ class Wire(Protocol):
 
 
 class Cycle:
-    """A request under way. `answer` sends a whole answer in one write; `send` is ASGI's way, and streams."""
+    """A request under way. `answer` sends a whole answer in one write; `send` is ASGI's way, and streams.
+
+    It does not hold the scope, which holds it: what is answered is gone without a collector having to find it.
+    """
 
     __slots__ = (
         "_chunked",
@@ -61,17 +64,15 @@ class Cycle:
         "keep_alive",
         "more_body",
         "old",
-        "scope",
         "started",
         "unread",
     )
 
-    def __init__(self, wire: Wire, scope: dict[str, Any], *, keep_alive: bool, old: bool) -> None:
+    def __init__(self, wire: Wire, *, bodiless: bool, keep_alive: bool, old: bool) -> None:
         self._wire = wire
-        self.scope = scope
         self.keep_alive = keep_alive
         self.old = old
-        self.bodiless = scope["method"] == "HEAD"
+        self.bodiless = bodiless
         self.awaits_continue = False
         self.more_body = True
         self.unread = 0
@@ -85,15 +86,15 @@ class Cycle:
         self._chunked = False
         self._left: int | None = None
 
-    async def run(self, app: App) -> None:
+    async def run(self, app: App, scope: dict[str, Any]) -> None:
         """Let the application answer; whatever becomes of it, the client is not left waiting."""
         try:
-            await app(self.scope, self.receive, self.send)
+            await app(scope, self.receive, self.send)
         except asyncio.CancelledError:
             self._wire.transport.abort()
             raise
         except Exception:
-            log.exception("%s %s failed", self.scope["method"], self.scope["path"])
+            log.exception("%s %s failed", scope["method"], scope["path"])
         if not self.complete and not self.gone:
             if self.started:
                 self._flush()

@@ -54,7 +54,7 @@ class LeanProtocol(asyncio.Protocol):
         self._continues = False
         self._reading: Cycle | None = None
         self._active: Cycle | None = None
-        self._waiting: deque[Cycle] = deque()
+        self._waiting: deque[tuple[Cycle, dict[str, Any]]] = deque()
         self._heard_at = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._read_paused = False
@@ -156,11 +156,12 @@ class LeanProtocol(asyncio.Protocol):
         raw_path, query = _target(self._url)
         path = raw_path.decode("ascii")
         version = parser.get_http_version()
-        scope = {
+        method = parser.get_method().decode("ascii")
+        scope: dict[str, Any] = {
             "type": "http",
             "asgi": ASGI,
             "http_version": version,
-            "method": parser.get_method().decode("ascii"),
+            "method": method,
             "scheme": self._scheme,
             "path": unquote(path) if "%" in path else path,
             "raw_path": raw_path,
@@ -171,11 +172,12 @@ class LeanProtocol(asyncio.Protocol):
             "server": self._server,
             "state": self._app_state.copy(),
         }
-        cycle = Cycle(self, scope, keep_alive=parser.should_keep_alive(), old=version == "1.0")
+        keep_alive = parser.should_keep_alive()
+        cycle = Cycle(self, bodiless=method == "HEAD", keep_alive=keep_alive, old=version == "1.0")
         cycle.awaits_continue = self._continues
         scope["extensions"] = {ANSWER: cycle.answer}
         self._reading = cycle
-        self._waiting.append(cycle)
+        self._waiting.append((cycle, scope))
         if len(self._waiting) > PIPELINED_MAX:
             raise OverflowError
 
@@ -197,8 +199,8 @@ class LeanProtocol(asyncio.Protocol):
         """Begin the next request; those behind one that is under way wait, and no more are read meanwhile."""
         waiting = self._waiting
         if self._active is None and waiting:
-            self._active = cycle = waiting.popleft()
-            task = self._loop.create_task(cycle.run(self._app))
+            self._active, scope = waiting.popleft()
+            task = self._loop.create_task(self._active.run(self._app, scope))
             self._state.tasks.add(task)
             task.add_done_callback(self._state.tasks.discard)
         if waiting:
@@ -265,8 +267,9 @@ class LeanProtocol(asyncio.Protocol):
         make = cast("Callable[..., asyncio.Protocol] | None", self._config.ws_protocol_class)
         if make is None or not self._wants_socket():
             if self._waiting:
-                self._waiting[-1].keep_alive = False
-                self._waiting[-1].end()
+                cycle, _ = self._waiting[-1]
+                cycle.keep_alive = False
+                cycle.end()
             self._start()
             return
         self._state.connections.discard(cast("Any", self))

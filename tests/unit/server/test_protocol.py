@@ -1,6 +1,7 @@
 """Requests in any shape and order get their answers, in order; whoever misbehaves is told, or hung up on."""
 
 import asyncio
+import gc
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 import pytest
 
 from homeostat.server import protocol
+from homeostat.server.cycle import Cycle
 from homeostat.server.patience import Patience
 from homeostat.server.serving import HttpServer, bind, serving_app, url_of
 
@@ -210,6 +212,21 @@ async def test_a_client_that_does_not_read_its_farewell_is_cut_off(monkeypatch: 
             await asyncio.sleep(0.01)
         while server.server_state.connections:  # noqa: ASYNC110 - nobody signals
             await asyncio.sleep(0.01)
+
+
+async def test_an_answered_request_leaves_nothing_for_the_collector() -> None:
+    async with talking() as (reader, writer, _), asyncio.timeout(30):
+        gc.collect()
+        gc.disable()
+        try:
+            for path in ("/whole", "/sized"):
+                writer.write(post(path, b"abc"))
+                await reader.readuntil(b"? 3")
+            await asyncio.sleep(0)
+            left = [one for one in gc.get_objects() if isinstance(one, Cycle)]
+        finally:
+            gc.enable()
+        assert not left
 
 
 async def test_a_server_that_stops_answers_what_is_under_way() -> None:
