@@ -12,8 +12,17 @@ from homeostat.runs.outcomes import KILLER
 async def stop_turns(desk: Desk, run: Run) -> int:
     """Stop every turn of a run, those of agents its agents asked included; returns how many were stopped.
 
-    Its gate is closed by now, so none can begin behind our back.
+    Its gate is closed by now, so none can be made behind our back; and while the first are stopped, those in line
+    behind them are not given out.
     """
+    desk.kernel.hold_run(run.run_id)
+    try:
+        return await _stop_all(desk, run)
+    finally:
+        desk.kernel.let_run_go(run.run_id, ())
+
+
+async def _stop_all(desk: Desk, run: Run) -> int:
     stopped = 0
     while found := await desk.store.open_turns(run.run_id, PAGE_MAX):
         reason = f"run {run.run_id} is {run.status} ({run.moved.reason})"

@@ -188,6 +188,7 @@ async def test_a_kill_stops_turns_and_starts_nothing_more(system: System, http: 
         assert killed["status"] == "killed"
         resting = await at_rest(http, run)
         assert resting["tasks"] == {"stopped": 3}
+        assert hands.begun == ["first"], "what was in line is not begun either"
         shown = (await http.get(f"/v1/runs/{run['run_id']}/tasks/first")).json()
         end = (await http.get(f"/v1/turns/{shown['turn_id']}/deliverable")).json()
         assert end["status"] == "stop"
@@ -302,7 +303,10 @@ async def test_a_repeated_request_makes_one_run(system: System, http: httpx2.Asy
         body = {"goal": "x", "tasks": [task("a")]}
         head = {"Idempotency-Key": "k1"}
         answers = await asyncio.gather(*(http.post("/v1/runs", json=body, headers=head) for _ in range(4)))
-        assert len({answer.json()["run_id"] for answer in answers}) == 1
+        answers.append(await http.post("/v1/runs", json=body, headers=head))
+        assert {answer.status_code for answer in answers} <= {201, 409}, "one that is under way is not begun again"
+        assert len({answer.json()["run_id"] for answer in answers if answer.status_code == 201}) == 1
+        assert len((await http.get("/v1/runs")).json()["runs"]) == 1
         other = await http.post("/v1/runs", json={**body, "goal": "y"}, headers=head)
         assert (other.status_code, other.json()["code"]) == (422, "idempotency_key_reused")
 
