@@ -206,8 +206,9 @@ class Edge:
                     await send({"type": "http.response.body", "body": part, "more_body": True})
 
         try:
-            with contextlib.suppress(HomeostatError):  # the server stops, and a reader comes back to the next one
-                await self.patience.wait(send_all(), call.hung_up())
+            if not self.patience.over:  # else nobody would await what is made here
+                with contextlib.suppress(HomeostatError):  # the server stops, and a reader comes back to the next one
+                    await self.patience.wait(send_all(), call.hung_up())
             await send({"type": "http.response.body", "body": b""})
         finally:
             answer.close()
