@@ -45,7 +45,12 @@ def litellm(folder: Path, model: int, body: bytes) -> Generator[Peer | None, Non
     config.write_text(json.dumps({"model_list": [{"model_name": name, "litellm_params": route}]}))
     port = free_port()
     command = [str(program), "--config", str(config), "--port", str(port), "--host", "127.0.0.1", "--num_workers", "1"]
-    quiet = {"LITELLM_LOG": "ERROR", "LITELLM_LOCAL_MODEL_COST_MAP": "True", "LITELLM_TELEMETRY": "False"}
+    quiet = {
+        "LITELLM_LOG": "ERROR",
+        "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+        "LITELLM_TELEMETRY": "False",
+        "LITELLM_DANGEROUSLY_PERMIT_WEAK_OR_UNSET_MASTER_KEY": "true",  # it listens on loopback, for a minute
+    }
     with _running(command, folder / "litellm.log", quiet) as process:
         yield _ready(Peer("litellm", port, post("/v1/chat/completions", body, key="sk-x"), process))
 
