@@ -18,6 +18,7 @@ from homeostat.adapters.stores.sqlite import SqliteEnforcement, SqliteEngine
 from homeostat.core.clock import SystemClock
 from homeostat.core.enforcement_errors import CustodyRefused, CustodyTaken
 from homeostat.core.ids import AgentId, ProjectId
+from homeostat.core.records.enforcement import Custody
 from homeostat.core.records.immune import Stance
 from homeostat.core.records.turn import AgentKey
 
@@ -139,8 +140,8 @@ async def stance(enforcer: ProcessEnforcer) -> Stance | None:
     return (await enforcer.held(ANN)).stance
 
 
-async def take(enforcer: ProcessEnforcer, tree: Tree) -> None:
-    await enforcer.take(ANN, tree.pid, uid=os.geteuid(), supervises=False)
+async def take(enforcer: ProcessEnforcer, tree: Tree) -> Custody:
+    return await enforcer.take(ANN, tree.pid, uid=os.geteuid(), supervises=False)
 
 
 async def test_a_tree_is_stopped_stays_stopped_and_goes_on(
@@ -251,6 +252,18 @@ async def test_custody_outlives_homeostat(store: SqliteEnforcement, begin: Calla
     await again.hold(ANN, S.CLOSED, "", await again.observe(ANN, ""))
     assert await tree.stands()
     assert await stance(again) is S.CLOSED
+
+
+async def test_whoever_ended_meanwhile_is_no_longer_in_custody(
+    store: SqliteEnforcement, begin: Callable[..., Tree]
+) -> None:
+    tree = begin("print(1, flush=True)\nimport time\ntime.sleep(120)")
+    custody = await take(ProcessEnforcer(store=store, clock=SystemClock()), tree)
+    tree.process.kill()
+    tree.process.wait()
+    await ProcessEnforcer(store=store, clock=SystemClock()).open()
+    assert await store.custodies() == []
+    assert not custody.cgroup or not cgroup.Group(Path(custody.cgroup)).exists, "what is empty is given back"
 
 
 async def test_an_agent_is_asked_to_drain_only_if_it_understands(

@@ -80,10 +80,11 @@ class ProcessEnforcer:
         self._boot = proc.boot_id() if proc.PROC.joinpath("sys/kernel/random/boot_id").exists() else ""
 
     async def open(self) -> None:
-        """Know who was in custody before; one from before the machine began anew is nobody."""
+        """Know who was in custody before and still lives; one from before the machine began anew is nobody."""
         for custody in await self._store.custodies():
             if custody.boot_id == self._boot:
                 self._held[custody.key] = _Held(custody)
+                await self.let_go(custody.key)
             else:
                 await self._store.drop_custody(custody.key)
 
