@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -88,8 +89,9 @@ def looper(tmp_path: Path) -> Iterator[Looper]:
     yield one
     for who in ("parent", "child"):
         pid = one.read(who)[0]
-        if pid and psutil.pid_exists(pid) and str(one.script) in " ".join(psutil.Process(pid).cmdline()):
-            os.kill(pid, signal.SIGKILL)
+        with suppress(psutil.Error):  # whoever is gone, or only waits to be buried
+            if pid and str(one.script) in " ".join(psutil.Process(pid).cmdline()):
+                os.kill(pid, signal.SIGKILL)
 
 
 def start(tmp_path: Path, url: str, *arguments: str) -> subprocess.Popen[bytes]:

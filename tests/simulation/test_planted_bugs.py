@@ -25,7 +25,7 @@ from homeostat.testing.memory import MemoryTurns
 from homeostat.testing.simulation.run import simulate
 from homeostat.testing.simulation.store import RemoteStore
 
-SEEDS_MAX = 120
+SEEDS_MAX = 400
 Patch = pytest.MonkeyPatch
 
 

@@ -82,6 +82,8 @@ class Clerk:
         self._draws: deque[tuple[Draw, asyncio.Future[Drawn]]] = deque()
         self._rate_draws: deque[tuple[RateDraw, asyncio.Future[RateDrawn]]] = deque()
         self.airspace = Airspace(clock)
+        self._whole = False
+        self._under_way = False
         self._ended: list[Airborne] = []
         self._calls: deque[Call] = deque()
         self._refusals: dict[RefusalKey, tuple[Call, list[int]]] = {}
@@ -203,7 +205,9 @@ class Clerk:
         """Wait until everything that was known when this was called is written."""
         self.catch_up()
         self._flush_refusals(everything=True)
-        for _ in range(1 + len(self._calls) // POSTING_CALLS_MAX if self._pending else 0):
+        self._whole = self.airspace.unwritten
+        wanted = self._pending or self._whole or self._under_way
+        for _ in range(1 + len(self._calls) // POSTING_CALLS_MAX if wanted else 0):
             await self.draw(Draw(NO_BUDGET, ZERO, ZERO))
         await self.announcer.catch_up()
 
@@ -250,6 +254,7 @@ class Clerk:
         self._flush_refusals()
         settlements, self.budgets.settlements = self.budgets.settlements, []
         posting, waiting, pacing = self._compile(settlements)
+        self._under_way = True
         try:
             posted = await self._store.post(posting)
         except BaseException as error:
@@ -258,6 +263,8 @@ class Clerk:
             interrupted = error if known else StoreUnavailable(problem="the gateway was interrupted")
             _fail([*waiting, *pacing], interrupted)
             raise
+        finally:
+            self._under_way = False
         if not posted.alive:
             await self._rise(posting, settlements, [*waiting, *pacing])
             return
@@ -275,6 +282,7 @@ class Clerk:
         # Whoever drains an agent believes that what was let in before a gateway knew of it is in the books.
         seen_version = self._seen_version()
         told, self._told_version = self._told_version, seen_version
+        whole, self._whole = self._whole or seen_version != told, False
         self._number += 1
         posting = Posting(
             gateway_id=self.gateway_id,
@@ -286,7 +294,7 @@ class Clerk:
             draws=tuple(draw for draw, _ in batch),
             rate_draws=tuple(draw for draw, _ in paced),
             rate_returns=self.rates.returns(everything=self._leaving),
-            opened=self.airspace.rise(everything=seen_version != told),
+            opened=self.airspace.rise(everything=whole),
             closed=self.airspace.land(),
             calls=tuple(calls),
         )

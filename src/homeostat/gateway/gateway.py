@@ -156,7 +156,8 @@ class Gateway:
         return Spent(refused=refused, answered=answered, tokens=tokens)
 
     async def rehearse(self, policy: Policy, *, since_ms: int, limit: int) -> Rehearsal:
-        """What a policy would have done to the logged past."""
+        """What a policy would have done to the logged past, up to now."""
+        await self.clerk.flush()
         return await rehearse(self.store, policy, since_ms=since_ms, limit=limit)
 
     # --- budgets -------------------------------------------------------------------------------------------

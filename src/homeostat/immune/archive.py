@@ -130,9 +130,14 @@ class Archive:
     # --- those that left -----------------------------------------------------------------------------------
 
     def gone(self, watch: Watch) -> bool:
-        """Whether an agent has left the fleet and is not heard of any more."""
-        silent = watch.heard_at is None or self._clock.monotonic() - watch.heard_at > self._doctrine.forget_seconds
-        return silent and self._roster(watch.key) is None
+        """Whether an agent has left the fleet and is not heard of any more.
+
+        The silence of one that is known from before counts from now: others may have heard of it yesterday.
+        """
+        now = self._clock.monotonic()
+        if watch.heard_at is None:
+            watch.heard_at = now
+        return now - watch.heard_at > self._doctrine.forget_seconds and self._roster(watch.key) is None
 
     async def forget_gone(self) -> int:
         """Forget agents that left. Those that are held stay held, should they come back under their name."""

@@ -112,7 +112,7 @@ async def _planner(call: Call, body: w.PlannerBody | None) -> tuple[PlannerKind,
     return PlannerKind.FUNCTION, body.function or ""
 
 
-def _bounds(body: w.BudgetBody | None) -> Bounds:
+def _bounds(body: w.RunBudgetBody | None) -> Bounds:
     if body is None:
         return Bounds()
     micros = None if body.usd is None else round(body.usd * MICROS)

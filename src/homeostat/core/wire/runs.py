@@ -53,7 +53,7 @@ class PlanBody(Body, frozen=True, kw_only=True):
     tasks: Annotated[tuple[TaskBody, ...], msgspec.Meta(max_length=TASKS_PER_RUN_MAX)]
 
 
-class BudgetBody(Body, frozen=True, kw_only=True):
+class RunBudgetBody(Body, frozen=True, kw_only=True):
     """What a run may use; what is left out is not bounded. Seconds count only while it is applied."""
 
     tokens: Tokens | None = None
@@ -68,7 +68,7 @@ class PlannerBody(Body, frozen=True, kw_only=True):
     function: Name | None = None
 
 
-class PolicyBody(Body, frozen=True, kw_only=True):
+class RunPolicyBody(Body, frozen=True, kw_only=True):
     """How a run is carried out. `apply: manual` has it wait once it is planned."""
 
     apply: Annotated[str, msgspec.Meta(pattern="^(auto|manual)$")] = "auto"
@@ -83,8 +83,8 @@ class RunBody(Body, frozen=True, kw_only=True):
     goal: Goal
     tasks: Annotated[tuple[TaskBody, ...], msgspec.Meta(max_length=TASKS_PER_RUN_MAX)] | None = None
     planner: PlannerBody | None = None
-    budget: BudgetBody | None = None
-    policy: PolicyBody = PolicyBody()
+    budget: RunBudgetBody | None = None
+    policy: RunPolicyBody = RunPolicyBody()
     seed: Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)] | None = None
     actor: Name = "operator"
     reason: Reason = ""
@@ -106,7 +106,7 @@ class PauseBody(ActBody, frozen=True, kw_only=True):
 class ResumeBody(ActBody, frozen=True, kw_only=True):
     """What is said of the budget replaces that part of it."""
 
-    budget: BudgetBody | None = None
+    budget: RunBudgetBody | None = None
 
 
 class ButtonBody(ActBody, frozen=True, kw_only=True):
