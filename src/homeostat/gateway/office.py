@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from homeostat.core.clock import Clock
+from homeostat.core.clock import Clock, Millis
 from homeostat.core.codec import to_json
 from homeostat.core.errors import BudgetExceeded, HomeostatError
 from homeostat.core.ids import Ids, RunId
@@ -112,7 +112,9 @@ class Office:
     prices: PriceList
     errands: Errands
     runs: RunGates | None = None
-    broke: Callable[[RunId], None] | None = None  # told of a run whose call was refused for lack of money, at once
+    broke: Callable[[RunId, Millis], None] | None = (
+        None  # told at once of a run whose call was refused for lack of money
+    )
     manners: Manners = field(default_factory=Manners)
     in_flight: InFlight = field(default_factory=InFlight)
     counters: dict[tuple[Outcome, str], int] = field(default_factory=dict[tuple[Outcome, str], int])
@@ -132,9 +134,11 @@ class Office:
         """Say that a run has nothing left to spend; whoever drives it should know."""
         if isinstance(error, BudgetExceeded) and error.facts.get("kind") == BudgetKind.RUN:
             run_id = RunId(str(error.facts["holder"]))
+            now = self.clock.now_ms()
             if self.broke is not None:
-                self.broke(run_id)
-            body = to_json({"run_id": run_id, "limit": error.facts.get("limit"), "agent_id": agent[1]})
+                self.broke(run_id, now)
+            limit = error.facts.get("limit")
+            body = to_json({"run_id": run_id, "limit": limit, "agent_id": agent[1], "at_ms": now})
             event_id = f"{run_id}:refused:{self.ids.scope()}"
             self.clerk.announce(Event(event_id, agent[0], Channel.EVT, "run", run_id, "budget_refused", body))
 

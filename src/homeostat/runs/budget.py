@@ -52,20 +52,21 @@ class Purse:
 
     def __init__(self, bank: Bank) -> None:
         self.bank = bank
-        self._alarms: set[RunId] = set()
+        self._alarms: dict[RunId, Millis] = {}
 
-    def alarm(self, run_id: RunId) -> None:
-        """A call of a run was refused because there is no money left for it."""
+    def alarm(self, run_id: RunId, at_ms: Millis) -> None:
+        """A call of a run was refused at that time because there is no money left for it."""
         if len(self._alarms) < ALARMS_MAX:
-            self._alarms.add(run_id)
+            self._alarms[run_id] = max(at_ms, self._alarms.get(run_id, at_ms))
 
     def alarmed(self, run: Run) -> bool:
-        return run.run_id in self._alarms
+        """Whether a call was refused since the run goes on: word of an earlier one may come late."""
+        return self._alarms.get(run.run_id, 0) > (run.applying_since_ms or 0)
 
     def take_alarm(self, run: Run) -> bool:
         """Whether there was an alarm; it counts once."""
-        found = run.run_id in self._alarms
-        self._alarms.discard(run.run_id)
+        found = self.alarmed(run)
+        self._alarms.pop(run.run_id, None)
         return found
 
     async def refused(self, run: Run, task: Task) -> bool:

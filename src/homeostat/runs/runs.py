@@ -4,7 +4,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import cast
 
-from homeostat.core.clock import Clock
+from homeostat.core.clock import Clock, Millis
 from homeostat.core.codec import from_json, to_json
 from homeostat.core.errors import BusUnavailable, MalformedPayload
 from homeostat.core.ids import Ids, ProjectId, RunId
@@ -147,9 +147,14 @@ class Runs:
         self.driver.look(RunId(event.target))
 
     async def _on_refused(self, event: Event) -> None:
-        self.broke(RunId(event.target))
+        try:
+            said = cast("dict[str, object]", from_json(event.payload))
+            at_ms = Millis(int(str(said["at_ms"])))
+        except (MalformedPayload, KeyError, ValueError, TypeError):
+            return
+        self.broke(RunId(event.target), at_ms)
 
-    def broke(self, run_id: RunId) -> None:
-        """A call of a run was refused because there is no money left for it."""
-        self.purse.alarm(run_id)
+    def broke(self, run_id: RunId, at_ms: Millis) -> None:
+        """A call of a run was refused at that time because there is no money left for it."""
+        self.purse.alarm(run_id, at_ms)
         self.driver.look(run_id)
