@@ -4,6 +4,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
+import httpx2
 import pytest
 
 from homeostat.adapters.upstreams.simulated.faults import Faults
@@ -15,8 +16,10 @@ from homeostat.core.records.immune import Applied, Approval, ApprovalId, Approva
 from homeostat.core.records.turn import AgentKey
 from homeostat.core.records.view import Outcome
 from homeostat.immune.errors import ApprovalSettled, ApprovalUnknown
+from homeostat.server.serving import bind, serving, url_of
 from homeostat.testing.clinic import DOCTRINE, Clinic, clinic
 from homeostat.testing.clock import ManualClock
+from homeostat.testing.servers import free_port
 
 P = Phase
 FLOOD = Faults(tokens=400)
@@ -228,6 +231,24 @@ async def test_agents_that_left_are_forgotten_unless_they_are_held() -> None:
             one.faults[name] = FLOOD
             await one.sample(*FLEET[2:])
         assert [one.phase(name) for name in FLEET[2:4]] == [P.QUARANTINED] * 2, "who left fills no place of the share"
+
+
+async def test_everything_that_is_asked_now_can_be_answered_at_once_and_nothing_later() -> None:
+    placebo = Placebo()
+    async with ill(*FLEET[:2], fleet=FLEET, placebo=placebo) as one:
+        listener = bind("127.0.0.1", free_port())
+        async with (
+            serving(one.system, listener),
+            httpx2.AsyncClient(base_url=url_of(listener), trust_env=False) as http,
+        ):
+            wanted = [question.approval_id for question in await asked(one)]
+            assert len(wanted) == 2
+            said = await http.post("/v1/immune/approvals/approve-all", json={"reason": "all known", "actor": "ann"})
+            again = await http.post("/v1/immune/approvals/approve-all", json={})
+        assert sorted(answer["approval_id"] for answer in said.json()["approved"]) == sorted(wanted)
+        assert again.json() == {"approved": [], "settled": []}
+        assert {(kept.status, kept.reason) for kept in await asked(one)} == {(ApprovalStatus.APPROVED, "all known")}
+        assert len(placebo.given) == 2
 
 
 # --- who decides ---------------------------------------------------------------------------------------------
