@@ -101,7 +101,7 @@ def _words(result: Json) -> str:
         if isinstance(item, str):
             words.append(item)
         elif isinstance(item, list):
-            todo += reversed(item)  # pyright: ignore[reportUnknownArgumentType]
+            todo += reversed(item)  # pyright: ignore[reportUnknownArgumentType] - as sent
         elif isinstance(item, dict):
-            todo += reversed(item.values())  # pyright: ignore[reportUnknownArgumentType]
+            todo += reversed(item.values())  # pyright: ignore[reportUnknownArgumentType] - as sent
     return "\n".join(words)

@@ -148,7 +148,7 @@ def _text(content: Any) -> str:
         if isinstance(item, str):
             words.append(item)
         elif isinstance(item, list):
-            todo += reversed(item)  # pyright: ignore[reportUnknownArgumentType]
+            todo += reversed(item)  # pyright: ignore[reportUnknownArgumentType] - as sent
         elif isinstance(item, dict):
             todo += [item[name] for name in ("content", "output", "text") if name in item]
     return "\n".join(words)
