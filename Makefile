@@ -51,6 +51,7 @@ dashboard: | $(VENV)/bin/python  ## Build the dashboard
 
 .PHONY: test
 test: $(DEV_STAMP) $(VENV)/.installed dashboard  ## Run all tests on all cores, real servers included (ARGS="-k name")
+	@$(BIN)/python -m homeostat.testing.packages
 	@$(BIN)/python -m pytest -n auto --dist loadfile $(ARGS)
 
 .PHONY: check

@@ -2,7 +2,8 @@
 
 import asyncio
 import os
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Generator, Iterator
 from itertools import count
 from urllib.parse import urlsplit, urlunsplit
 
@@ -15,6 +16,18 @@ from homeostat.testing.servers import NatsServer, PostgresServer, RedisServer
 
 settings.register_profile("homeostat", deadline=None, print_blob=True)
 settings.load_profile("homeostat")
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Generator[None]:
+    """Say at the very end how much was not tried here, and why: a green line alone would claim more than was shown."""
+    yield
+    reasons: Counter[str] = Counter()
+    for report in terminalreporter.getreports("skipped"):
+        if isinstance(report.longrepr, tuple):
+            reasons[report.longrepr[2].removeprefix("Skipped: ")] += 1
+    for reason, times in reasons.most_common():
+        terminalreporter.write_line(f"not run here: {times} test{'s' * (times > 1)}: {reason}", yellow=True)
 
 
 @pytest.fixture(scope="session")

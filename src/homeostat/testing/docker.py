@@ -2,7 +2,6 @@
 
 import io
 import os
-import shutil
 import subprocess
 import tarfile
 from contextlib import suppress
@@ -12,18 +11,17 @@ from typing import Any, Final
 import httpx2
 import psutil
 
+from homeostat.testing.packages import DOCKER, ProgramMissing, program
 from homeostat.testing.servers import Server, ServerFailed
 
 IMAGE: Final = "homeostat-still:1"
 
 
-def docker_missing() -> str:
-    """Why there can be no engine here; nothing where there can."""
+def dockerd() -> str:
+    """The path of an engine that can run here, installed where that is allowed; else `ProgramMissing` says why not."""
     if os.geteuid() != 0:
-        return "only root can run dockerd"
-    if shutil.which("dockerd") is None:
-        return "dockerd is not installed (Debian: apt-get install docker.io)"
-    return ""
+        raise ProgramMissing("only root can run dockerd")
+    return program(DOCKER)
 
 
 class DockerServer(Server):
@@ -46,7 +44,7 @@ class DockerServer(Server):
             left.unlink(missing_ok=True)
         places = ["--data-root", f"{at}/data", "--exec-root", f"{at}/exec", "--pidfile", f"{at}/pid"]
         quiet = ["--storage-driver", "vfs", "--iptables=false", "--ip6tables=false", "--ip-masq=false", "--bridge=none"]
-        return ["dockerd", "--host", self.url, *places, *quiet]
+        return [dockerd(), "--host", self.url, *places, *quiet]
 
     def close(self) -> None:
         """No container outlives its engine."""
