@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from homeostat.core.ports.upstream import Upstream
     from homeostat.core.wire.ledger import ReplayShape
     from homeostat.runs.bundle import Bundle
+    from homeostat.runs.replaying.changes import Changes
     from homeostat.runs.replaying.replay import FindFactory, Report
 
 Subject = Annotated[str, typer.Argument(metavar="RUN|FILE", help="A run's id, or a file made by `homeostat export`.")]
@@ -31,6 +32,10 @@ ModeOption = Annotated[
 ]
 Prompt = Annotated[str | None, typer.Option(help="With what-if: another system prompt; @FILE reads it from a file.")]
 Model = Annotated[str | None, typer.Option(help="With re-model or what-if: another model.")]
+DenyModel = Annotated[
+    list[str] | None, typer.Option(help="With what-if: a model that a policy refuses; * is any part.")
+]
+DenyTool = Annotated[list[str] | None, typer.Option(help="With what-if: a tool that a policy refuses; * is any part.")]
 Simulate = Annotated[bool, typer.Option("--simulate-models", help="Answer live model calls here, without a network.")]
 
 
@@ -93,6 +98,8 @@ def replay(  # noqa: PLR0917 — each is an option of the command
     mode: ModeOption = "exact",
     prompt: Prompt = None,
     model: Model = None,
+    deny_model: DenyModel = None,
+    deny_tool: DenyTool = None,
     url: Url = None,
     project: Project = None,
     output: OutputOption = Output.TABLE,
@@ -108,12 +115,14 @@ def replay(  # noqa: PLR0917 — each is an option of the command
 
     if mode not in tuple(Mode):
         raise fail(f"--mode {mode} is unknown", hint=f"It is {', '.join(Mode)}.", code=USAGE)
-    if Mode(mode) is Mode.EXACT and (prompt or model):
-        raise fail("--prompt and --model change what is asked", hint="Say --mode what-if with them.", code=USAGE)
     with explained():
-        find = _changed(_cast(agent or []), prompt, model)
+        changes = _changes(prompt, model, deny_model, deny_tool)
+        if Mode(mode) is Mode.EXACT and changes:
+            words = "--prompt, --model and --deny-… change what is asked"
+            raise fail(words, hint="Say --mode what-if with them.", code=USAGE)
         with _bundle(subject, url, project) as bundle:
-            report = asyncio.run(_replay(bundle, find, Mode(mode), url, project, simulate=simulate_models))
+            find = _cast(agent or [])
+            report = asyncio.run(_replay(bundle, find, Mode(mode), changes, url, project, simulate=simulate_models))
     shape = replay_shape(report)
     if output is Output.JSON:
         _say_json(shape)
@@ -135,8 +144,15 @@ def _tell(shape: "ReplayShape") -> None:
         typer.echo(f"{shape.verdict} at entry {shape.divergence.seq}: {shape.divergence.message}")
 
 
-async def _replay(
-    bundle: "Bundle", find: "FindFactory", mode: Any, url: str | None, project: str | None, *, simulate: bool
+async def _replay(  # noqa: PLR0917 — what the command was given
+    bundle: "Bundle",
+    find: "FindFactory",
+    mode: Any,
+    changes: "Changes",
+    url: str | None,
+    project: str | None,
+    *,
+    simulate: bool,
 ) -> "Report":
     from homeostat.client.client import Client
     from homeostat.runs.replaying.journal import Mode
@@ -145,7 +161,8 @@ async def _replay(
     if mode is Mode.EXACT:
         return await run_again(bundle, find)
     async with Client(url, project=project) as client:
-        return await run_again(bundle, find, mode=mode, upstream=_models(client, simulate=simulate))
+        models = _models(client, simulate=simulate)
+        return await run_again(bundle, changes.applied(find), mode=mode, upstream=models, rules=changes.rules)
 
 
 def _models(client: "Client", *, simulate: bool) -> "Upstream":
@@ -174,24 +191,14 @@ def _cast(named: list[str]) -> "FindFactory":
     return cast_from(targets, lies_below(Path.cwd()))
 
 
-def _changed(find: "FindFactory", prompt: str | None, model: str | None) -> "FindFactory":
-    """The same agents with another prompt or model, where they have a profile."""
-    if prompt is None and model is None:
-        return find
+def _changes(
+    prompt: str | None, model: str | None, deny_model: list[str] | None, deny_tool: list[str] | None
+) -> "Changes":
+    """What is to be otherwise."""
+    from homeostat.runs.replaying.changes import Changes
+
     text = Path(prompt[1:]).read_text("utf-8") if prompt is not None and prompt.startswith("@") else prompt
-
-    def changed(end: Any) -> Any:
-        from homeostat.agent.react import ReActAgent
-
-        factory = find(end)
-
-        def make() -> Any:
-            made = factory()
-            return made.with_profile(system_prompt=text, model=model) if isinstance(made, ReActAgent) else made
-
-        return make
-
-    return changed
+    return Changes(prompt=text, model=model, deny_models=deny_model or (), deny_tools=deny_tool or ())
 
 
 @contextmanager

@@ -133,6 +133,7 @@ OUTBOX_PLAIN_BYTES_MAX: Final = 1_024  # announcements that are not worth packin
 TURNS_LOCATED_MAX: Final = 20_000  # turns of which a kernel remembers whose they are
 OUTBOX_BUFFER_MAX: Final = 4_096  # events held in memory for the relay; beyond it they wait in the store
 
+PROMPT_CHARS_MAX = 100_000  # of a prompt that a replay tries
 PAGE_DEFAULT: Final = 50
 PAGE_MAX: Final = 500
 

@@ -11,6 +11,9 @@ Send = Callable[[Message], Awaitable[None]]
 ANSWER: Final = "homeostat.answer"
 """The extension of a server that takes a whole answer in one call: status, headers, body."""
 
+AGENT: Final = "homeostat.agent"
+"""Where a scope that was made in this process says who is calling. No request from outside can set it."""
+
 
 async def reply(scope: Scope, send: Send, status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> None:
     """Send a whole answer, in one step where the server can."""

@@ -3,7 +3,7 @@
 from homeostat.core.errors import StoreUnavailable
 from homeostat.core.records.call import Call, Outcome, call_of
 from homeostat.core.records.turn import AgentKey
-from homeostat.gateway.asgi import Receive, Scope, Send, reply
+from homeostat.gateway.asgi import AGENT, Receive, Scope, Send, reply
 from homeostat.gateway.exchange import Exchange
 from homeostat.gateway.headers import RequestHeaders
 from homeostat.gateway.office import Office
@@ -29,7 +29,7 @@ class Proxy:
             return
         headers = RequestHeaders(scope["headers"], readable=route.dialect is not None)
         try:
-            agent = await self._identify(headers)
+            agent = scope.get(AGENT) or await self._identify(headers)
             if office.book.is_stale(began):
                 await office.book.settle()
             if agent is not None and not office.errands.recall(agent, headers):

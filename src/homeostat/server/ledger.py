@@ -6,16 +6,21 @@ from typing import Final
 
 import msgspec
 
+from homeostat.adapters.upstreams.simulated import SimulatedUpstream
+from homeostat.app.inner_gateway import InnerGateway
 from homeostat.core.clock import rfc3339
-from homeostat.core.errors import Forbidden, Unauthenticated
+from homeostat.core.errors import Forbidden, InvalidRequest, Unauthenticated
 from homeostat.core.ids import ProjectId, RunId
 from homeostat.core.limits import EVENT_BEAT_SECONDS, NAME_CHARS_MAX, PAGE_MAX
+from homeostat.core.ports.upstream import Upstream
 from homeostat.core.records.provenance import Entry
 from homeostat.core.run_errors import RunUnknown
 from homeostat.core.wire import ledger as w
 from homeostat.runs.bundle import SUFFIX, Bundle, Header
 from homeostat.runs.ledgers import Ledgers
 from homeostat.runs.replaying.casting import cast_from
+from homeostat.runs.replaying.changes import Changes
+from homeostat.runs.replaying.journal import Mode
 from homeostat.runs.replaying.replay import replay
 from homeostat.runs.shapes import replay_shape, verdict_shape
 from homeostat.runs.verify import LedgerBroken
@@ -92,26 +97,58 @@ async def verify_run(call: Call) -> w.VerdictShape:
     "/v1/runs/{run_id}/replay",
     w.ReplayBody,
     gives=w.ReplayShape,
-    errors=(RunUnknown, Forbidden, Unauthenticated),
-    examples={"as it was recorded": {"mode": "exact"}},
+    errors=(RunUnknown, InvalidRequest, Forbidden, Unauthenticated),
+    examples={
+        "as it was recorded": {"mode": "exact"},
+        "models asked anew": {"mode": "re-model"},
+        "another prompt": {"mode": "what-if", "prompt": "Answer in one sentence.", "model": "gpt-5-mini"},
+        "another policy": {
+            "mode": "what-if",
+            "policy": {"models": {"deny": ["gpt-*"]}, "tools": {"deny": ["delete_*"]}},
+        },
+    },
 )
 async def replay_run(call: Call, body: w.ReplayBody) -> w.ReplayShape:
-    """Run the agents' code again on what was recorded, asking nobody, and say where it differs.
+    """Run the agents' code again on what was recorded, and say where it differs.
+
+    An `exact` replay asks nobody. `re-model` and `what-if` send model calls through this server's gateway in the
+    agents' names, so their policies and budgets hold, and the calls are in the log; they count for no run.
 
     The server imports no code but Homeostat's own and that of modules its setting `replay_modules` names; for agents
     whose code is elsewhere, `homeostat replay RUN` does the same where that code is.
     """
     await identity.require_operator(call, verb="replay", what="runs")
     project, run_id, ledgers = await _ledger(call)
-    modules = call.system.settings.replay_modules
+    modules, policy, mode = call.system.settings.replay_modules, body.policy, Mode(body.mode)
+    changes = Changes(
+        prompt=body.prompt,
+        model=body.model,
+        allow_models=policy.models.allow,
+        deny_models=policy.models.deny,
+        allow_tools=policy.tools.allow,
+        deny_tools=policy.tools.deny,
+    )
+    if changes and mode is Mode.EXACT:
+        raise InvalidRequest(problem="an exact replay changes nothing; say mode what-if with a prompt, model or policy")
 
     def allowed(module: str) -> bool:
         return module.partition(".")[0] == "homeostat" or module in modules
 
     named = {agent_id: target for agent_id, target in body.agents.items() if allowed(target.partition(":")[0])}
     header = Header(project=project, run_id=run_id, heads=tuple(await ledgers.heads(run_id)))
-    pages = ledgers.pages(project, run_id)
-    return replay_shape(await replay(Bundle(header, pages), cast_from(named, allowed)))
+    report = await replay(
+        Bundle(header, ledgers.pages(project, run_id)),
+        changes.applied(cast_from(named, allowed)),
+        mode=mode,
+        upstream=None if mode is Mode.EXACT else _models(call, project, simulate=body.simulate_models),
+        rules=changes.rules,
+    )
+    return replay_shape(report)
+
+
+def _models(call: Call, project: ProjectId, *, simulate: bool) -> Upstream:
+    """Who answers model calls that are made anew."""
+    return SimulatedUpstream() if simulate else InnerGateway(call.system.gateway.application, project)
 
 
 async def _ledger(call: Call) -> tuple[ProjectId, RunId, Ledgers]:

@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -17,13 +18,19 @@ from homeostat.agent.models import Models
 from homeostat.agent.orchestrator import Factory, Orchestrator
 from homeostat.agent.turn import Turn
 from homeostat.agent.worker import Worker
-from homeostat.app.assemble import System
-from homeostat.core.ids import RunId
+from homeostat.app.assemble import System, assemble
+from homeostat.app.settings import Settings
+from homeostat.app.upstreams import read_upstreams
+from homeostat.core.clock import Millis
+from homeostat.core.ids import DEFAULT_PROJECT, AgentId, RunId
+from homeostat.core.records.policy import Action, Policy, PolicyId
 from homeostat.runs.bundle import Bundle, unpack
 from homeostat.runs.replaying.replay import replay
 from homeostat.runs.replaying.tape import TurnEnded
 from homeostat.runs.verify import verify
+from homeostat.server.serving import bind, serving, url_of
 from homeostat.testing.crews import eventually
+from homeostat.testing.servers import free_port
 
 Json = dict[str, Any]
 
@@ -182,6 +189,53 @@ async def test_the_server_runs_no_code_it_does_not_know(http: httpx2.AsyncClient
     assert (await http.post(f"/v1/runs/{run_id}/replay", json={"agents": named})).json()["verdict"] == "incomplete"
     assert (await http.post("/v1/runs/run_x/replay", json={})).status_code == 404
     assert (await http.post(f"/v1/runs/{run_id}/replay", json={"mode": "other"})).status_code == 422
+
+
+@pytest.fixture
+async def known(tmp_path: Path) -> AsyncGenerator[tuple[System, httpx2.AsyncClient, str]]:
+    """A server that may run this module's agents again, and whose models are simulated; and a run of its."""
+    settings = Settings(data_dir=tmp_path, replay_modules=(__name__,), upstreams=read_upstreams("openai=simulated"))
+    async with assemble(settings) as system:
+        listener = bind("127.0.0.1", free_port())
+        async with serving(system, listener), httpx2.AsyncClient(base_url=url_of(listener), trust_env=False) as http:
+            async with working(system):
+                run_id = await finished(http)
+            yield system, http, run_id
+
+
+async def test_the_server_replays_in_every_mode(known: tuple[System, httpx2.AsyncClient, str]) -> None:
+    system, http, run_id = known
+
+    async def again(status: int = 200, **body: Any) -> Json:
+        answer = await http.post(f"/v1/runs/{run_id}/replay", json=body)
+        assert answer.status_code == status, answer.text
+        return answer.json()
+
+    assert (await again())["verdict"] == "identical"
+    anew = await again(mode="re-model")
+    assert anew["mode"] == "re-model"
+    assert anew["live_calls"] >= 1, "models were asked anew"
+    calls = (await http.get("/v1/calls")).json()["calls"]
+    assert {call["agent_id"] for call in calls} == {"searcher"}, "through the gateway, in the agent's name"
+    assert {call["run_id"] for call in calls} == {None}
+    assert (await again(mode="re-model", simulate_models=True))["live_calls"] >= 1
+    assert len((await http.get("/v1/calls")).json()["calls"]) == len(calls)
+    what_if = await again(mode="what-if")
+    assert (what_if["verdict"], what_if["live_calls"]) == ("identical", 0), "nothing is asked that was not asked before"
+    refused = await again(mode="what-if", policy={"models": {"deny": ["sim-*"]}})
+    assert refused["divergence"]["message"].endswith("asked model 'sim-small', which the policy refuses")
+    assert refused["divergence"]["seq"] > 1
+    without = await again(mode="what-if", policy={"tools": {"deny": ["agent:counter"]}})
+    assert "which the policy refuses" in without["divergence"]["message"]
+    assert (await again(422, mode="exact", prompt="Be brief."))["code"] == "invalid_request"
+    assert (await again(422, mode="what-if", prompt="x" * 100_001))["code"] == "malformed_payload"
+    key = (DEFAULT_PROJECT, AgentId("searcher"))
+    blocked = Policy(
+        policy_id=PolicyId("pol_x"), project=key[0], agent_id=key[1], action=Action.BLOCK, created_at_ms=Millis(1)
+    )
+    await system.gateway.put_policy(blocked)
+    stopped = await again(mode="re-model")
+    assert stopped["verdict"] == "diverged", "policies hold for replays, too"
 
 
 async def test_it_can_be_followed_to_its_end(http: httpx2.AsyncClient, run_id: str) -> None:

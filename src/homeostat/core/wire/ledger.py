@@ -4,9 +4,10 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from homeostat.core.limits import PAGE_DEFAULT
+from homeostat.core.limits import PAGE_DEFAULT, PROMPT_CHARS_MAX
 from homeostat.core.wire.bodies import Limit
 from homeostat.core.wire.fields import Body, Instant, Name, Shape, Value
+from homeostat.core.wire.gateway import Names
 
 Seq = Annotated[int, msgspec.Meta(ge=0, description="The number of the last entry that was seen.")]
 
@@ -72,11 +73,41 @@ class VerdictShape(Shape, frozen=True, kw_only=True):
     finding: FindingShape | None
 
 
-class ReplayBody(Body, frozen=True, kw_only=True):
-    """How to replay. `agents` names the code of agents by their ids, where it is not where it was."""
+class NamesBody(Body, frozen=True, kw_only=True):
+    """Names that are allowed and denied, with `*` for any part of a name; an empty `allow` allows all."""
 
-    mode: Literal["exact"] = "exact"
+    allow: Names = ()
+    deny: Names = ()
+
+
+NO_NAMES = NamesBody()
+
+
+class ReplayPolicyBody(Body, frozen=True, kw_only=True):
+    """The policy of a "what if": the first call that it would have refused is where the replay diverges."""
+
+    models: NamesBody = NO_NAMES
+    tools: NamesBody = NO_NAMES
+
+
+NO_POLICY = ReplayPolicyBody()
+
+
+class ReplayBody(Body, frozen=True, kw_only=True):
+    """How to replay.
+
+    `exact` takes everything from the record; `re-model` asks models anew and takes tools from the record; `what-if`
+    takes what is asked as it was and asks models what they were not asked before: because of another `prompt`, another
+    `model` or other code. A `policy` says which calls would be refused. `agents` names the code of agents by their ids,
+    where it is not where it was. With `simulate_models` nobody outside is asked: a simulation answers.
+    """
+
+    mode: Literal["exact", "re-model", "what-if"] = "exact"
     agents: dict[Name, Name] = msgspec.field(default_factory=dict[Name, Name])
+    prompt: Annotated[str, msgspec.Meta(max_length=PROMPT_CHARS_MAX)] | None = None
+    model: Name | None = None
+    policy: ReplayPolicyBody = NO_POLICY
+    simulate_models: bool = False
 
 
 class DivergenceShape(Shape, frozen=True, kw_only=True):

@@ -16,6 +16,7 @@ from homeostat.core.records.turn import AfterExecution, Grant, WaitStatus
 from homeostat.core.records.view import Hydration
 from homeostat.core.redaction import redact_json
 from homeostat.runs.replaying.differences import difference, same, shown
+from homeostat.runs.replaying.rules import Rules, model_of
 from homeostat.runs.replaying.tape import CallMade, StepTaken, Tape
 
 AGENT_TOOL: Final = "agent:"
@@ -50,10 +51,14 @@ class TapeEnd(TurnOver):
 class ReplayJournal(Journal):
     """Stands in for what a store knows of a turn."""
 
-    def __init__(self, grant: Grant, hydration: Hydration, tape: Tape, mode: Mode) -> None:
+    def __init__(
+        self, grant: Grant, hydration: Hydration, tape: Tape, mode: Mode, *, rules: Rules | None = None
+    ) -> None:
         super().__init__(grant, hydration)
         self._tape = tape
         self._mode = mode
+        self._rules = rules
+        self._model = ""
         assert tape.end is not None
         self._label = tape.end.label
         self.divergence: Divergence | None = None
@@ -89,6 +94,10 @@ class ReplayJournal(Journal):
         taken = self._tape.steps.get(key)
         asked = asking()
         model = asked is not None and asked["what"] == "model"
+        if self._rules is not None:
+            self._model = model_of(asked, self._model)
+            if (words := self._rules.refuse_step(key, asked, self._model)) is not None:
+                self._diverge(self._next() if taken is None else taken.seq, words, "allowed", "refused")
         if self._mode is Mode.RE_MODEL and model:
             self._go_live(key)
             return
@@ -144,6 +153,8 @@ class ReplayJournal(Journal):
 
     def _find_answer(self, call_id: ToolCallId, tool: str, args: Json) -> Result:
         made = self._tape.calls.get(call_id)
+        if self._rules is not None and (words := self._rules.refuse_tool(tool)) is not None:
+            self._diverge(self._place_of(call_id) if made is None else made.seq, words, "allowed", "refused")
         if made is not None and made.tool == tool and made.args_json == args and self._place_of(call_id) >= made.seq:
             return self._give(made)  # as it was, to the letter
         now = from_json(args)

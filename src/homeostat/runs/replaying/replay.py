@@ -27,6 +27,7 @@ from homeostat.runs.bundle import Bundle, each
 from homeostat.runs.replaying.differences import difference, same
 from homeostat.runs.replaying.journal import Divergence, Mode, ReplayJournal, ended_by_code
 from homeostat.runs.replaying.outside import guarded, let_out
+from homeostat.runs.replaying.rules import Rules
 from homeostat.runs.replaying.tape import Tape, Tapes, TurnEnded
 from homeostat.runs.verify import Found, Walk, check_heads
 
@@ -62,12 +63,17 @@ class Report:
 
 
 async def replay(
-    bundle: Bundle, find: FindFactory, *, mode: Mode = Mode.EXACT, upstream: Upstream | None = None
+    bundle: Bundle,
+    find: FindFactory,
+    *,
+    mode: Mode = Mode.EXACT,
+    upstream: Upstream | None = None,
+    rules: Rules | None = None,
 ) -> Report:
     """Run every recorded turn again until one goes another way. The recording itself is checked as it is read."""
     header = bundle.header
     report = Report(header.run_id, mode)
-    stage = Stage(mode, find, report, upstream)
+    stage = Stage(mode, find, report, upstream, rules)
     heads = sorted(header.heads, key=lambda head: head.size)
     walk, tapes = Walk(header.project, header.run_id, heads), Tapes(header.project, header.run_id)
     try:
@@ -92,8 +98,11 @@ async def replay(
 class Stage:
     """Where turns are played: their agents, and nothing of the world around them."""
 
-    def __init__(self, mode: Mode, find: FindFactory, report: Report, upstream: Upstream | None) -> None:
+    def __init__(
+        self, mode: Mode, find: FindFactory, report: Report, upstream: Upstream | None, rules: Rules | None
+    ) -> None:
         self._mode = mode
+        self._rules = rules
         self._find = find
         self._report = report
         self._memory = RecordedMemory()
@@ -110,7 +119,7 @@ class Stage:
         assert self._orchestrator is not None
         self._memory.values = dict(end.memory)
         grant, hydration = granted(tape, end)
-        journal = ReplayJournal(grant, hydration, tape, self._mode)
+        journal = ReplayJournal(grant, hydration, tape, self._mode, rules=self._rules)
         with guarded(journal.reached):
             await self._orchestrator.ready(end.agent_id, trace_id=end.trace_id)
             turn = Turn(
