@@ -101,7 +101,7 @@ class Transport:
             headers["content-type"] = "application/json"
         timeout = httpx2.Timeout(ANSWER_SECONDS_MAX + held_seconds, connect=CONNECT_SECONDS_MAX)
         request = self._http.build_request(
-            method, path, headers=headers, content=content, params=query, timeout=timeout
+            method, path, headers=headers, content=content, params=query or None, timeout=timeout
         )
         patience = self._retry_seconds if retry_seconds is None else retry_seconds
         until = self.clock.monotonic() + patience

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from homeostat import Client
 from homeostat.client.transport import Transport, error_of
 from homeostat.core import errors
 from homeostat.core.errors import HomeostatError, InternalError, ServerUnreachable, StoreUnavailable, Unavailable
@@ -64,6 +65,12 @@ async def test_a_request_is_repeated_under_the_same_key(trouble: bytes) -> None:
     assert len(heard) == 3
     assert len(keys(heard)) == 1
     assert len({request.split(b"\r\n\r\n")[1] for request in heard}) == 1
+
+
+async def test_a_query_in_the_path_is_asked() -> None:
+    async with answering(lambda *_: response(200, b"[]")) as (url, heard), Client(url) as client:
+        assert await client.read_json("/v1/agents?status=dead&limit=1") == []
+    assert heard[0].startswith(b"GET /v1/agents?status=dead&limit=1 ")
 
 
 async def test_it_gives_up_in_time_and_says_why() -> None:
