@@ -40,8 +40,8 @@ help:  ## Print the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: up
-up: $(RUNTIME) $(VENV)/.installed dashboard  ## Start Homeostat on embedded engines (ARGS="--demo" and the like)
-	@$(BIN)/homeostat up $(ARGS)
+up: $(RUNTIME) $(VENV)/.installed dashboard  ## Start Homeostat on embedded engines, with a simulated fleet in it (ARGS=--no-demo for none)
+	@$(BIN)/homeostat up --demo $(ARGS)
 
 # Only a changed source is built again, and only a changed lock asks npm; Node is the machine's, or comes from a wheel.
 .PHONY: dashboard

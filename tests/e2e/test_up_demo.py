@@ -1,4 +1,4 @@
-"""`homeostat up --demo` has life in it: agents that work, one that falls ill, and a question that waits."""
+"""`homeostat up --demo` has life in it, and keeps it: agents that work, one that falls ill, a question that waits."""
 
 import time
 from typing import Any
@@ -11,7 +11,7 @@ PATIENCE_SECONDS = 150
 
 
 def test_a_fleet_lives_and_an_approval_waits() -> None:
-    with HomeostatServer("--demo", "--ephemeral", command="up") as server:
+    with HomeostatServer("--demo", command="up") as server:
 
         def get(path: str) -> Any:
             return httpx2.get(server.url + path, trust_env=False, timeout=30).json()
@@ -31,3 +31,12 @@ def test_a_fleet_lives_and_an_approval_waits() -> None:
             timeout=30,
         )
         assert told.json()["answered_by"] == "ann"
+        (run,) = get("/v1/runs")["runs"]
+        assert run["created_by"] == "simulated operator"
+        server.restart()
+        assert get(f"/v1/runs/{run['run_id']}")["goal"] == run["goal"]
+        assert {agent["agent_id"] for agent in get("/v1/agents")} == {agent["agent_id"] for agent in agents}
+        done = get("/v1/calls?limit=1")["calls"][0]["call_id"]
+        while get("/v1/calls?limit=1")["calls"][0]["call_id"] == done:  # they know their keys again
+            assert time.monotonic() < until, server.log
+            time.sleep(0.5)

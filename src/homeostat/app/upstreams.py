@@ -16,7 +16,9 @@ from homeostat.gateway.routes import Family, Outlet
 SIMULATED: Final = "simulated"
 KNOWN: Final = {"openai": "https://api.openai.com", "anthropic": "https://api.anthropic.com"}
 # Paths of the server itself; an upstream of such a name would hide them.
-RESERVED: Final = frozenset({"api", "assets", "docs", "livez", "metrics", "openapi.json", "otlp", "readyz", "ui", "v1"})
+RESERVED: Final = frozenset(
+    {"api", "assets", "demo", "docs", "livez", "metrics", "openapi.json", "otlp", "readyz", "ui", "v1"}
+)
 _NAME: Final = re.compile(r"[a-z][a-z0-9_-]{0,31}")
 _SCHEMES: Final = ("http", "https", "anthropic+http", "anthropic+https", "replay", SIMULATED)
 

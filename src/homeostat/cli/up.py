@@ -10,6 +10,7 @@ from homeostat.cli.signals import heed_signals, loop_factory
 
 if TYPE_CHECKING:
     import socket
+    from contextlib import AbstractAsyncContextManager
 
     from homeostat.app.assemble import System
     from homeostat.app.data_dir import DataDirectory
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 DataDir = Annotated[Path | None, typer.Option(help="Where the embedded store keeps its file.")]
 Host = Annotated[str | None, typer.Option(help="The address to listen on; only loopback is possible without login.")]
 Port = Annotated[int | None, typer.Option(help="The port to listen on; a taken one moves to the next, 0 takes any.")]
-Demo = Annotated[bool, typer.Option("--demo", help="Let a simulated fleet live here, in memory.")]
+Demo = Annotated[bool, typer.Option("--demo/--no-demo", help="Let a simulated fleet live here, beside your own.")]
 Ephemeral = Annotated[bool | None, typer.Option("--ephemeral", help="Keep everything in memory.")]
 StoreUrl = Annotated[str | None, typer.Option(help="postgresql://… instead of the embedded store.")]
 BusUrl = Annotated[str | None, typer.Option(help="nats://… to hear of other processes at once.")]
@@ -52,13 +53,14 @@ def up(
 ) -> None:
     """Start everything in one process, on embedded engines unless told otherwise.
 
-    With --demo a dozen simulated agents work and fall ill, every minute and a half another one; nothing is kept.
+    With --demo a dozen simulated agents work and fall ill, every minute and a half another one. They are tagged `demo`,
+    answered by a simulated model whatever else is configured, and spend nothing.
     """
     run(
         port=port,
         host=host,
         data_dir=data_dir,
-        ephemeral=True if demo else ephemeral,
+        ephemeral=ephemeral,
         demo=demo,
         store_url=store_url,
         bus_url=bus_url,
@@ -161,21 +163,19 @@ async def _serve(
 ) -> None:
     import asyncio
 
-    from homeostat.app.assemble import assemble
     from homeostat.server.serving import serving, url_of
 
     stop = asyncio.Event()
     heed_signals(stop)
-    village = _village() if demo else None
-    stand_ins = village.stand_ins if village is not None else None
-    async with assemble(settings, stand_ins=stand_ins) as system, serving(system, listener) as http:
+    village = _village(settings) if demo else None
+    async with _assembled(settings, village) as system, serving(system, listener) as http:
         url = url_of(listener)
         if village is not None:
             system.supervisor.add("simulated fleet", lambda: village.live(system))
         if directory is not None:
             directory.announce(url)
         first = await system.access.keys.create_first() if system.access.required else None
-        _banner(url, system, None if first is None else first.secret)
+        _banner(url, system, settings, None if first is None else first.secret)
         assert http.running is not None
         stopping = asyncio.create_task(stop.wait())
         await asyncio.wait({stopping, http.running}, return_when=asyncio.FIRST_COMPLETED)
@@ -183,22 +183,33 @@ async def _serve(
         typer.echo("Stopping; requests under way are finished first. Press Ctrl-C again to leave at once.", err=True)
 
 
-def _village() -> "Village":
-    """Simulated agents, in real time."""
+def _village(settings: "Settings") -> "Village":
+    """Simulated agents, in real time. What they are called by is kept where everything else is."""
+    from homeostat.client.keys import KEYS_FILE
     from homeostat.core.clock import SystemClock
     from homeostat.testing.village import Village
 
-    return Village(SystemClock())
+    return Village(SystemClock(), keys_file=None if settings.ephemeral else settings.data_dir / KEYS_FILE)
 
 
-def _banner(url: str, system: "System", key: str | None) -> None:
+def _assembled(settings: "Settings", village: "Village | None") -> "AbstractAsyncContextManager[System]":
+    from dataclasses import replace
+
+    from homeostat.app.assemble import assemble
+
+    if village is None:
+        return assemble(settings)
+    return assemble(replace(settings, upstreams=(*settings.upstreams, village.upstream)), stand_ins=village.stand_ins)
+
+
+def _banner(url: str, system: "System", settings: "Settings", key: str | None) -> None:
     import homeostat
 
     lines = {
         "Dashboard": f"{url}/",
         "API": f"{url}/v1",
         "API docs": f"{url}/docs",
-        **dict(gateway_lines(url, system.settings)),
+        **dict(gateway_lines(url, settings)),
         "Key": _key_line(system, key),
         "Data": system.store_place,
     }

@@ -86,13 +86,19 @@ def ailments() -> dict[str, Ailment]:
 
 
 class Pharmacy:
-    """Remedies of the simulated agents: each does what it says, and only the right one helps."""
+    """Remedies of the simulated agents: each does what it says, and only the right one helps.
 
-    def __init__(self, ill: dict[str, Ailment]) -> None:
+    Where real agents live beside simulated ones, `patients` are those it may treat.
+    """
+
+    def __init__(self, ill: dict[str, Ailment], *, patients: frozenset[str] | None = None) -> None:
         self._ill = ill
+        self._patients = patients
 
     async def apply(self, key: AgentKey, action: RemedyAction, reason: str) -> tuple[Applied, str]:
         del reason
+        if self._patients is not None and key[1] not in self._patients:
+            return Applied.NOT_APPLICABLE, "it is not one of the simulated agents"
         ailment = self._ill.get(key[1])
         if ailment is not None and ailment.cures is action:
             ailment.cured = True

@@ -5,24 +5,33 @@ import logging
 from contextlib import suppress
 from datetime import UTC, datetime
 from itertools import cycle
+from pathlib import Path
 from typing import Any, Final
+
+from msgspec import Raw
 
 from homeostat.adapters.upstreams.simulated import Pace
 from homeostat.adapters.upstreams.simulated.faults import Faults, FaultyUpstream
 from homeostat.app.assemble import System
 from homeostat.app.holding import StandIns
+from homeostat.app.upstreams import UpstreamSetting
+from homeostat.client.keys import KeyRing
 from homeostat.core.clock import Clock, Millis
 from homeostat.core.codec import to_json
-from homeostat.core.errors import Conflict, StaleEpoch, Unavailable
+from homeostat.core.errors import Conflict, Refused, StaleEpoch, Unavailable
 from homeostat.core.ids import DEFAULT_PROJECT, AgentId, chance
 from homeostat.core.machines.phase import Phase
+from homeostat.core.machines.run import RUN, RunStatus
 from homeostat.core.ports.upstream import UpstreamRequest
 from homeostat.core.records.fleet import AgentStatus, ReportedStatus
 from homeostat.core.records.immune import ApprovalStatus, Diagnosis, RemedyAction
+from homeostat.core.records.run import Bounds, PauseCause, RunConfig, Target, TargetKind, TaskSpec
 from homeostat.core.records.turn import AgentKey, MessageType
 from homeostat.core.records.view import Outcome
 from homeostat.fleet.registry import Introduction
+from homeostat.gateway.routes import Family
 from homeostat.kernel.commands import Enqueue
+from homeostat.runs.control import Act
 from homeostat.testing.ailments import PAGES, POISONED, SEARCH, Ailment, Pharmacy, reading
 from homeostat.testing.clinic import WORDS
 from homeostat.testing.gateways import Booth, Keys
@@ -31,6 +40,9 @@ log = logging.getLogger(__name__)
 
 TYPES: Final = ("researcher", "support", "billing")
 AGENTS: Final = 14
+NAME: Final = "demo"  # their tag, and the upstream that answers them: whatever else is configured, they spend nothing
+MODEL: Final = "gpt-4o-mini"
+ANSWER_TOKENS_MAX: Final = 4_000
 READERS: Final = 4  # the first so many read pages with a tool
 LEARNING_CALLS: Final = 40  # made at once, so that it is soon known what is normal
 WORK_SECONDS: Final = 2.0
@@ -39,6 +51,11 @@ FIRST_INCIDENT_SECONDS: Final = 10.0
 INCIDENT_SECONDS: Final = 90.0
 ANSWER_SECONDS: Final = 80.0  # how long a question waits for you before the simulated operator answers it
 OPERATOR: Final = "simulated operator"
+UNASKED: Final = "nobody else answered"
+RUN_SECONDS: Final = 150.0
+GOALS: Final = ("Sum up yesterday's tickets", "Find out why refunds went up", "Draft the weekly report")
+PUBLISH: Final = "publish"
+BOUNDS: Final = Bounds(tokens=20_000, micros=50_000, seconds=3_600.0)
 WAITING_MAX: Final = 20  # messages that pile up for an agent that is isolated
 PACE: Final = Pace(first_token_seconds=0.05, token_seconds=0.002)
 R = RemedyAction
@@ -61,15 +78,17 @@ def ailments() -> dict[str, Ailment]:
 class Village:
     """Agents that live until they are cancelled. Their faults are theirs: what watches them sees only what they do."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, *, keys_file: Path | None = None) -> None:
         self._clock = clock
         self._ill = ailments()
-        self._keys: dict[str, str] = {}
+        self._keys = KeyRing(keys_file, url=NAME)
         self._calls = 0
         self._done: dict[str, int] = {}
         self.names: Final = [f"{TYPES[number % len(TYPES)]}-{number + 1:02d}" for number in range(AGENTS)]
         upstream = FaultyUpstream(pace=PACE, clock=clock, plan=self._plan)
-        self.stand_ins: Final = StandIns(remedies=Pharmacy(self._ill), simulated=upstream)
+        self.upstream: Final = UpstreamSetting(name=NAME, family=Family.OPENAI, url="")
+        pharmacy = Pharmacy(self._ill, patients=frozenset(self.names))
+        self.stand_ins: Final = StandIns(remedies=pharmacy, simulated=upstream)
 
     def _plan(self, request: UpstreamRequest) -> Faults | None:
         body = request.body if isinstance(request.body, bytes) else b""
@@ -80,14 +99,16 @@ class Village:
 
     async def live(self, system: System) -> None:
         """Enrol, learn, then work, beat, fall ill and be asked about, side by side."""
+        self._keys.open()
         for name in self.names:
-            if name not in self._keys:
-                said = Introduction(agent_type=name.split("-")[0], tags=("demo",))
-                self._keys[name] = (await system.enrol(said, AgentId(name), key=None)).api_key
+            said = Introduction(agent_type=name.split("-")[0], tags=(NAME,))
+            enrolled = await system.enrol(said, AgentId(name), key=self._keys.get(_key(name)))
+            self._keys.keep(_key(name), enrolled.api_key)
+        new = [name for name in self.names if system.immune.phase_of(_key(name)) is Phase.INITIALIZING]
         for _ in range(LEARNING_CALLS):
-            await asyncio.gather(*(self._call(system, name) for name in self.names))
+            await asyncio.gather(*(self._call(system, name) for name in new))
         async with asyncio.TaskGroup() as group:
-            for loop in (self._talk, self._work, self._beat, self._sicken, self._answer):
+            for loop in (self._talk, self._work, self._beat, self._strive, self._sicken, self._answer):
                 group.create_task(loop(system))
 
     # --- work ----------------------------------------------------------------------------------------------
@@ -130,7 +151,9 @@ class Village:
             asked = reading(name, luck.choice(PAGES))
         question = asked.pop("question", None) or " ".join(luck.choice(WORDS) for _ in range(luck.randint(8, 40)))
         booth = Booth(system.gateway, Keys({}), system.bus, system.gateway.store, FaultyUpstream())
-        await booth.chat(f"I am {name}: {question}", key=self._keys[name], **asked)
+        said = [{"role": "user", "content": f"I am {name}: {question}"}]
+        body = {"model": MODEL, "max_tokens": ANSWER_TOKENS_MAX, "messages": said, **asked}
+        await booth.call(f"/{NAME}/v1/chat/completions", body, key=self._keys.get(_key(name)))
 
     async def _beat(self, system: System) -> None:
         began = self._clock.now_ms()
@@ -146,7 +169,7 @@ class Village:
         return AgentStatus(
             agent_id=AgentId(name),
             agent_type=name.split("-", maxsplit=1)[0],
-            tags=("demo",),
+            tags=(NAME,),
             timestamp=_instant(now),
             started_at=_instant(began),
             uptime_seconds=(now - began) / 1000,
@@ -159,6 +182,16 @@ class Village:
             memory_mb=64.0,
             push_interval_seconds=BEAT_SECONDS,
         )
+
+    async def _strive(self, system: System) -> None:
+        """A goal is set now and then; its last task waits for somebody's word."""
+        for goal in cycle(GOALS):
+            going = await system.runs.store.runs(DEFAULT_PROJECT, status=None, before=None, limit=1)
+            if not going or going[0].status in RUN.final:
+                config = RunConfig(goal=goal, seed=self._calls, bounds=BOUNDS)
+                with suppress(Refused, Conflict):  # somebody has pressed the red button
+                    await system.runs.control.create(DEFAULT_PROJECT, config, _tasks(), actor=OPERATOR)
+            await asyncio.sleep(RUN_SECONDS)
 
     # --- illness -------------------------------------------------------------------------------------------
 
@@ -181,9 +214,35 @@ class Village:
             for one in waiting:
                 if self._clock.now_ms() - one.asked_at_ms > ANSWER_SECONDS * 1000:
                     with suppress(Conflict):  # you were faster
-                        await immune.approvals.approve(
-                            DEFAULT_PROJECT, one.approval_id, reason="nobody else answered", actor=OPERATOR
-                        )
+                        await immune.approvals.approve(DEFAULT_PROJECT, one.approval_id, reason=UNASKED, actor=OPERATOR)
+            await self._let_runs_go_on(system)
+
+    async def _let_runs_go_on(self, system: System) -> None:
+        held = await system.runs.store.runs(DEFAULT_PROJECT, status=RunStatus.PAUSED, before=None, limit=1)
+        for run in held:
+            waited_ms = self._clock.now_ms() - run.moved.at_ms
+            if run.paused is PauseCause.GATE and run.created_by == OPERATOR and waited_ms > ANSWER_SECONDS * 1000:
+                with suppress(Conflict):  # you were faster
+                    key = (DEFAULT_PROJECT, run.run_id)
+                    await system.runs.control.answer(
+                        key, PUBLISH, approve=True, who=Act(actor=OPERATOR, reason=UNASKED)
+                    )
+
+
+def _tasks() -> list[TaskSpec]:
+    """Three read, one checks, and what comes of it is published once somebody agrees."""
+
+    def task(name: str, agent: str, *after: str, approval: bool = False) -> TaskSpec:
+        target = Target(TargetKind.AGENT, agent)
+        return TaskSpec(name=name, target=target, input=Raw(to_json(name).encode()), after=after, approval=approval)
+
+    return [
+        task("read tickets", "support-02"),
+        task("read invoices", "billing-03"),
+        task("look it up", "researcher-04"),
+        task("check", "support-11", "read tickets", "read invoices", "look it up"),
+        task(PUBLISH, "researcher-13", "check", approval=True),
+    ]
 
 
 def _instant(at: Millis) -> datetime:
