@@ -1,10 +1,8 @@
 """A real Chromium in front of a real server, in the test's own process where the test has to turn the clock."""
 
 import os
-import shutil
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import pytest
 from playwright.async_api import Browser, BrowserContext, ConsoleMessage, Page, Request, async_playwright, expect
@@ -13,29 +11,23 @@ from homeostat.server import dashboard
 from homeostat.server.serving import bind, serving, url_of
 from homeostat.testing.clinic import Clinic, clinic
 from homeostat.testing.servers import free_port
+from tests.e2e.dashboard import browsers
 
 PATIENCE_MS = 60_000  # what a busy machine may take for a thing to show
-CHROMIUMS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-ROOT = Path(__file__).parents[3]
-
-
-def chromium(own: str) -> str:
-    """The browser of this machine; tests that need one say so where there is none."""
-    named = os.environ.get("HOMEOSTAT_TEST_CHROMIUM")
-    found = named or next((path for path in map(shutil.which, (*CHROMIUMS, own)) if path), None)
-    if found is None:
-        pytest.skip("no Chromium: install one (apt-get install chromium) or set HOMEOSTAT_TEST_CHROMIUM")
-    if not dashboard.bundle():
-        pytest.skip("the dashboard has not been built: run make dashboard")
-    return found
 
 
 @pytest.fixture(scope="module")
 async def browser() -> AsyncIterator[Browser]:
+    if not dashboard.bundle():
+        pytest.skip("the dashboard has not been built: run make dashboard")
+    try:
+        found = browsers.browser()
+    except browsers.NoBrowser as problem:
+        pytest.skip(f"no Chromium: {problem}; install one, or set HOMEOSTAT_TEST_CHROMIUM")
     async with async_playwright() as playwright:
-        path = chromium(playwright.chromium.executable_path)
-        # Where tests run as root there is no sandbox; only our own pages are opened.
-        browser = await playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        browser = await playwright.chromium.launch(
+            executable_path=found.path, args=list(browsers.FLAGS), env={**os.environ, **found.environment}
+        )
         yield browser
         await browser.close()
 

@@ -15,7 +15,8 @@ from homeostat.server.application import create_app
 from homeostat.server.serving import bind, serving_app, url_of
 from homeostat.testing.clinic import Clinic
 from homeostat.testing.servers import free_port
-from tests.e2e.dashboard.conftest import PATIENCE_MS, ROOT, Visit
+from tests.e2e.dashboard.browsers import ROOT
+from tests.e2e.dashboard.conftest import PATIENCE_MS, Visit
 
 expect.set_options(timeout=PATIENCE_MS)
 
