@@ -2,6 +2,7 @@
 
 import asyncio
 import importlib
+import inspect
 import pkgutil
 import re
 import sys
@@ -17,7 +18,9 @@ from homeostat.app.assemble import assemble
 from homeostat.app.feed import Kind
 from homeostat.app.settings import SETTINGS, Settings
 from homeostat.cli.application import application
+from homeostat.core import filter as filter_grammar
 from homeostat.core.errors import HomeostatError
+from homeostat.core.filter_fields import NOUNS
 from homeostat.core.machines import ALL
 from homeostat.core.machines.table import Machine
 from homeostat.core.telemetry import ATTRIBUTES, METRICS, SPANS
@@ -113,6 +116,29 @@ def _below(kind: type[HomeostatError]) -> list[type[HomeostatError]]:
     return found
 
 
+def filters() -> str:
+    """The filter grammar, and the fields of every noun."""
+    said = inspect.cleandoc(filter_grammar.__doc__ or "").split("\n\n")
+    parts = [
+        "# Filters",
+        "",
+        "`-q` on the command line, `?q=` on the lists of the API and the dashboard's search box take the same filters.",
+        "An unknown field or a term that cannot be read is refused with `filter_invalid`, which names the fields.",
+        "Generated from the grammar and its fields; `make docs` writes it anew.",
+        "",
+        said[1],
+        "",
+        "```text",
+        inspect.cleandoc(said[2]),
+        "```",
+        "",
+    ]
+    for reader in NOUNS:
+        rows = [f"| `{one.name}` | {one.kind} | {one.words} |" for one in reader.fields]
+        parts += [f"## {reader.noun.capitalize()}", "", "| Field | Is a | Means |", "|---|---|---|", *rows, ""]
+    return "\n".join(parts)
+
+
 def api() -> str:
     """Every route, who may use it, and what it does."""
     parts = [
@@ -192,6 +218,7 @@ PAGES = {
     "command-line.md": command_line,
     "settings.md": settings,
     "errors.md": errors,
+    "filters.md": filters,
     "api.md": api,
     "telemetry.md": telemetry,
 }

@@ -36,8 +36,8 @@ def test_a_turn_is_listed_described_explained_and_logged(server: HomeostatServer
     listed = homeostat(server, "get", "turns", "--agent", "cid")
     assert turn_id in listed.stdout, listed.stderr
     assert homeostat(server, "get", "turns", "--agent", "cid", "-o", "name").stdout == f"turn/{turn_id}\n"
-    rows = json.loads(homeostat(server, "get", "turns", turn_id, "-o", "json").stdout)
-    assert rows[0]["turn_id"] == turn_id
+    row = json.loads(homeostat(server, "get", "turns", turn_id, "-o", "json").stdout)
+    assert row["turn_id"] == turn_id
     assert f"turn_id: {turn_id}" in homeostat(server, "describe", "turn", turn_id).stdout
     assert "asked for from outside" in homeostat(server, "why", "turn", turn_id).stdout
     assert "hello" in homeostat(server, "logs", "cid").stdout
@@ -51,7 +51,18 @@ def test_every_noun_can_be_listed(server: HomeostatServer) -> None:
         if "{agent}" not in noun.list_path:
             listed = homeostat(server, "get", noun.name, "-o", "json", "--limit", "3")
             assert listed.returncode == 0, listed.stderr
-            assert isinstance(json.loads(listed.stdout), list)
+            assert isinstance(json.loads(listed.stdout)[noun.items], list)
+
+
+def test_what_is_listed_can_be_filtered(server: HomeostatServer) -> None:
+    assert homeostat(server, "get", "agents", "-q", "tag:gpu agent:a*", "-o", "name").stdout == "agent/ann\n"
+    assert homeostat(server, "get", "heads", "-q", "agent:bob", "-o", "name").stdout == "head/bob\n"
+    wrong = homeostat(server, "get", "agents", "-q", "colour:red")
+    assert (wrong.returncode, wrong.stdout) == (2, "")
+    assert "no field 'colour'" in wrong.stderr
+    assert "phase" in wrong.stderr
+    events = homeostat(server, "get", "events", "-q", "kind:presence agent:bob", "-o", "json")
+    assert [json.loads(line)["data"]["agent_id"] for line in events.stdout.splitlines()] == ["bob"]
 
 
 def test_an_order_to_many_is_rehearsed_asked_for_and_given(server: HomeostatServer) -> None:
@@ -74,7 +85,7 @@ def test_an_order_to_many_is_rehearsed_asked_for_and_given(server: HomeostatServ
     back = homeostat(server, "uncordon", "ann", "bob", "--yes")
     assert back.stdout.count("gets turns again") == 2
     assert homeostat(server, "cordon", "nobody", "--reason", "x").returncode == 1
-    acts = json.loads(homeostat(server, "get", "audit", "-o", "json").stdout)
+    acts = json.loads(homeostat(server, "get", "audit", "-o", "json").stdout)["items"]
     assert {"cordon_agent", "uncordon_agent", "drain_agent"} <= {act["verb"] for act in acts}
 
 

@@ -7,7 +7,7 @@ import typer
 
 from homeostat.cli.connection import Project, Url, talk
 from homeostat.cli.output import document
-from homeostat.cli.selection import Selection, SelectorOption, StatusOption, TypeOption, selection
+from homeostat.cli.selection import FilterOption, Selection, SelectorOption, StatusOption, TypeOption, selection
 
 if TYPE_CHECKING:
     from homeostat.cli.tables import Layout
@@ -52,13 +52,14 @@ def get_agents(
     agent_type: TypeOption = None,
     selector: SelectorOption = None,
     status: StatusOption = None,
+    query: FilterOption = None,
     output: ListOption = ListOutput.TABLE,
     watch: Watch = False,
     url: Url = None,
     project: Project = None,
 ) -> None:
     """List the agents that are registered, the dead included."""
-    wanted = selection(agent_type, selector, status)
+    wanted = selection(agent_type, selector, status, query)
 
     async def work(client: "Client") -> None:
         if watch:
@@ -73,7 +74,7 @@ def get_agents(
 async def _listed(client: "Client", wanted: Selection) -> list[Row]:
     import msgspec
 
-    found = await client.agents(agent_type=wanted.agent_type, tag=wanted.tag, status=wanted.status)
+    found = await client.agents(agent_type=wanted.agent_type, tag=wanted.tag, status=wanted.status, query=wanted.query)
     rows: list[Row] = msgspec.to_builtins(found)
     return [row for row in rows if wanted.covers(row)]
 

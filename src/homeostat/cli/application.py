@@ -79,13 +79,13 @@ for verb in (ledger.export, ledger.verify, ledger.replay):
 for act in (runs.apply, runs.pause, runs.resume, runs.kill):
     application.command()(act)
 application.command("red-button")(runs.red_button)
-agents.get.command("runs")(runs.get_runs)
 agents.describe.command("run")(runs.describe_run)
 for verb in (orders.quarantine, orders.cordon, orders.uncordon, orders.drain, events.events, events.logs):
     application.command()(verb)
 for verb in (doctor.doctor, ui.ui):
     application.command()(verb)
 listing.add_nouns()
+agents.get.command("events")(events.events)
 application.add_typer(agents.get, name="get")
 application.add_typer(immune.why, name="why")
 application.add_typer(agents.describe, name="describe")

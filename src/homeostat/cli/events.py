@@ -7,6 +7,7 @@ import typer
 from homeostat.cli.connection import Project, Url, talk
 from homeostat.cli.nouns import EVENTS_HINT
 from homeostat.cli.output import Output, OutputOption
+from homeostat.cli.selection import FilterOption, sought
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -22,14 +23,17 @@ def events(
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Go on with what happens next.")] = False,
     kinds: Annotated[str, typer.Option("--kinds", "-k", help=f"Only these: {EVENTS_HINT}.")] = "",
     agent: Annotated[str | None, typer.Option("--agent", help="Only what is about this agent.")] = None,
+    query: FilterOption = None,
     url: Url = None,
     project: Project = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Show what happened lately, a line an event; with -w go on until interrupted."""
 
+    sought("events", query)
+
     async def work(client: "Client") -> None:
-        async for event in follow(client, kinds, from_start=True, on_end=not watch):
+        async for event in follow(client, kinds, query=query, from_start=True, on_end=not watch):
             if event["event"] in CONTROL or (agent is not None and event["data"].get("agent_id") != agent):
                 continue
             _show(event, output)
@@ -97,7 +101,7 @@ def _show(event: Event, output: Output) -> None:
 
 
 async def follow(
-    client: "Client", kinds: str = "", *, from_start: bool = False, on_end: bool = False
+    client: "Client", kinds: str = "", *, query: str | None = None, from_start: bool = False, on_end: bool = False
 ) -> "AsyncIterator[Event]":
     """The server's sequence of events; `on_end` stops where the past ends. A lost connection is taken up again."""
     import asyncio
@@ -111,11 +115,11 @@ async def follow(
         headers = {"accept": "text/event-stream", "x-homeostat-project": client.project}
         if last:
             headers["last-event-id"] = last
-        query = {"kinds": kinds} if kinds else {}
+        asked = {name: value for name, value in (("kinds", kinds), ("q", query)) if value}
         timeout = httpx2.Timeout(5.0, read=None)
         try:
             async with client.transport.http.stream(
-                "GET", "/v1/events", params=query, headers=headers, timeout=timeout
+                "GET", "/v1/events", params=asked, headers=headers, timeout=timeout
             ) as answer:
                 if answer.status_code != 200:
                     raise error_of(answer.status_code, await answer.aread())

@@ -26,10 +26,11 @@ def fail(message: str, *, hint: str = "", code: int = ERROR) -> typer.Exit:
 def explained() -> Generator[None, None, None]:
     """Tell errors of ours in words instead of a traceback."""
     from homeostat.core.errors import HomeostatError, SettingInvalid
+    from homeostat.core.filter import FilterInvalid
 
     try:
         yield
-    except SettingInvalid as error:
+    except (SettingInvalid, FilterInvalid) as error:
         raise fail(error.message, hint=error.hint, code=USAGE) from error
     except HomeostatError as error:
         raise fail(error.message, hint=error.hint) from error

@@ -1,5 +1,6 @@
 """`homeostat get` and `homeostat describe` for everything that has a row in the table of nouns."""
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -8,6 +9,7 @@ from homeostat.cli.agents import DetailOption, DetailOutput, ListOption, ListOut
 from homeostat.cli.connection import Project, Url, talk
 from homeostat.cli.failures import USAGE, fail
 from homeostat.cli.nouns import NOUNS, Noun, Row
+from homeostat.cli.selection import FilterOption, sought
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,6 +20,17 @@ Ids = Annotated[list[str] | None, typer.Argument(metavar="[ID]…", help="These 
 Limit = Annotated[int, typer.Option("--limit", min=1, help="How many at most, newest first.")]
 AgentOption = Annotated[str | None, typer.Option("--agent", help="Of this agent only.")]
 PAGE = 100
+VIEWED = frozenset({"runs"})  # described in a view of their own
+FILTERED = frozenset({"turns", "heads", "approvals", "incidents", "policies", "budgets", "calls", "audit", "runs"})
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which part of a list."""
+
+    agent: str | None
+    query: str | None
+    limit: int
 
 
 def add_nouns() -> None:
@@ -26,7 +39,7 @@ def add_nouns() -> None:
         get.command(noun.name, help=f"List {noun.name}, newest first.")(_getter(noun))
         if noun.name != noun.one:
             get.command(noun.one, hidden=True)(_getter(noun))
-        if noun.show_path:
+        if noun.show_path and noun.name not in VIEWED:
             describe.command(noun.one, help=f"Show one {noun.one} in full.")(_describer(noun))
 
 
@@ -35,6 +48,7 @@ def _getter(noun: Noun) -> "Callable[..., None]":
         ids: Ids = None,
         *,
         agent: AgentOption = None,
+        query: FilterOption = None,
         limit: Limit = 50,
         output: ListOption = ListOutput.TABLE,
         watch: Watch = False,
@@ -44,12 +58,21 @@ def _getter(noun: Noun) -> "Callable[..., None]":
         if "{agent}" in noun.list_path and agent is None and not ids:
             raise fail(f"{noun.name} are listed by agent", hint=f"homeostat get {noun.name} --agent ID", code=USAGE)
 
+        if noun.name in FILTERED:
+            sought(noun.name, query)
+        elif query is not None:
+            raise fail(f"{noun.name} cannot be filtered", code=USAGE)
+        wanted = Wanted(agent, query, limit)
+
         async def work(client: "Client") -> None:
             if watch:
-                await _watch(client, noun, agent, limit, output)
-                return
-            rows = await _named(client, noun, ids) if ids else await _listed(client, noun, agent, limit)
-            show_rows(noun, rows, output)
+                await _watch(client, noun, wanted, output)
+            elif ids:
+                rows = await _named(client, noun, ids)
+                show_rows(noun, rows, output, body=rows[0] if len(rows) == 1 else rows)
+            else:
+                body = await _listed(client, noun, wanted)
+                show_rows(noun, body[noun.items], output, body=body)
 
         talk(work, url, project)
 
@@ -82,32 +105,35 @@ def _path(noun: Noun, thing: str) -> str:
 
 async def _named(client: "Client", noun: Noun, ids: list[str]) -> list[Row]:
     if not noun.show_path:
-        found = await _listed(client, noun, None, PAGE)
-        return [row for row in found if noun.id_of(row) in ids]
+        found = await _listed(client, noun, Wanted(None, None, PAGE))
+        return [row for row in found[noun.items] if noun.id_of(row) in ids]
     return [await client.read_json(_path(noun, one)) for one in dict.fromkeys(ids)]
 
 
-async def _listed(client: "Client", noun: Noun, agent: str | None, limit: int) -> list[Row]:
-    """Page after page, until there are as many as were asked for."""
+async def _listed(client: "Client", noun: Noun, wanted: Wanted) -> Row:
+    """The API's body, with page after page in it until there are as many as were asked for."""
     from urllib.parse import urlencode
 
     from homeostat.client.client import path_part
 
-    path = noun.list_path.replace("{agent}", path_part(agent or ""))
-    asked: dict[str, object] = {"limit": min(limit, PAGE)}
-    if agent is not None and "{agent}" not in noun.list_path:
-        asked["agent_id"] = agent
+    path = noun.list_path.replace("{agent}", path_part(wanted.agent or ""))
+    asked: dict[str, object] = {"limit": min(wanted.limit, PAGE)}
+    terms = [wanted.query] if wanted.query else []
+    if wanted.agent is not None and "{agent}" not in noun.list_path:
+        terms.append(f'agent:"{wanted.agent}"')
+    if terms:
+        asked["q"] = " ".join(terms)
     found: list[Row] = []
     while True:
         page: Row = await client.read_json(f"{path}?{urlencode(asked)}")
         found += page[noun.items]
         cursor = page.get("next_cursor")
-        if cursor is None or len(found) >= limit:
-            return found[:limit]
+        if cursor is None or len(found) >= wanted.limit:
+            return page | {noun.items: found[: wanted.limit]}
         asked["cursor"] = cursor
 
 
-def show_rows(noun: Noun, rows: list[Row], output: ListOutput) -> None:
+def show_rows(noun: Noun, rows: list[Row], output: ListOutput, *, body: object) -> None:
     """A table, or the API's own members."""
     from homeostat.cli.output import document
     from homeostat.cli.tables import Cell, Column, screen, table
@@ -115,9 +141,13 @@ def show_rows(noun: Noun, rows: list[Row], output: ListOutput) -> None:
     if output is ListOutput.NAME:
         typer.echo("".join(f"{noun.one}/{noun.id_of(row)}\n" for row in rows), nl=False)
     elif output in (ListOutput.JSON, ListOutput.YAML):
-        typer.echo(document(rows, yaml=output is ListOutput.YAML))
+        typer.echo(document(body, yaml=output is ListOutput.YAML))
     elif not rows:
         typer.echo(f"No {noun.name} found.", err=True)
+    elif noun.name == "runs":
+        from homeostat.cli.run_view import listing
+
+        typer.echo("\n".join(listing(rows, wide=output is ListOutput.WIDE)))
     else:
         wanted = (*noun.columns, *noun.wide) if output is ListOutput.WIDE else noun.columns
         columns = [Column(title, least=12 if place else None) for place, (title, _) in enumerate(wanted)]
@@ -152,7 +182,7 @@ def brief(value: Any) -> str:
     return plain(str(value))
 
 
-async def _watch(client: "Client", noun: Noun, agent: str | None, limit: int, output: ListOutput) -> None:
+async def _watch(client: "Client", noun: Noun, wanted: Wanted, output: ListOutput) -> None:
     """Show the list, then whatever came or changed, whenever an event says that something did."""
     if not noun.kinds:
         raise fail(f"{noun.name} cannot be watched", code=USAGE)
@@ -160,8 +190,8 @@ async def _watch(client: "Client", noun: Noun, agent: str | None, limit: int, ou
 
     seen: dict[str, Row] = {}
     async for _ in follow(client, noun.kinds):
-        rows = await _listed(client, noun, agent, limit)
+        rows = (await _listed(client, noun, wanted))[noun.items]
         fresh = [row for row in reversed(rows) if seen.get(noun.id_of(row)) != row]
         seen |= {noun.id_of(row): row for row in fresh}
         if fresh:
-            show_rows(noun, fresh, output)
+            show_rows(noun, fresh, output, body=fresh)

@@ -26,6 +26,16 @@ class Noun:
 
 NOUNS: Final = (
     Noun(
+        "runs",
+        "run",
+        "/v1/runs",
+        "runs",
+        "run_id",
+        (("RUN", "run_id"), ("STATUS", "status"), ("GOAL", "goal")),
+        show_path="/v1/runs/{id}",
+        kinds="run",
+    ),
+    Noun(
         "turns",
         "turn",
         "/v1/agents/{agent}/turns",
@@ -154,7 +164,7 @@ NOUNS: Final = (
         (("NAME", "name"), ("DESCRIPTION", "description")),
     ),
 )
-"""Agents and runs have views of their own; `homeostat get` lists all others by this table."""
+"""Agents have views of their own; `homeostat get` lists all others by this table."""
 
 BY_NAME: Final = {noun.name: noun for noun in NOUNS} | {noun.one: noun for noun in NOUNS}
 EVENTS_HINT: Final = "presence, turn, deliverable, call, phase, approval, alert, policy, budget, run"

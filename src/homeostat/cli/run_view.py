@@ -85,15 +85,23 @@ def spending(budget: Row) -> list[str]:
     return parts
 
 
-def listing(runs: list[Row]) -> list[str]:
+def listing(runs: list[Row], *, wide: bool = False) -> list[str]:
     """A list, one line each."""
-    columns = (Column("RUN"), Column("STATUS"), Column("TASKS", right=True), Column("USED", spare=1), Column("GOAL"))
+    columns = [
+        Column("RUN"),
+        Column("STATUS"),
+        Column("TASKS", right=True),
+        Column("USED", least=8, spare=1),
+        Column("GOAL", least=16),
+    ]
+    columns[4:4] = [Column("BY"), Column("BEGUN"), Column("WHY", least=12)] if wide else []
     cells = [
         (
             Cell(run["run_id"]),
             Cell(run["status"], STYLES.get(run["status"], "")),
             Cell(f"{sum(run['tasks'].get(word, 0) for word in DONE)}/{sum(run['tasks'].values())}"),
             Cell(", ".join(spending(run["budget"]))),
+            *([Cell(run["created_by"]), Cell(run["created_at"]), Cell(run["moved"]["reason"])] if wide else []),
             Cell(" ".join(run["goal"].split())),
         )
         for run in runs

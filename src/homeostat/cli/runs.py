@@ -72,29 +72,6 @@ def run(
     talk(work, url, project)
 
 
-def get_runs(
-    *,
-    status: Annotated[str | None, typer.Option(help="Only those that stand so: applying, paused, …")] = None,
-    limit: Annotated[int, typer.Option(help="How many at most.")] = 50,
-    output: OutputOption = Output.TABLE,
-    url: Url = None,
-    project: Project = None,
-) -> None:
-    """List runs, newest first."""
-
-    async def work(client: "Client") -> None:
-        wanted = f"?limit={limit}" + (f"&status={quote(status)}" if status else "")
-        page: Any = await client.read_json(f"/v1/runs{wanted}")
-        if output is Output.JSON:
-            show(page, output)
-            return
-        from homeostat.cli.run_view import listing
-
-        typer.echo("\n".join(listing(page["runs"])) if page["runs"] else "No runs found.", err=not page["runs"])
-
-    talk(work, url, project)
-
-
 def describe_run(
     run_id: RunArgument, *, output: OutputOption = Output.TABLE, url: Url = None, project: Project = None
 ) -> None:

@@ -106,10 +106,15 @@ class Client:
         )
 
     async def agents(
-        self, *, agent_type: str | None = None, tag: str | None = None, status: str | None = None
+        self,
+        *,
+        agent_type: str | None = None,
+        tag: str | None = None,
+        status: str | None = None,
+        query: str | None = None,
     ) -> list[AgentRow]:
-        """Who is registered, in order of ids; every page of it."""
-        answer = await self._get("/v1/agents", type=agent_type, tag=tag, status=status)
+        """Who is registered, in order of ids; every page of it. `query` is a filter, as in `phase:healthy tag:gpu`."""
+        answer = await self._get("/v1/agents", type=agent_type, tag=tag, status=status, q=query)
         found = answer.read(list[AgentRow])
         while answer.next_path is not None:
             answer = await self._get(answer.next_path)

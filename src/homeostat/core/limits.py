@@ -136,6 +136,9 @@ OUTBOX_BUFFER_MAX: Final = 4_096  # events held in memory for the relay; beyond 
 PROMPT_CHARS_MAX = 100_000  # of a prompt that a replay tries
 PAGE_DEFAULT: Final = 50
 PAGE_MAX: Final = 500
+FILTER_CHARS_MAX: Final = 512
+FILTER_TERMS_MAX: Final = 16
+FILTER_SCAN_ROWS_MAX: Final = 5_000  # looked at for one page; where more may fit, the cursor goes on
 
 # --- agents ------------------------------------------------------------------------------------------------
 LIFECYCLE_SECONDS: Final = 30.0  # startup and shutdown, each, unless an agent's configuration says otherwise

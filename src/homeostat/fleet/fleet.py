@@ -8,6 +8,7 @@ from itertools import islice
 
 from homeostat.core.clock import Clock, Millis, SystemClock
 from homeostat.core.errors import AgentUnknown, Unavailable
+from homeostat.core.filter import EVERYTHING, Filter
 from homeostat.core.ids import DEFAULT_PROJECT, AgentId, Ids
 from homeostat.core.limits import (
     PAGE_MAX,
@@ -165,6 +166,7 @@ class Fleet:
         interest: Interest,
         *,
         status: str | None = None,
+        wanted: Filter = EVERYTHING,
         after: AgentId | None = None,
         limit: int = PAGE_MAX,
     ) -> AgentsPage:
@@ -173,7 +175,7 @@ class Fleet:
         candidates = self._candidates(interest, after)
         while batch := list(islice(candidates, SNAPSHOT_AGENTS_MAX)):
             for row in await self._rows(batch):
-                if status is None or status in (row.status, row.presence):
+                if (status is None or status in (row.status, row.presence)) and wanted.covers(row):
                     if len(found) == limit:
                         return AgentsPage(found, AgentId(found[-1].agent_id))
                     found.append(row)

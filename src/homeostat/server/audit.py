@@ -11,9 +11,11 @@ from homeostat.core.wire import access as w
 from homeostat.server.answers import Answer
 from homeostat.server.call import Call
 from homeostat.server.endpoints import Routes
+from homeostat.server.sifting import asked, sifted
 
 routes = Routes("audit")
 
+FIRST: Final = 1  # behind the first act there is nothing
 EXPORTED_MAX: Final = 10_000
 NDJSON: Final = b"application/x-ndjson"
 _encode = msgspec.json.Encoder().encode
@@ -25,9 +27,15 @@ async def list_audit(call: Call, query: w.AuditQuery) -> w.AuditPage:
 
     An act is written down before it is tried (`requested`), and again when its end is known (`of_seq` says which).
     """
-    entries = await call.system.access.store.audit(before=query.cursor, limit=query.limit)
-    following = entries[-1].seq if len(entries) == query.limit and entries[-1].seq > 1 else None
-    return w.AuditPage(items=[_act(entry) for entry in entries if _visible(call, entry)], next_cursor=following)
+
+    async def read(before: int | None, limit: int) -> list[w.ActShape]:
+        return [_act(entry) for entry in await call.system.access.store.audit(before=before, limit=limit)]
+
+    acts, following = await sifted(
+        asked(call, "audit", query.q), read, lambda act: act.seq, cursor=query.cursor, limit=query.limit
+    )
+    visible = [act for act in acts if call.principal.project in (None, act.project)]
+    return w.AuditPage(items=visible, next_cursor=None if following == FIRST else following)
 
 
 @routes.plain("GET", "/v1/audit/verify", gives=w.VerdictShape, errors=(Forbidden, Unauthenticated))

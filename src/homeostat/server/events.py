@@ -4,13 +4,15 @@ from collections.abc import AsyncIterator
 
 import msgspec
 
-from homeostat.app.feed import FeedReader, Kind
+from homeostat.app.feed import Entry, FeedReader, Kind
 from homeostat.core.errors import MalformedPayload, Overloaded
+from homeostat.core.filter import Filter
 from homeostat.core.limits import EVENT_BEAT_SECONDS
 from homeostat.core.wire.overview import EventsQuery
 from homeostat.server.answers import Answer, StreamedAnswer
 from homeostat.server.call import Call
 from homeostat.server.endpoints import Routes
+from homeostat.server.sifting import asked
 
 routes = Routes("live")
 
@@ -26,6 +28,7 @@ async def follow_events(call: Call, query: EventsQuery) -> Answer:
     that is not possible any more, an event `gap` comes first: read anew what you show. `beat` says that nothing is new.
     Heartbeats are not among the events; they are on `/v1/ws/status`.
     """
+    wanted = asked(call, "events", query.q)
     feed = call.system.feed
     if feed.full:
         raise Overloaded(problem=f"{feed.readers} readers follow the events")
@@ -34,7 +37,7 @@ async def follow_events(call: Call, query: EventsQuery) -> Answer:
     reader = await feed.follow(call.project, _kinds(query.kinds), last_id or None)
     if query.tail and not last_id:
         reader.rewind(query.tail)
-    return StreamedAnswer(200, b"", STREAM.encode(), HEADERS, parts=_parts(reader), close=reader.close)
+    return StreamedAnswer(200, b"", STREAM.encode(), HEADERS, parts=_parts(reader, wanted), close=reader.close)
 
 
 def _kinds(named: str | None) -> frozenset[Kind]:
@@ -45,13 +48,16 @@ def _kinds(named: str | None) -> frozenset[Kind]:
     return frozenset(map(Kind, wanted))
 
 
-async def _parts(reader: FeedReader) -> AsyncIterator[bytes]:
+async def _parts(reader: FeedReader, wanted: Filter) -> AsyncIterator[bytes]:
     yield _event("hello", reader.id, {"id": reader.id})
     while True:
         if reader.missed():
             yield _event("gap", reader.id, {"id": reader.id})
         place = reader.place
-        if entries := reader.take():
+        entries = reader.take()
+        if entries and wanted:
+            entries = [one for one in entries if _covered(wanted, one)]
+        if entries:
             stream = reader.id.partition(".")[0]
             yield b"".join(
                 b"id: %b.%d\nevent: %b\ndata: %b\n\n" % (stream.encode(), one.seq, one.kind.encode(), one.data)
@@ -61,6 +67,10 @@ async def _parts(reader: FeedReader) -> AsyncIterator[bytes]:
             await reader.news(EVENT_BEAT_SECONDS)
             if place == reader.place and not reader.behind:
                 yield _event("beat", reader.id, {})
+
+
+def _covered(wanted: Filter, entry: Entry) -> bool:
+    return wanted.covers({"event": entry.kind, "data": msgspec.json.decode(entry.data)})
 
 
 def _event(name: str, event_id: str, data: dict[str, str]) -> bytes:

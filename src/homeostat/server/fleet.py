@@ -45,6 +45,7 @@ from homeostat.server import identity, names, render
 from homeostat.server.answers import Answer
 from homeostat.server.call import Call
 from homeostat.server.endpoints import NOTHING, Routes
+from homeostat.server.sifting import asked
 
 routes = Routes("fleet")
 
@@ -184,6 +185,7 @@ async def list_agents(call: Call, query: AgentsQuery) -> Answer:
     page = await call.system.fleet.agents(
         Interest(query.agent_type, query.tag, call.project),
         status=query.status,
+        wanted=asked(call, "agents", query.q),
         after=None if query.cursor is None else AgentId(query.cursor),
         limit=query.limit,
     )

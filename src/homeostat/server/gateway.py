@@ -1,5 +1,6 @@
 """The gateway's rules, budgets and call log over HTTP; the calls themselves never come this way."""
 
+from dataclasses import replace
 from urllib.parse import quote, unquote
 
 from homeostat.core.clock import Millis, rfc3339
@@ -17,6 +18,7 @@ from homeostat.server.answers import Answer
 from homeostat.server.call import Call
 from homeostat.server.endpoints import NOTHING, Routes
 from homeostat.server.render import instant
+from homeostat.server.sifting import asked, sifted
 
 routes = Routes("gateway")
 
@@ -55,8 +57,9 @@ async def list_policies(call: Call, query: w.PoliciesQuery) -> w.PoliciesPage:
     project = call.project
     held = book.all(project) if query.agent_id is None else book.of_agent((project, AgentId(query.agent_id)))
     wanted = PolicyFilter(project=project, origin=query.origin, action=query.action)
-    found = [policy for policy in held if policy.fits(wanted)]
-    return w.PoliciesPage(version=book.version, policies=[_policy(one) for one in found])
+    sought = asked(call, "policies", query.q)
+    found = [_policy(policy) for policy in held if policy.fits(wanted)]
+    return w.PoliciesPage(version=book.version, policies=[one for one in found if sought.covers(one)])
 
 
 @routes.plain("GET", "/v1/policies/{policy_id}", gives=w.PolicyShape, errors=(PolicyUnknown,))
@@ -219,10 +222,19 @@ async def list_budgets(call: Call, query: w.BudgetsQuery) -> w.BudgetsPage:
         if kind not in set(BudgetKind):
             raise InvalidRequest(problem="use the next_cursor of the page before")
         after = (call.project, BudgetKind(kind), unquote(holder))
-    found = await call.system.gateway.budgets(call.project, after=after, limit=query.limit)
-    more = len(found) == query.limit
-    following = f"{found[-1].kind}:{quote(found[-1].holder, safe='')}" if more else None
-    return w.BudgetsPage(budgets=[_budget(one) for one in found], next_cursor=following)
+
+    async def read(after: BudgetKey | None, limit: int) -> list[w.BudgetShape]:
+        return [_budget(one) for one in await call.system.gateway.budgets(call.project, after=after, limit=limit)]
+
+    found, last = await sifted(
+        asked(call, "budgets", query.q),
+        read,
+        lambda one: (call.project, one.kind, one.holder),
+        cursor=after,
+        limit=query.limit,
+    )
+    following = None if last is None else f"{last[1]}:{quote(last[2], safe='')}"
+    return w.BudgetsPage(budgets=found, next_cursor=following)
 
 
 @routes.plain("GET", "/v1/budgets/{kind}/{holder}", gives=w.BudgetShape, errors=(BudgetUnknown,))
@@ -314,11 +326,20 @@ async def list_calls(call: Call, query: w.CallsQuery) -> w.CallsPage:
         outcome=query.outcome,
         model=query.model,
         since_ms=None if query.since is None else Millis(max(0, int(query.since.timestamp() * 1000))),
-        before=None if query.cursor is None else CallId(query.cursor),
+        before=None,
     )
-    found = await call.system.gateway.calls(wanted, query.limit)
-    following = found[-1].call_id if len(found) == query.limit else None
-    return w.CallsPage(calls=[_call(one) for one in found], next_cursor=following)
+
+    async def read(before: CallId | None, limit: int) -> list[w.CallShape]:
+        return [_call(one) for one in await call.system.gateway.calls(replace(wanted, before=before), limit)]
+
+    found, following = await sifted(
+        asked(call, "calls", query.q),
+        read,
+        lambda one: CallId(one.call_id),
+        cursor=None if query.cursor is None else CallId(query.cursor),
+        limit=query.limit,
+    )
+    return w.CallsPage(calls=found, next_cursor=following)
 
 
 @routes.taking("GET", "/v1/calls/open", w.OpenCallsQuery, gives=w.OpenCalls)

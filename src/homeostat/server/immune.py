@@ -28,6 +28,7 @@ from homeostat.server.call import Call
 from homeostat.server.endpoints import Routes
 from homeostat.server.receipts import receipt_of
 from homeostat.server.render import instant
+from homeostat.server.sifting import asked, sifted
 
 routes = Routes("immune system")
 
@@ -219,14 +220,20 @@ def agent_key(call: Call) -> AgentKey:
 @routes.taking("GET", "/v1/immune/incidents", w.IncidentsQuery, gives=w.IncidentsPage)
 async def list_incidents(call: Call, query: w.IncidentsQuery) -> w.IncidentsPage:
     """Incidents with their evidence, hypotheses and treatments, newest first."""
-    found = await call.system.immune.store.incidents(
-        call.project,
-        agent_id=None if query.agent_id is None else AgentId(query.agent_id),
-        before=None if query.cursor is None else IncidentId(query.cursor),
+    store, agent_id = call.system.immune.store, None if query.agent_id is None else AgentId(query.agent_id)
+
+    async def read(before: IncidentId | None, limit: int) -> list[w.IncidentShape]:
+        found = await store.incidents(call.project, agent_id=agent_id, before=before, limit=limit)
+        return [_incident(one) for one in found]
+
+    found, following = await sifted(
+        asked(call, "incidents", query.q),
+        read,
+        lambda one: IncidentId(one.incident_id),
+        cursor=None if query.cursor is None else IncidentId(query.cursor),
         limit=query.limit,
     )
-    following = found[-1].incident_id if len(found) == query.limit else None
-    return w.IncidentsPage(incidents=[_incident(one) for one in found], next_cursor=following)
+    return w.IncidentsPage(incidents=found, next_cursor=following)
 
 
 @routes.plain("GET", "/v1/immune/incidents/{incident_id}", gives=w.IncidentShape, errors=(IncidentUnknown,))
@@ -297,14 +304,20 @@ def _incident(incident: Incident) -> w.IncidentShape:
 @routes.taking("GET", "/v1/immune/approvals", w.ApprovalsQuery, gives=w.ApprovalsPage)
 async def list_approvals(call: Call, query: w.ApprovalsQuery) -> w.ApprovalsPage:
     """Questions to operators, newest first."""
-    found = await call.system.immune.store.approvals(
-        call.project,
-        status=query.status,
-        before=None if query.cursor is None else ApprovalId(query.cursor),
+    store = call.system.immune.store
+
+    async def read(before: ApprovalId | None, limit: int) -> list[w.ApprovalShape]:
+        found = await store.approvals(call.project, status=query.status, before=before, limit=limit)
+        return [_approval(one) for one in found]
+
+    found, following = await sifted(
+        asked(call, "approvals", query.q),
+        read,
+        lambda one: ApprovalId(one.approval_id),
+        cursor=None if query.cursor is None else ApprovalId(query.cursor),
         limit=query.limit,
     )
-    following = found[-1].approval_id if len(found) == query.limit else None
-    return w.ApprovalsPage(approvals=[_approval(one) for one in found], next_cursor=following)
+    return w.ApprovalsPage(approvals=found, next_cursor=following)
 
 
 @routes.taking(

@@ -28,6 +28,7 @@ from homeostat.server import identity
 from homeostat.server.answers import Answer, StreamedAnswer
 from homeostat.server.call import Call
 from homeostat.server.endpoints import Routes
+from homeostat.server.sifting import asked, sifted
 
 routes = Routes("runs")
 
@@ -43,9 +44,14 @@ _encode = msgspec.json.Encoder().encode
 async def read_ledger(call: Call, query: w.LedgerQuery) -> w.LedgerPage:
     """What happened in a run, oldest first: transitions, tasks, calls of models and tools, and acts of operators."""
     project, run_id, ledgers = await _ledger(call)
-    found = await ledgers.entries(project, run_id, after=query.cursor, limit=query.limit)
-    following = found[-1].seq if len(found) == query.limit else None
-    return w.LedgerPage(entries=[_entry(entry) for entry in found], next_cursor=following)
+
+    async def read(after: int | None, limit: int) -> list[w.EntryShape]:
+        return [_entry(one) for one in await ledgers.entries(project, run_id, after=after or 0, limit=limit)]
+
+    found, following = await sifted(
+        asked(call, "ledger", query.q), read, lambda one: one.seq, cursor=query.cursor, limit=query.limit
+    )
+    return w.LedgerPage(entries=found, next_cursor=following)
 
 
 @routes.taking("GET", "/v1/runs/{run_id}/ledger/live", w.LedgerQuery, media_type=STREAM, errors=(RunUnknown,))

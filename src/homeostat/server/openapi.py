@@ -24,6 +24,7 @@ from homeostat.core.errors import (
     StoreUnavailable,
     Unauthenticated,
 )
+from homeostat.core.filter import FilterInvalid
 from homeostat.core.limits import IDEMPOTENCY_KEY_CHARS_MAX
 from homeostat.core.wire.answers import Problem
 from homeostat.core.wire.gateway import RehearsalShape
@@ -177,6 +178,8 @@ def _everywhere(endpoint: Endpoint) -> list[type[HomeostatError]]:
     if endpoint.path.startswith(("/v1/", "/api/")):
         errors += [MalformedPayload, PayloadTooLarge, StoreUnavailable, Overloaded, ShuttingDown]
         errors += [Unauthenticated, Forbidden, TokenMissing, AgentGone]
+    if endpoint.method == "GET" and "q" in getattr(endpoint.takes, "__struct_fields__", ()):
+        errors.append(FilterInvalid)
     row = TABLE.get(endpoint.name)
     if endpoint.method == "POST" and endpoint.name not in SEE_TO_IT_THEMSELVES:
         errors += [IdempotencyKeyReused, RequestUnderWay]

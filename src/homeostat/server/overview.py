@@ -16,9 +16,11 @@ from homeostat.core.records.fleet import Census
 from homeostat.core.records.immune import ApprovalStatus
 from homeostat.core.records.vitals import vitals_of
 from homeostat.core.wire import overview as w
+from homeostat.core.wire.answers import HeadShape
 from homeostat.server import names, render
 from homeostat.server.call import Call
 from homeostat.server.endpoints import Routes
+from homeostat.server.sifting import asked, sifted
 
 routes = Routes("overview")
 
@@ -124,7 +126,17 @@ def _sample(row: Sequence[float]) -> w.VitalsShape:
 @routes.taking("GET", "/v1/heads", w.HeadsQuery, gives=w.HeadsPage)
 async def list_heads(call: Call, query: w.HeadsQuery) -> w.HeadsPage:
     """The active turn, the gate and the queue of every agent, in order of agents."""
-    after = None if query.cursor is None else AgentId(query.cursor)
-    found = await call.system.kernel.store.heads(call.project, after=after, limit=query.limit)
-    following = found[-1].head.agent_id if len(found) == query.limit else None
-    return w.HeadsPage(heads=[render.head(one) for one in found], next_cursor=following)
+
+    async def read(after: AgentId | None, limit: int) -> list[HeadShape]:
+        return [
+            render.head(one) for one in await call.system.kernel.store.heads(call.project, after=after, limit=limit)
+        ]
+
+    found, following = await sifted(
+        asked(call, "heads", query.q),
+        read,
+        lambda one: AgentId(one.agent_id),
+        cursor=None if query.cursor is None else AgentId(query.cursor),
+        limit=query.limit,
+    )
+    return w.HeadsPage(heads=found, next_cursor=following)

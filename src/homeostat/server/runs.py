@@ -31,6 +31,7 @@ from homeostat.server import identity
 from homeostat.server.call import Call
 from homeostat.server.endpoints import Routes
 from homeostat.server.render import instant, optional_value
+from homeostat.server.sifting import asked, sifted
 
 routes = Routes("runs")
 
@@ -122,10 +123,20 @@ def _bounds(body: w.RunBudgetBody | None) -> Bounds:
 @routes.taking("GET", "/v1/runs", w.RunsQuery, gives=w.RunsPage)
 async def list_runs(call: Call, query: w.RunsQuery) -> w.RunsPage:
     """Runs, newest first."""
-    before = None if query.cursor is None else RunId(query.cursor)
-    found = await call.system.runs.store.runs(call.project, status=query.status, before=before, limit=query.limit)
-    following = found[-1].run_id if len(found) == query.limit else None
-    return w.RunsPage(runs=[await _run(call, run) for run in found], next_cursor=following)
+    store = call.system.runs.store
+
+    async def read(before: RunId | None, limit: int) -> list[w.RunShape]:
+        found = await store.runs(call.project, status=query.status, before=before, limit=limit)
+        return [await _run(call, run) for run in found]
+
+    found, following = await sifted(
+        asked(call, "runs", query.q),
+        read,
+        lambda one: RunId(one.run_id),
+        cursor=None if query.cursor is None else RunId(query.cursor),
+        limit=query.limit,
+    )
+    return w.RunsPage(runs=found, next_cursor=following)
 
 
 @routes.plain("GET", "/v1/runs/{run_id}", gives=w.RunShape, errors=(RunUnknown,))
@@ -139,9 +150,15 @@ async def list_tasks(call: Call, query: w.TasksQuery) -> w.TasksPage:
     """A run's tasks, in their order."""
     runs, (project, run_id) = call.system.runs, _key(call)
     await runs.get(project, run_id)
-    found = await runs.store.tasks(run_id, after=query.cursor, status=query.status, limit=query.limit)
-    following = found[-1].number if len(found) == query.limit else None
-    return w.TasksPage(tasks=[_task(task) for task in found], next_cursor=following)
+
+    async def read(after: int | None, limit: int) -> list[w.TaskShape]:
+        found = await runs.store.tasks(run_id, after=-1 if after is None else after, status=query.status, limit=limit)
+        return [_task(task) for task in found]
+
+    found, following = await sifted(
+        asked(call, "tasks", query.q), read, lambda one: one.number, cursor=query.cursor, limit=query.limit
+    )
+    return w.TasksPage(tasks=found, next_cursor=following)
 
 
 @routes.plain("GET", "/v1/runs/{run_id}/tasks/{task}", gives=w.TaskShape, errors=(RunUnknown, TaskUnknown))

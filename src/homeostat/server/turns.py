@@ -26,6 +26,7 @@ from homeostat.core.wire import bodies as b
 from homeostat.server import identity, messages, names, render
 from homeostat.server.call import Call
 from homeostat.server.endpoints import Routes
+from homeostat.server.sifting import asked, sifted
 
 routes = Routes("turns")
 
@@ -199,14 +200,26 @@ async def read_inbox(call: Call, page: b.Page) -> a.InboxPage:
     )
 
 
-@routes.taking("GET", "/v1/agents/{agent_id}/turns", b.Page, gives=a.TurnsPage, errors=(AgentUnknown, TurnUnknown))
-async def read_turns(call: Call, page: b.Page) -> a.TurnsPage:
+@routes.taking(
+    "GET", "/v1/agents/{agent_id}/turns", b.SoughtPage, gives=a.TurnsPage, errors=(AgentUnknown, TurnUnknown)
+)
+async def read_turns(call: Call, page: b.SoughtPage) -> a.TurnsPage:
     """An agent's turns, newest first."""
     head = (await _head(call)).head
-    before: TurnId | None = None if page.cursor is None else names.turn_id(page.cursor)
-    turns = await call.system.kernel.store.history(*head.key, before=before, limit=page.limit)
-    more = len(turns) == page.limit and turns[-1].turn.previous_turn_id is not None
-    return a.TurnsPage(items=tuple(map(render.turn, turns)), next_cursor=turns[-1].turn.turn_id if more else None)
+
+    async def read(before: TurnId | None, limit: int) -> list[a.TurnShape]:
+        return [
+            render.turn(one) for one in await call.system.kernel.store.history(*head.key, before=before, limit=limit)
+        ]
+
+    items, following = await sifted(
+        asked(call, "turns", page.q),
+        read,
+        lambda turn: TurnId(turn.turn_id),
+        cursor=None if page.cursor is None else names.turn_id(page.cursor),
+        limit=page.limit,
+    )
+    return a.TurnsPage(items=tuple(items), next_cursor=following)
 
 
 @routes.taking("GET", "/v1/edges", b.EdgeQuery, gives=a.EdgesPage, errors=(InvalidRequest, TurnUnknown))

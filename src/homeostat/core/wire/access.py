@@ -6,7 +6,7 @@ import msgspec
 
 from homeostat.core.limits import PAGE_MAX
 from homeostat.core.records.access import AuditOutcome, PrincipalKind, Role
-from homeostat.core.wire.fields import Body, Instant, Name, Shape, Value
+from homeostat.core.wire.fields import Body, FilterText, Instant, Name, Shape, Value
 
 Seconds = Annotated[float, msgspec.Meta(gt=0, le=10 * 365 * 86_400)]
 Overlap = Annotated[float, msgspec.Meta(ge=0, le=30 * 86_400)]
@@ -106,6 +106,7 @@ class AuditQuery(msgspec.Struct, frozen=True, kw_only=True):
 
     limit: Annotated[int, msgspec.Meta(ge=1, le=PAGE_MAX)] = 50
     cursor: Annotated[int, msgspec.Meta(ge=1, le=1 << 53)] | None = None
+    q: FilterText | None = None
 
 
 class ExportQuery(msgspec.Struct, frozen=True, kw_only=True):

@@ -13,7 +13,7 @@ from homeostat.core.limits import (
     TAGS_MAX,
 )
 from homeostat.core.records.turn import AfterExecution, WaitStatus
-from homeostat.core.wire.fields import Body, Hex32, Name, Value, absent
+from homeostat.core.wire.fields import Body, FilterText, Hex32, Name, Value, absent
 
 Cursor = Annotated[
     str,
@@ -112,6 +112,12 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
 
     limit: Limit = PAGE_DEFAULT
     cursor: Cursor | None = None
+
+
+class SoughtPage(Page, frozen=True, kw_only=True):
+    """Which part of a list, and which of its things."""
+
+    q: FilterText | None = None
 
 
 class Patience(msgspec.Struct, frozen=True, kw_only=True):

@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from homeostat.core.limits import NAME_CHARS_MAX
+from homeostat.core.limits import FILTER_CHARS_MAX, NAME_CHARS_MAX
 
 Name = Annotated[
     str,
@@ -17,6 +17,17 @@ Instant = Annotated[
     str, msgspec.Meta(extra_json_schema={"format": "date-time", "examples": ["2026-01-31T12:00:00.000Z"]})
 ]
 """RFC 3339 in UTC with milliseconds."""
+
+FilterText = Annotated[
+    str,
+    msgspec.Meta(
+        max_length=FILTER_CHARS_MAX,
+        description="Only what fits, as in `phase:quarantined tag:gpu cost>2 started>-1h`; an unknown field is refused "
+        "with the list of those there are.",
+        examples=["started>-1h"],
+    ),
+]
+"""A filter, in the grammar of `homeostat.core.filter`."""
 
 Hex32 = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{32}(?![\s\S])", examples=["4bf92f3577b34da6a3ce929d0e0e4736"])]
 """A W3C trace id."""

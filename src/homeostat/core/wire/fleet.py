@@ -11,7 +11,7 @@ from homeostat.core.machines.liveness import Liveness
 from homeostat.core.machines.phase import Phase
 from homeostat.core.records.fleet import ReportedStatus
 from homeostat.core.wire.answers import HeadShape
-from homeostat.core.wire.fields import Body, Instant, Name, Shape
+from homeostat.core.wire.fields import Body, FilterText, Instant, Name, Shape
 
 
 class AgentRow(Shape, frozen=True, kw_only=True):
@@ -112,6 +112,7 @@ class AgentsQuery(msgspec.Struct, frozen=True, kw_only=True, rename={"agent_type
     ) = None
     limit: Annotated[int, msgspec.Meta(ge=1, le=PAGE_MAX, description="How many at most.")] = PAGE_MAX
     cursor: Annotated[str, msgspec.Meta(max_length=400, description="As in the Link header.")] | None = None
+    q: FilterText | None = None
 
 
 class HistoryQuery(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,7 +10,7 @@ from homeostat.core.records.budget import BudgetKind
 from homeostat.core.records.call import Api, Metered, Outcome, Priced
 from homeostat.core.records.policy import Action, PolicyOrigin
 from homeostat.core.wire.bodies import Cursor, Limit
-from homeostat.core.wire.fields import Body, Instant, Name, Shape
+from homeostat.core.wire.fields import Body, FilterText, Instant, Name, Shape
 
 REASON_CHARS_MAX = 1_000
 PATTERNS_MAX = 256
@@ -65,6 +65,7 @@ class PoliciesQuery(msgspec.Struct, frozen=True, kw_only=True):
     agent_id: Annotated[Name | None, msgspec.Meta(description="Only what holds for this agent.")] = None
     origin: PolicyOrigin | None = None
     action: Action | None = None
+    q: FilterText | None = None
 
 
 class PoliciesFilter(msgspec.Struct, frozen=True, kw_only=True):
@@ -133,6 +134,7 @@ class BudgetsQuery(msgspec.Struct, frozen=True, kw_only=True):
 
     cursor: Cursor | None = None
     limit: Limit = PAGE_DEFAULT
+    q: FilterText | None = None
 
 
 class BudgetsPage(Shape, frozen=True, kw_only=True):
@@ -152,6 +154,7 @@ class CallsQuery(msgspec.Struct, frozen=True, kw_only=True):
     since: Annotated[datetime, msgspec.Meta(tz=True)] | None = None
     cursor: Cursor | None = None
     limit: Limit = PAGE_DEFAULT
+    q: FilterText | None = None
 
 
 class ToolUseShape(Shape, frozen=True, kw_only=True):

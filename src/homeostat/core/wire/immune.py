@@ -18,7 +18,7 @@ from homeostat.core.records.immune import (
     Stance,
 )
 from homeostat.core.wire.bodies import Cursor, Limit
-from homeostat.core.wire.fields import Body, Instant, Name, Shape
+from homeostat.core.wire.fields import Body, FilterText, Instant, Name, Shape
 
 REASON_CHARS_MAX = 1_000
 SAMPLES_MAX = 1_000
@@ -132,6 +132,7 @@ class IncidentsQuery(msgspec.Struct, frozen=True, kw_only=True):
     agent_id: Name | None = None
     cursor: Cursor | None = None
     limit: Limit = PAGE_DEFAULT
+    q: FilterText | None = None
 
 
 class IncidentsPage(Shape, frozen=True, kw_only=True):
@@ -166,6 +167,7 @@ class ApprovalsQuery(msgspec.Struct, frozen=True, kw_only=True):
     status: ApprovalStatus | None = None
     cursor: Cursor | None = None
     limit: Limit = PAGE_DEFAULT
+    q: FilterText | None = None
 
 
 class ApprovalsPage(Shape, frozen=True, kw_only=True):

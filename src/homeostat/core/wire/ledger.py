@@ -6,7 +6,7 @@ import msgspec
 
 from homeostat.core.limits import PAGE_DEFAULT, PROMPT_CHARS_MAX
 from homeostat.core.wire.bodies import Limit
-from homeostat.core.wire.fields import Body, Instant, Name, Shape, Value
+from homeostat.core.wire.fields import Body, FilterText, Instant, Name, Shape, Value
 from homeostat.core.wire.gateway import Names
 
 Seq = Annotated[int, msgspec.Meta(ge=0, description="The number of the last entry that was seen.")]
@@ -17,6 +17,7 @@ class LedgerQuery(Body, frozen=True, kw_only=True, forbid_unknown_fields=False):
 
     cursor: Seq = 0
     limit: Limit = PAGE_DEFAULT
+    q: FilterText | None = None
 
 
 class EntryShape(Shape, frozen=True, kw_only=True):

@@ -7,7 +7,7 @@ import msgspec
 from homeostat.core.limits import EVENTS_TAIL_MAX, PAGE_MAX, VITALS_KEPT_MAX
 from homeostat.core.wire.answers import HeadShape
 from homeostat.core.wire.bodies import Cursor, Limit
-from homeostat.core.wire.fields import Instant, Shape
+from homeostat.core.wire.fields import FilterText, Instant, Shape
 
 
 class TrafficShape(Shape, frozen=True, kw_only=True):
@@ -86,6 +86,7 @@ class HeadsQuery(msgspec.Struct, frozen=True, kw_only=True):
 
     limit: Limit = PAGE_MAX
     cursor: Cursor | None = None
+    q: FilterText | None = None
 
 
 class HeadsPage(Shape, frozen=True, kw_only=True):
@@ -107,3 +108,4 @@ class EventsQuery(msgspec.Struct, frozen=True, kw_only=True):
         | None
     ) = None
     tail: Annotated[int, msgspec.Meta(ge=0, le=EVENTS_TAIL_MAX, description="How many past events to begin with.")] = 0
+    q: FilterText | None = None

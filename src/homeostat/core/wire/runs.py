@@ -20,7 +20,7 @@ from homeostat.core.machines.run import RunStatus
 from homeostat.core.machines.task import TaskStatus
 from homeostat.core.records.run import OnBudget, OnFailure, PauseCause, PlannerKind
 from homeostat.core.wire.bodies import Cursor, Limit
-from homeostat.core.wire.fields import Body, Instant, Name, Shape, Value, absent
+from homeostat.core.wire.fields import Body, FilterText, Instant, Name, Shape, Value, absent
 
 Reason = Annotated[str, msgspec.Meta(max_length=1_000)]
 Goal = Annotated[str, msgspec.Meta(min_length=1, max_length=GOAL_CHARS_MAX)]
@@ -121,6 +121,7 @@ class RunsQuery(Body, frozen=True, kw_only=True, forbid_unknown_fields=False):
     status: RunStatus | None = None
     cursor: Cursor | None = None
     limit: Limit = PAGE_DEFAULT
+    q: FilterText | None = None
 
 
 class TasksQuery(Body, frozen=True, kw_only=True, forbid_unknown_fields=False):
@@ -129,6 +130,7 @@ class TasksQuery(Body, frozen=True, kw_only=True, forbid_unknown_fields=False):
     status: TaskStatus | None = None
     cursor: int = -1
     limit: Limit = PAGE_DEFAULT
+    q: FilterText | None = None
 
 
 class BudgetShape(Shape, frozen=True, kw_only=True):
