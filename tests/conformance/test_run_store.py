@@ -10,6 +10,7 @@ from homeostat.adapters.stores.sqlite import SqliteEngine, SqliteLedger, SqliteR
 from homeostat.app import stores
 from homeostat.core.clock import Millis
 from homeostat.core.records.run import Run, RunChange
+from homeostat.core.records.writes import Saved, Writes
 from homeostat.testing.suites import run_store as suite
 
 
@@ -54,14 +55,23 @@ class Greedy(SqliteRuns):
         return await super().claim(driver, Millis(now + 1_000_000), limit=limit)
 
 
-@pytest.mark.parametrize("wrong", [Unfenced, Gateless, Greedy])
-async def test_a_wrong_keeper_is_found_out(wrong: type[SqliteRuns]) -> None:
+class Unasked(SqliteTurns):
+    """Lets turns of any run be made and begun."""
+
+    async def save(self, writes: Writes) -> Saved:
+        return await super().save(replace(writes, runs={}))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "turns"), [(Unfenced, SqliteTurns), (Gateless, SqliteTurns), (Greedy, SqliteTurns), (SqliteRuns, Unasked)]
+)
+async def test_a_wrong_keeper_is_found_out(wrong: type[SqliteRuns], turns: type[SqliteTurns]) -> None:
     failed = 0
     for check in suite.CHECKS:
         engine = SqliteEngine(None)
         await engine.open()
         try:
-            await check(suite.Keepers(wrong(engine), SqliteTurns(engine), SqliteLedger(engine)))
+            await check(suite.Keepers(wrong(engine), turns(engine), SqliteLedger(engine)))
         except (AssertionError, ValueError):
             failed += 1
         finally:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -30,6 +31,7 @@ from homeostat.core.records.run import OnFailure, Run, RunConfig, RunPolicy, Tar
 from homeostat.core.records.turn import Grant
 from homeostat.core.records.view import Outcome
 from homeostat.kernel.kernel import Kernel
+from homeostat.runs import control
 from homeostat.runs.control import Act, RunKey
 from homeostat.runs.runs import Runs
 from homeostat.testing.crews import PROJECT, Crew, NoBank, Roster, crew, eventually
@@ -65,7 +67,10 @@ plans = st.lists(
     max_size=8,
 )
 happenings = st.lists(
-    st.tuples(st.integers(0, 40), st.sampled_from(["pause", "force", "resume", "resume", "approve", "kill", "crash"])),
+    st.tuples(
+        st.integers(0, 40),
+        st.sampled_from(["pause", "force", "resume", "resume", "approve", "kill", "kill and die", "crash"]),
+    ),
     max_size=6,
 )
 
@@ -111,10 +116,12 @@ class World:
     drawn: list[Drawn]
     bus: LocalBus = field(default_factory=LocalBus)
     failed: Counter[int] = field(default_factory=Counter[int])
+    begun: set[TurnId] = field(default_factory=set[TurnId])
     processes: list[Process] = field(default_factory=list[Process])
 
     async def work(self, grant: Grant) -> tuple[Outcome, Json]:
         number = json.loads(grant.turn.payload)["do"]
+        self.begun.add(grant.turn.turn_id)
         await asyncio.sleep(self.drawn[number].millis / 1000)
         if self.failed[number] < self.drawn[number].failures:
             self.failed[number] += 1
@@ -164,7 +171,7 @@ async def carry_out(url: str, drawn: list[Drawn], script: list[tuple[int, str]])
         config = RunConfig(goal="drawn", seed=1, policy=RunPolicy(parallel=2))
         made = await control.create(PROJECT, config, specs_of(drawn), actor="test")
         key = (PROJECT, made.run_id)
-        frozen: set[TurnId] | None = None
+        frozen: Frozen | None = None
         dying = asyncio.get_running_loop().create_task(
             die_and_come_back(world, sum(act == "crash" for _, act in script))
         )
@@ -172,11 +179,12 @@ async def carry_out(url: str, drawn: list[Drawn], script: list[tuple[int, str]])
             await asyncio.sleep(pause / 1000)
             with suppress(Conflict):
                 await do(steady.runs, key, act)
-                if act == "kill":
-                    frozen = await turns_of(steady, made)
+                if act.startswith("kill"):
+                    frozen = await Frozen.now(steady, made)
         await dying
         await finish(steady.runs, key, drawn)
         await judge(steady, made.run_id, frozen)
+        always_no_turn_starts_after_kill(world, frozen)
 
 
 async def die_and_come_back(world: World, times: int) -> None:
@@ -195,11 +203,39 @@ async def do(runs: Runs, key: RunKey, act: str) -> None:
             await runs.control.resume(key, bounds=None, who=WHO)
         case "kill":
             await runs.control.kill(key, who=WHO)
+        case "kill and die":
+            with patch.object(control, "stop_turns", stops_nothing):
+                await runs.control.kill(key, who=WHO)
         case "approve":
             for task in await runs.store.tasks(key[1], status=TaskStatus.HELD, limit=10):
                 await runs.control.answer(key, task.spec.name, approve=True, who=WHO)
         case _:
             pass
+
+
+async def stops_nothing(*_: object) -> int:
+    """Whoever killed dies before it stops anything."""
+    return 0
+
+
+@dataclass
+class Frozen:
+    """A run at the moment after its kill: the turns it had, and those that had begun."""
+
+    turns: set[TurnId]
+    begun: set[TurnId]
+
+    @classmethod
+    async def now(cls, process: Process, run: Run) -> "Frozen":
+        turns = await turns_of(process, run)
+        views = [await process.kernel.store.turn(PROJECT, turn_id) for turn_id in turns]
+        return cls(
+            turns, {view.turn.turn_id for view in views if view is not None and (view.starts or view.deliverable)}
+        )
+
+
+def always_no_turn_starts_after_kill(world: World, frozen: Frozen | None) -> None:
+    assert frozen is None or world.begun <= frozen.begun, "a turn in line begins nowhere once a kill is committed"
 
 
 async def finish(runs: Runs, key: RunKey, drawn: list[Drawn]) -> None:
@@ -226,13 +262,13 @@ async def turns_of(process: Process, run: Run) -> set[TurnId]:
     return {edge.turn_id for edge in edges}
 
 
-async def judge(process: Process, run_id: RunId, frozen: set[TurnId] | None) -> None:
+async def judge(process: Process, run_id: RunId, frozen: Frozen | None) -> None:
     run = await process.runs.get(PROJECT, run_id)
     tasks = await process.runs.store.tasks(run_id, limit=500)
     turns = await turns_of(process, run)
     if frozen is not None:
         assert run.status is RunStatus.KILLED
-        assert turns == frozen, "no turn begins once a kill is committed"
+        assert turns == frozen.turns, "no turn is made once a kill is committed"
     await always_a_task_succeeds_once(process, turns, tasks)
     assert Counter(task.status.value for task in tasks) == Counter(run.counts)
     assert all(task.final for task in tasks)

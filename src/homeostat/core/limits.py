@@ -31,6 +31,7 @@ RIDERS_TOGETHER: Final = 64  # so many of them go at once
 RIDE_SECONDS: Final = 0.05  # how long a command that is in no hurry waits for others to share a commit with
 CLAIM_BATCH_MAX: Final = 64  # turns granted by one claim
 QUEUE_FRONT: Final = 16  # queued turns kept at hand per agent
+CLOSED_RUNS_MAX: Final = 10_000  # runs that a kernel remembers to be over
 MAILBOXES_CACHED_MAX: Final = 8_192
 MAILBOX_CACHED_PAYLOAD_BYTES_MAX: Final = 16 << 10  # larger payloads are read again instead of held
 DELIVERABLES_CACHED_MAX: Final = 4_096
@@ -133,7 +134,7 @@ OUTBOX_PLAIN_BYTES_MAX: Final = 1_024  # announcements that are not worth packin
 TURNS_LOCATED_MAX: Final = 20_000  # turns of which a kernel remembers whose they are
 OUTBOX_BUFFER_MAX: Final = 4_096  # events held in memory for the relay; beyond it they wait in the store
 
-PROMPT_CHARS_MAX = 100_000  # of a prompt that a replay tries
+PROMPT_CHARS_MAX: Final = 100_000  # of a prompt that a replay tries
 PAGE_DEFAULT: Final = 50
 PAGE_MAX: Final = 500
 FILTER_CHARS_MAX: Final = 512

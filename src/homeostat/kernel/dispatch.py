@@ -35,12 +35,12 @@ def can_dispatch(head: Head) -> bool:
 
 
 def dispatch(plan: Plan, key: AgentKey) -> bool:
-    """Lease the front of the queue if the agent is idle and its gate open, passing over what belongs to a held run."""
+    """Lease the front of the queue if the agent is idle and its gate open, passing over what its run may not begin."""
     mailbox = plan.mailbox(key)
     head = mailbox.head
     if not can_dispatch(head) or not mailbox.queue:
         return False
-    entry = next((waiting for waiting in mailbox.queue if waiting.turn.run_id not in plan.held_runs), None)
+    entry = next((waiting for waiting in mailbox.queue if plan.may_begin(waiting.turn.run_id)), None)
     if entry is None:
         return False
     plan.dequeue_row(entry)

@@ -6,6 +6,7 @@ from homeostat.core.limits import DEPTH_MAX, QUEUE_FRONT, QUEUE_PER_AGENT_MAX
 from homeostat.core.machines.turn import HeadStatus
 from homeostat.core.records.head import Gate, Head, Mailbox
 from homeostat.core.records.turn import OPENS_A_TURN, MessageType, OpenTurn, Turn
+from homeostat.core.run_errors import RunClosed, RunHeld
 from homeostat.kernel.commands import Enqueue, Enqueued, Register
 from homeostat.kernel.dispatch import can_dispatch, dispatch, lease
 from homeostat.kernel.plan import Plan
@@ -56,8 +57,9 @@ def enqueue(plan: Plan, command: Enqueue) -> Enqueued:
         plan.now,
     )
     plan.writes.turns[turn.turn_id] = turn
+    plan.starts(turn.run_id, task=turn.parent_turn_id is None)
     entry = OpenTurn(turn)
-    if can_dispatch(head) and not head.queued and turn.run_id not in plan.held_runs:
+    if can_dispatch(head) and not head.queued and plan.may_begin(turn.run_id):
         plan.put(lease(plan, mailbox, entry, tail_seq=turn.seq, last_turn_id=turn.turn_id))
     else:
         whole = mailbox.queue_complete and len(mailbox.queue) < QUEUE_FRONT
@@ -80,6 +82,10 @@ def admit(plan: Plan, command: Enqueue) -> Mailbox:
         raise DepthExceeded(depth=command.depth, limit=DEPTH_MAX)
     if head.queued >= QUEUE_PER_AGENT_MAX:
         raise QueueFull(agent_id=head.agent_id, queued=head.queued)
+    if command.run_id in plan.closed_runs:
+        raise RunClosed(run_id=command.run_id)
+    if command.run_id in plan.holding_runs and command.parent_turn_id is None:
+        raise RunHeld(run_id=command.run_id)
     if command.type is MessageType.UI_ACTION:
         if head.gate is not Gate.OPEN:
             raise GateClosed(agent_id=head.agent_id, gate=head.gate.value)

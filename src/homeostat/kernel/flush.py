@@ -10,6 +10,7 @@ from homeostat.core.clock import Clock, Millis
 from homeostat.core.errors import HomeostatError, Overloaded, StoreUnavailable
 from homeostat.core.ids import Ids, RunId, WorkerId
 from homeostat.core.limits import (
+    CLOSED_RUNS_MAX,
     FLUSH_COMMANDS_MAX,
     FLUSH_CONFLICTS_MAX,
     FLUSH_SPLIT_MIN,
@@ -23,7 +24,7 @@ from homeostat.core.machines.turn import HeadStatus
 from homeostat.core.ports.store import TurnStore
 from homeostat.core.records.head import Gate, Mailbox
 from homeostat.core.records.turn import AgentKey, Grant
-from homeostat.core.records.writes import OutboxRow
+from homeostat.core.records.writes import OutboxRow, Saved
 from homeostat.kernel import commands as c
 from homeostat.kernel.claim import claim
 from homeostat.kernel.decide import Decision, Pending
@@ -34,6 +35,7 @@ log = logging.getLogger(__name__)
 
 Committed = Callable[[Plan], None]
 Claims = list[tuple[Berth, Grant]]
+SAVED = Saved()
 
 
 class Waiting(Pending):
@@ -70,6 +72,7 @@ class Flusher:
         self._mailboxes: dict[AgentKey, Mailbox] = {}
         self._leases: dict[WorkerId, Millis] = {}
         self.held_runs: set[RunId | None] = set()
+        self._closed_runs: dict[RunId | None, None] = {}
         self.commits = 0
         self.conflicts = 0
 
@@ -201,6 +204,7 @@ class Flusher:
             await self._isolate(batch, error)
 
     async def _flush(self, batch: list[Waiting]) -> None:
+        holding: set[RunId | None] = set()
         for _ in range(FLUSH_CONFLICTS_MAX):
             plan = Plan(
                 now=self._clock.now_ms(),
@@ -208,25 +212,39 @@ class Flusher:
                 lease_ms=self._lease_ms,
                 leases=self._leases,
                 held_runs=self.held_runs,
+                closed_runs=self._closed_runs,
+                holding_runs=holding,
             )
             await Decision(plan, self._store, self._mailboxes).decide(batch)
             claims = self._claims(plan)
-            if await self._save(plan, claims):
+            saved = await self._save(plan, claims)
+            if saved.ok:
                 self._settle(plan, claims, batch)
                 return
+            for run_id, over in saved.refused:
+                holding.add(run_id)
+                if over:
+                    self._remember_closed(run_id)
         raise StoreUnavailable(problem=f"{FLUSH_CONFLICTS_MAX} lost races in a row")
 
-    async def _save(self, plan: Plan, claims: Claims) -> bool:
-        """Make a plan durable; False if a head had moved, after which everything is decided again."""
+    def _remember_closed(self, run_id: RunId) -> None:
+        """A run that is over stays over: it need not be asked about again."""
+        if len(self._closed_runs) >= CLOSED_RUNS_MAX:
+            del self._closed_runs[next(iter(self._closed_runs))]
+        self._closed_runs[run_id] = None
+
+    async def _save(self, plan: Plan, claims: Claims) -> Saved:
+        """Make a plan durable. If a head had moved, or a run may not start what is in it, all is decided again."""
         if plan.events:
             plan.writes.outbox = OutboxRow(self._ids.scope(), tuple(plan.events))
         if not plan.writes:
-            return True
+            return SAVED
         stale: Iterable[AgentKey] = plan.mailboxes
         durable = False
         try:
             saved = await self._store.save(plan.writes)
-            durable, stale = saved.ok, saved.stale or stale
+            durable = saved.ok
+            stale = () if saved.refused else saved.stale or stale
         finally:
             if not durable:
                 for berth, _ in claims:
@@ -234,7 +252,7 @@ class Flusher:
                 self.forget(stale)
         self.commits += durable
         self.conflicts += not durable
-        return durable
+        return saved
 
     async def _isolate(self, batch: list[Waiting], error: Exception) -> None:
         """One bad command must not take its neighbours down: each is tried alone, and the bad one is told."""
@@ -266,7 +284,9 @@ class Flusher:
             mailbox = plan.mailboxes[key]
             if mailbox is None or mailbox.head.status is not HeadStatus.DISPATCHED:
                 continue
-            if mailbox.head.gate is Gate.CLOSED or (berth := self._dock.take(key)) is None:
+            if mailbox.head.gate is Gate.CLOSED or not _may_begin(plan, mailbox):
+                continue
+            if (berth := self._dock.take(key)) is None:
                 continue
             grant = claim(plan, c.Claim(key=key, worker_id=berth.worker_id))
             assert grant is not None, "a dispatched turn behind an open gate can be claimed"
@@ -299,6 +319,10 @@ class Flusher:
             self._committed(plan)
         except Exception:  # what is durable must not be tried again, whoever failed to hear of it
             log.exception("a commit could not be announced")
+
+
+def _may_begin(plan: Plan, mailbox: Mailbox) -> bool:
+    return mailbox.active is None or plan.may_begin(mailbox.active.turn.run_id)
 
 
 def _heavy(mailbox: Mailbox) -> bool:

@@ -56,10 +56,12 @@ class Plan:
     __slots__ = (
         "base",
         "boxes",
+        "closed_runs",
         "contents",
         "events",
         "followups",
         "held_runs",
+        "holding_runs",
         "ids",
         "items",
         "lease_ms",
@@ -79,8 +81,12 @@ class Plan:
         lease_ms: int,
         leases: dict[WorkerId, Millis],
         held_runs: Collection[RunId | None] = (),
+        closed_runs: Collection[RunId | None] = (),
+        holding_runs: Collection[RunId | None] = (),
     ) -> None:
         self.held_runs = held_runs
+        self.closed_runs = closed_runs
+        self.holding_runs = holding_runs
         self.now = now
         self.ids = ids
         self.lease_ms = lease_ms
@@ -137,6 +143,18 @@ class Plan:
             self.writes.new_heads[key] = mailbox.head
         else:
             self.writes.heads[key] = (self.base[key], mailbox.head)
+
+    # --- runs ----------------------------------------------------------------------------------------------
+
+    def may_begin(self, run_id: RunId | None) -> bool:
+        """Whether a turn of a run may be given out, as far as is known; the save finds out whether it is true."""
+        return run_id not in self.held_runs and run_id not in self.closed_runs
+
+    def starts(self, run_id: RunId | None, *, task: bool = False) -> None:
+        """A turn of a run is made or begun: its run has to be open for that when this flush commits."""
+        if run_id is not None:
+            runs = self.writes.runs
+            runs[run_id] = runs.get(run_id, False) or task
 
     # --- the queue -----------------------------------------------------------------------------------------
 

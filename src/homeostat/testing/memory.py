@@ -105,6 +105,8 @@ class MemoryTurns(MemoryTurnsReading):
         )
         if stale:
             return Saved(stale=stale)
+        if refused := tuple((run_id, True) for run_id in writes.runs if run_id in self.closed_runs):
+            return Saved(refused=refused)
         if (
             any(key in known for key in writes.new_heads)
             or any(key in self.answers for key in writes.answers)

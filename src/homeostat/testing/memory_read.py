@@ -8,6 +8,7 @@ from homeostat.core.ids import (
     BoxId,
     CardId,
     ProjectId,
+    RunId,
     Scope,
     ToolCallId,
     TraceId,
@@ -39,6 +40,7 @@ class MemoryTurnsReading:
         self.leases: dict[WorkerId, Millis] = {}
         self.answers: dict[tuple[ProjectId, str], Answer] = {}
         self.outbox_rows: dict[Scope, OutboxRow] = {}
+        self.closed_runs: set[RunId] = set()
 
     # --- turns ---------------------------------------------------------------------------------------------
 

@@ -9,16 +9,17 @@ import msgspec
 
 from homeostat.core.codec import Json, from_json
 from homeostat.core.errors import HomeostatError
-from homeostat.core.ids import ProjectId, Scope
+from homeostat.core.ids import ProjectId, RunId, Scope
 from homeostat.core.limits import OUTBOX_PLAIN_BYTES_MAX
 from homeostat.core.machines.turn import HeadStatus
 from homeostat.core.records.card import Card
 from homeostat.core.records.event import Channel, Event
 from homeostat.core.records.head import Gate, Head
+from homeostat.core.records.run import GateState
 from homeostat.core.records.turn import AfterExecution, MessageType, OpenTurn, Step, Turn, Wait, WaitStatus
 from homeostat.core.records.view import Edge
 from homeostat.core.records.writes import Answer, OutboxRow, Writes
-from homeostat.core.run_errors import RunClosed, RunHeld, TurnExists
+from homeostat.core.run_errors import TurnExists
 
 Row = Sequence[Any]
 
@@ -220,14 +221,20 @@ def scope_behind(identifier: str, prefix: str) -> Scope | None:
     return Scope(identifier.removeprefix(prefix)) if identifier.startswith(prefix) else None
 
 
+def shut_gates(gates: Iterable[Row], writes: Writes) -> tuple[tuple[RunId, bool], ...]:
+    """The runs that may not start what a save would start, each with whether it is over."""
+    return tuple(
+        (run_id, state == GateState.CLOSED)
+        for run_id, state in gates
+        if state == GateState.CLOSED or (state == GateState.HOLDING and writes.runs[run_id])
+    )
+
+
 def refusal(problem: str, writes: Writes) -> HomeostatError | None:
     """What a broken constraint on turns means to whoever enqueued; None where it is a mistake of ours.
 
     A flush is refused as a whole, and then tried command by command: by then there is one turn it can be about.
     """
-    for word, kind in (("run_closed", RunClosed), ("run_held", RunHeld)):
-        if word in problem:
-            return kind(run_id=next((turn.run_id for turn in writes.turns.values() if turn.run_id is not None), ""))
     if problem in ("turns_pkey", "UNIQUE constraint failed: turns.turn_id"):
         return TurnExists(turn_id=next(iter(writes.turns), ""))
     return None

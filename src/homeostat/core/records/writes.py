@@ -4,7 +4,7 @@ from msgspec import Struct
 
 from homeostat.core.clock import Millis
 from homeostat.core.codec import Json
-from homeostat.core.ids import AgentId, BoxId, ProjectId, Scope, TurnId, WorkerId
+from homeostat.core.ids import AgentId, BoxId, ProjectId, RunId, Scope, TurnId, WorkerId
 from homeostat.core.records.card import Card
 from homeostat.core.records.event import Event
 from homeostat.core.records.head import Head
@@ -33,7 +33,8 @@ class OutboxRow(Struct, frozen=True, gc=False):
 class Writes(Struct):
     """The set-wise difference a flush makes; no row is in it twice.
 
-    A head is swapped from the version it was read at to the next one, and from no other.
+    A head is swapped from the version it was read at to the next one, and from no other. `runs` are those whose turns
+    are made or begun: each has to be open for it at the moment of the commit, and with True for tasks as well.
     """
 
     heads: dict[AgentKey, tuple[int, Head]] = {}
@@ -52,6 +53,7 @@ class Writes(Struct):
     answers: dict[tuple[ProjectId, str], Answer] = {}
     outbox: OutboxRow | None = None
     outbox_drop: set[Scope] = set()
+    runs: dict[RunId, bool] = {}
 
     def __bool__(self) -> bool:
         return bool(
@@ -75,11 +77,14 @@ class Writes(Struct):
 
 
 class Saved(Struct, frozen=True, gc=False):
-    """What became of a save: the agents whose heads had moved, and keys answered before. Empty means durable."""
+    """What became of a save: the agents whose heads had moved, keys answered before, and runs that may not start what
+    it would have started, each with whether it is over. Empty means durable.
+    """
 
     stale: frozenset[AgentKey] = frozenset()
     answered: bool = False
+    refused: tuple[tuple[RunId, bool], ...] = ()
 
     @property
     def ok(self) -> bool:
-        return not self.stale and not self.answered
+        return not self.stale and not self.answered and not self.refused

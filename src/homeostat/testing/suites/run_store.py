@@ -30,8 +30,8 @@ from homeostat.core.records.run import (
     TaskSpec,
 )
 from homeostat.core.records.turn import MessageType, Turn
-from homeostat.core.records.writes import Writes
-from homeostat.core.run_errors import RunClosed, RunHeld, TurnExists
+from homeostat.core.records.writes import Saved, Writes
+from homeostat.core.run_errors import TurnExists
 
 PROJECT: Final = ProjectId("default")
 NOW: Final = Millis(1_000)
@@ -222,41 +222,49 @@ def turn_of(number: int, run: Run, parent: TurnId | None = None) -> Turn:
     )
 
 
-async def enqueue(keepers: Keepers, turn: Turn) -> None:
-    await keepers.turns.save(Writes(turns={turn.turn_id: turn}))
+async def enqueue(keepers: Keepers, turn: Turn) -> Saved:
+    assert turn.run_id is not None
+    runs = {turn.run_id: turn.parent_turn_id is None}
+    return await keepers.turns.save(Writes(turns={turn.turn_id: turn}, runs=runs))
 
 
 async def check_a_gate_holds_from_its_commit_on(keepers: Keepers) -> None:
     await keepers.turns.save(Writes(new_heads={(PROJECT, ANN): Head.new(PROJECT, ANN, NOW)}))
     made = await make(keepers, gate=GateState.OPEN)
     first = turn_of(1, made)
-    await enqueue(keepers, first)
+    assert (await enqueue(keepers, first)).ok
     assert await keepers.runs.open_turns(made.run_id, 10) == [(ANN, first.turn_id)]
     assert await keepers.runs.ended(made.run_id) is None
-    await refused(keepers, first, TurnExists)
+    await already_there(keepers, first)
     paused = change_of(following(made, status=RunStatus.PAUSED, forced=True), gate=GateState.HOLDING)
     assert await keepers.runs.save(paused)
     assert await keepers.runs.held() == [made.run_id]
-    await refused(keepers, turn_of(2, made), RunHeld)
-    await enqueue(keepers, turn_of(3, made, first.turn_id))
+    assert (await enqueue(keepers, turn_of(2, made))).refused == ((made.run_id, False),)
+    assert (await enqueue(keepers, turn_of(3, made, first.turn_id))).ok
     killed = change_of(following(paused.run, status=RunStatus.KILLED), gate=GateState.CLOSED)
     assert await keepers.runs.save(killed)
     assert await keepers.runs.ended(made.run_id) is RunStatus.KILLED
-    await refused(keepers, turn_of(4, made), RunClosed)
-    await refused(keepers, turn_of(5, made, first.turn_id), RunClosed)
+    assert (await enqueue(keepers, turn_of(4, made))).refused == ((made.run_id, True),)
+    assert (await enqueue(keepers, turn_of(5, made, first.turn_id))).refused == ((made.run_id, True),)
+    head = replace(Head.new(PROJECT, ANN, NOW), version=1, tail_seq=9)
+    moved = Writes(heads={(PROJECT, ANN): (0, head)}, runs={made.run_id: False})
+    assert (await keepers.turns.save(moved)).refused == ((made.run_id, True),)
+    found = await keepers.turns.head(PROJECT, ANN)
+    assert found is not None
+    assert found.head.version == 0, "a save that would begin a turn of a run that is over moves no head"
     assert [turn_id for _, turn_id in await keepers.runs.open_turns(made.run_id, 10)] == [
         first.turn_id,
         turn_of(3, made).turn_id,
     ]
-    await enqueue(keepers, turn_of(6, run_of(77)))  # a run that nobody knows holds nobody
+    assert (await enqueue(keepers, turn_of(6, run_of(77)))).ok  # a run that nobody knows holds nobody
 
 
-async def refused(keepers: Keepers, turn: Turn, kind: type[Exception]) -> None:
+async def already_there(keepers: Keepers, turn: Turn) -> None:
     try:
         await enqueue(keepers, turn)
-    except kind:
+    except TurnExists:
         return
-    raise AssertionError(f"{turn.turn_id} was made, where {kind.__name__} was due")
+    raise AssertionError(f"{turn.turn_id} was made twice")
 
 
 CHECKS: Final[tuple[Check, ...]] = (

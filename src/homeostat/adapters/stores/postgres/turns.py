@@ -75,7 +75,10 @@ class PostgresTurns(TurnsReading):
                 raise rows.refusal(str(constraint), writes) or taken from taken
             return Saved(answered=True)
         except asyncpg.IntegrityConstraintViolationError as refused:
-            raise rows.refusal(str(refused), writes) or refused from refused
+            if "run_gates_shut" not in str(refused):
+                raise
+            shut = str(getattr(refused, "detail", "")).split(",")
+            return Saved(refused=rows.shut_gates((gate.split(" ") for gate in shut), writes))
         except _NO_SUCH_TEXT as problem:
             raise MalformedPayload(
                 field="text", problem="it holds a NUL character, which cannot be stored"
@@ -130,6 +133,9 @@ PARTS: Final[tuple[tuple[str, str, Callable[[Any], Rows]], ...]] = (
 )
 """What a save consists of besides the heads it swaps: a field, its statement, and how its rows are written."""
 
+GATES: Final = "gates_pass"
+"""Comes last, where runs are concerned: it is no part that writes, but stops all that do."""
+
 LONE: Final = frozenset(name for _, name, _ in PARTS if _ROWS.search(SQL[name]))
 """Parts that take a row that is their only one by its columns, which is what a turn consists of that is alone."""
 
@@ -148,6 +154,9 @@ def _saving(writes: Writes) -> tuple[Shape, list[object]]:
             else:
                 shape.append((name, 0))
                 values.append(found)
+    if runs := writes.runs:
+        shape.append((GATES, 0))
+        values += (list(runs), [run_id for run_id, task in runs.items() if task])
     return tuple(shape), values
 
 
@@ -168,7 +177,11 @@ def _statement(shape: Shape) -> str:
     """One statement for a save of this shape: its parts, each with its own parameters, hanging on the first."""
     (swap, width), *others = shape
     parts, used = [SQL[swap]], width or 1
+    gates = ""
     for name, columns in others:
+        if name == GATES:
+            gates = "\n" + SQL[GATES].replace("$2", f"${used + 2}").replace("$1", f"${used + 1}")
+            continue
         if columns:
             places = ", ".join(f"${used + column}" for column in range(1, columns + 1))
             text = _ROWS.sub(lambda _, places=places: f"SELECT {places}", SQL[name])
@@ -176,4 +189,4 @@ def _statement(shape: Shape) -> str:
             text = SQL[name].replace("$1", f"${used + 1}")
         parts.append(f"{name}_ AS (\n{text}\n)")
         used += columns or 1
-    return "WITH " + ",\n".join(parts) + "\n" + SQL["head_stale" if width else "heads_stale"]
+    return "WITH " + ",\n".join(parts) + "\n" + SQL["head_stale" if width else "heads_stale"] + gates

@@ -102,6 +102,11 @@ def _load(connection: sqlite3.Connection, agents: Collection[AgentKey]) -> dict[
 
 
 def _save(connection: sqlite3.Connection, writes: Writes) -> Saved:
+    if writes.runs:
+        gates = connection.execute(SQL["gates_pass"], (json.dumps(list(writes.runs)),)).fetchall()
+        if refused := rows.shut_gates(gates, writes):
+            connection.execute("ROLLBACK")
+            return Saved(refused=refused)
     if writes.heads:
         swaps = [(*rows.write_head(head), base) for base, head in writes.heads.values()]
         if connection.executemany(SQL["head_swap"], swaps).rowcount != len(swaps):

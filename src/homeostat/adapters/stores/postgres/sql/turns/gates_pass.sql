@@ -1,0 +1,2 @@
+-- Fails a save that would start what a run may not; $1 are the runs, $2 those of them that would start a task.
+UNION ALL SELECT NULL, NULL WHERE NOT run_gates_pass($1::text[], $2::text[])
