@@ -37,7 +37,11 @@ MAILBOX_CACHED_PAYLOAD_BYTES_MAX: Final = 16 << 10  # larger payloads are read a
 DELIVERABLES_CACHED_MAX: Final = 4_096
 STORE_LANES: Final = 2  # saves of one process that a PostgreSQL store works on at once
 LOOP_COMMIT_SECONDS_MAX: Final = 0.002  # commits on SQLite that take less on the average are made by the event loop
-LOOP_COMMITS_IN_A_ROW: Final = 64  # before one goes by the thread that also tidies the log
+LOG_PAGES: Final = 4_096  # of the log on SQLite before it is carried into the file, as many bytes as by default
+LOG_REST_PAGES: Final = 256  # so few are carried between two saves
+LOG_ROUNDS_MAX: Final = 4  # attempts to get that far beside them
+LOG_LOOK_SAVES: Final = 16  # saves between two looks at the log's length
+LOG_BYTES_MAX: Final = 16_777_216  # a log this long is carried over at once, however few saves it took
 STORE_CONNECTIONS_MAX: Final = 8  # readers of one process on a PostgreSQL store
 
 # --- the gateway -------------------------------------------------------------------------------------------

@@ -35,7 +35,7 @@ WORDS: dict[tuple[str, str], Iterable[StrEnum]] = {
 }
 
 # What PostgreSQL works out for itself so that its indexes need not change with every turn.
-ONLY_POSTGRES = {("heads", "holder"), ("heads", "unclaimed_ms"), ("heads", "stranded")}
+ONLY_POSTGRES = {("heads", "unclaimed_ms"), ("heads", "stranded")}
 
 TYPES = {
     "text": "TEXT",
@@ -108,7 +108,8 @@ async def test_the_words_in_sqlite_are_those_of_the_tables_in_core(tmp_path: Pat
     connection = sqlite3.connect(await sqlite_file(tmp_path))
     for (table, column), words in WORDS.items():
         (text,) = connection.execute("SELECT sql FROM sqlite_master WHERE name = ?", (table,)).fetchone()
-        (listed,) = re.findall(rf"CHECK \({column} IN \(([^)]*)\)\)", text)
+        # One by one where it is written all the time: SQLite makes a table of a longer list for each row it checks.
+        (listed,) = re.findall(rf"CHECK \({column} (?:IN \(|= )([^)]*)\)", text)
         assert re.findall(r"'(\w+)'", listed) == in_order(words), f"{table}.{column}"
     connection.close()
 

@@ -8,7 +8,7 @@ from homeostat.adapters.stores import rows
 from homeostat.adapters.stores.views import resolve, turn_view
 from homeostat.core.clock import Millis
 from homeostat.core.ids import AgentId, BoxId, CardId, ProjectId, Scope, TraceId, TurnId, WorkerId
-from homeostat.core.limits import PAGE_MAX
+from homeostat.core.limits import ORPHAN_ROWS_MAX, PAGE_MAX
 from homeostat.core.records.card import Card
 from homeostat.core.records.turn import AgentKey, OpenTurn, Turn
 from homeostat.core.records.view import Deliverable, Due, Edge, HeadView, Hydration, TurnView, read_deliverable
@@ -16,6 +16,8 @@ from homeostat.core.records.work import Fence
 from homeostat.core.records.writes import Answer, OutboxRow
 
 Row = Sequence[Any]
+
+_START = ("", "")
 
 
 class TurnsReading(ABC):
@@ -33,9 +35,8 @@ class TurnsReading(ABC):
     def _pairs(self, pairs: Iterable[tuple[object, object]]) -> tuple[object, ...]:
         """Pairs as the parameters that stand for them."""
 
-    @abstractmethod
-    async def _orphans(self, limit: int) -> list[Row]:
-        """Turns held by workers that have no lease."""
+    def __init__(self) -> None:
+        self._looked_up_to: tuple[str, str] = _START
 
     async def _one(self, name: str, *values: object) -> Row | None:
         found = await self._all(name, *values)
@@ -65,6 +66,13 @@ class TurnsReading(ABC):
 
     async def outbox(self, before: Scope, limit: int) -> list[OutboxRow]:
         return [rows.read_outbox(row) for row in await self._all("outbox_get", before, limit)]
+
+    async def _orphans(self, limit: int) -> list[Row]:
+        """Turns held by workers that have no lease. Nothing points to them, so heads are looked through in rounds."""
+        found = await self._all("due_orphans", *self._looked_up_to, ORPHAN_ROWS_MAX)
+        end = next((row for row in found if row[4] is None), None)
+        self._looked_up_to = (end[0], end[1]) if end is not None and end[3] == ORPHAN_ROWS_MAX else _START
+        return [row for row in found if row[4] is not None][:limit]
 
     async def due(self, now: Millis, *, unclaimed: tuple[Millis, Millis], lease_ms: int, limit: int) -> Due:
         dead = tuple(WorkerId(row[0]) for row in await self._all("due_leases", now, lease_ms, limit))

@@ -14,7 +14,7 @@ from homeostat.adapters.stores.statements import statements
 from homeostat.adapters.stores.turns_read import TurnsReading
 from homeostat.core.errors import MalformedPayload
 from homeostat.core.ids import Scope
-from homeostat.core.limits import ORPHAN_ROWS_MAX, QUEUE_FRONT, STORE_LANES
+from homeostat.core.limits import QUEUE_FRONT, STORE_LANES
 from homeostat.core.machines.turn import HeadStatus
 from homeostat.core.records.head import Gate, Head, Mailbox
 from homeostat.core.records.turn import AgentKey, OpenTurn
@@ -27,8 +27,6 @@ KEYED: Final = frozenset({"heads_pkey", "answers_pkey", "box_owners_pkey"})
 
 _NO_SUCH_TEXT = (asyncpg.CharacterNotInRepertoireError, asyncpg.UntranslatableCharacterError)
 
-_START = ("", "")
-
 
 class PostgresTurns(TurnsReading):
     """Turns on an engine that is open and migrated; other rooms keep their tables in the same database."""
@@ -36,8 +34,8 @@ class PostgresTurns(TurnsReading):
     lanes = STORE_LANES
 
     def __init__(self, engine: PostgresEngine) -> None:
+        super().__init__()
         self._engine = engine
-        self._looked_up_to: tuple[str, str] = _START
 
     async def _all(self, name: str, *values: object) -> list[Row]:
         try:
@@ -51,13 +49,6 @@ class PostgresTurns(TurnsReading):
     def _pairs(self, pairs: Iterable[tuple[object, object]]) -> tuple[object, ...]:
         listed = list(pairs)
         return [one for one, _ in listed], [other for _, other in listed]
-
-    async def _orphans(self, limit: int) -> list[Row]:
-        """Nothing points to them, so heads are looked through in rounds, a bounded number at a time."""
-        found = await self._all("due_orphans", *self._looked_up_to, ORPHAN_ROWS_MAX)
-        end = next((row for row in found if row[4] is None), None)
-        self._looked_up_to = (end[0], end[1]) if end is not None and end[3] == ORPHAN_ROWS_MAX else _START
-        return [row for row in found if row[4] is not None][:limit]
 
     async def load(self, agents: Collection[AgentKey]) -> dict[AgentKey, Mailbox]:
         found = await self._all("mailboxes_load", *self._pairs(set(agents)), QUEUE_FRONT)

@@ -25,6 +25,7 @@ class SqliteTurns(TurnsReading):
     lanes = 1  # a file has one writer
 
     def __init__(self, engine: SqliteEngine) -> None:
+        super().__init__()
         self._engine = engine
 
     # --- reading: on a connection of its own, so that nobody waits for the writer ----------------------------
@@ -37,9 +38,6 @@ class SqliteTurns(TurnsReading):
 
     def _pairs(self, pairs: Iterable[tuple[object, object]]) -> tuple[object, ...]:
         return (json.dumps(list(pairs)),)
-
-    async def _orphans(self, limit: int) -> list[Sequence[Any]]:
-        return await self._all("due_orphans", limit)
 
     async def load(self, agents: Collection[AgentKey]) -> dict[AgentKey, Mailbox]:
         return await self._engine.read(lambda connection: _load(connection, agents))
@@ -109,7 +107,10 @@ def _save(connection: sqlite3.Connection, writes: Writes) -> Saved:
             return Saved(refused=refused)
     if writes.heads:
         swaps = [(*rows.write_head(head), base) for base, head in writes.heads.values()]
-        if connection.executemany(SQL["head_swap"], swaps).rowcount != len(swaps):
+        moved = connection.executemany(SQL["head_swap"], swaps).rowcount
+        if moved != len(swaps):
+            moved += connection.executemany(SQL["head_take"], swaps).rowcount
+        if moved != len(swaps):
             connection.execute("ROLLBACK")
             return Saved(stale=_stale(connection, writes))
     try:
