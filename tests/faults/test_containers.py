@@ -7,28 +7,21 @@ import pytest
 from homeostat.adapters.enforcers.container import ContainerEnforcer, DockerEngine
 from homeostat.adapters.remedies.container import ContainerRemedies
 from homeostat.adapters.stores.sqlite import SqliteEnforcement, SqliteEngine
-from homeostat.core.clock import Millis, SystemClock
+from homeostat.core.clock import SystemClock
 from homeostat.core.enforcement_errors import ContainerUnknown
 from homeostat.core.ids import AgentId, ProjectId
 from homeostat.core.machines.phase import Phase
-from homeostat.core.records.enforcement import Effect, Spent
-from homeostat.core.records.immune import Applied, Patient, RemedyAction, Stance
-from homeostat.core.records.turn import AgentKey
+from homeostat.core.records.enforcement import Effect
+from homeostat.core.records.immune import Applied, RemedyAction, Stance
 from homeostat.immune.enforcement import Enforcement
+from homeostat.immune.engines import EngineWatch
 from homeostat.testing.docker import DockerServer, dockerd
+from homeostat.testing.holding import ANN, Alerts, Frugal, patient
 from homeostat.testing.packages import STEP_SECONDS, ProgramMissing
 
 pytestmark = pytest.mark.timeout(2 * STEP_SECONDS + 120)  # where it is missing the first of them may install an engine
 
-ANN: AgentKey = (ProjectId("default"), AgentId("ann"))
-
-
-class Purse:
-    """Nobody spends anything."""
-
-    async def spent(self, agent: AgentKey, since: Millis) -> Spent:
-        del agent, since
-        return Spent(refused=0, answered=0, tokens=0)
+BOB = (ProjectId("default"), AgentId("bob"))
 
 
 @pytest.fixture(scope="module")
@@ -50,19 +43,28 @@ async def enforcer(docker: DockerServer) -> AsyncGenerator[ContainerEnforcer]:
         docker.ask("DELETE", f"/containers/{one['Id']}?force=1")
 
 
-def patient(phase: Phase, *, killed: bool = False) -> Patient:
-    return Patient(
-        project=ANN[0], agent_id=ANN[1], version=1, phase=phase, since_ms=Millis(1), cause="it loops", killed=killed
-    )
+class Ward:
+    """An enforcement over a real engine."""
+
+    def __init__(self, store: SqliteEnforcement, enforcer: ContainerEnforcer) -> None:
+        self.store = store
+        self.engine = enforcer.engine
+        self.alerts = Alerts()
+        self.enforcement = Enforcement(
+            store=store, enforcers=[enforcer], spending=Frugal(), clock=SystemClock(), tell=self.alerts
+        )
 
 
-async def test_a_container_is_paused_outlives_its_engine_and_is_let_go(
-    docker: DockerServer, enforcer: ContainerEnforcer
-) -> None:
+@pytest.fixture
+async def ward(enforcer: ContainerEnforcer) -> AsyncGenerator[Ward]:
     database = SqliteEngine(None)
     await database.open()
-    store = SqliteEnforcement(database)
-    enforcement = Enforcement(store=store, enforcers=[enforcer], spending=Purse(), clock=SystemClock())
+    yield Ward(SqliteEnforcement(database), enforcer)
+    await database.close()
+
+
+async def test_a_container_is_paused_outlives_its_engine_and_is_let_go(ward: Ward, docker: DockerServer) -> None:
+    store, enforcement = ward.store, ward.enforcement
     ours, other = docker.still(homeostat_agent="ann"), docker.still(homeostat_agent="bob")
     docker.ask("POST", f"/containers/{docker.still(homeostat_agent='ann')}/pause")  # somebody else did this
     await enforcement.bring(patient(Phase.QUARANTINED))
@@ -87,13 +89,93 @@ async def test_a_container_is_paused_outlives_its_engine_and_is_let_go(
     await enforcement.bring(patient(Phase.QUARANTINED, killed=True))
     assert docker.state(ours) == "exited"
     assert (await enforcement.receipt(ANN)).effect is Effect.ENFORCED
-    await database.close()
+
+
+async def test_a_container_that_was_killed_is_started_by_its_release(ward: Ward, docker: DockerServer) -> None:
+    ours, resting = docker.still(homeostat_agent="ann"), docker.still(homeostat_agent="ann")
+    docker.ask("POST", f"/containers/{resting}/stop")  # it did not run before, and will not after
+    for phase in (Phase.QUARANTINED, Phase.EXHAUSTED):
+        await ward.enforcement.bring(patient(phase))
+        await ward.enforcement.bring(patient(phase, killed=True))
+        assert docker.state(ours) == "exited"
+        assert (await ward.enforcement.receipt(ANN)).effect is Effect.ENFORCED
+        await ward.enforcement.bring(patient(Phase.PROBATION))
+        assert [docker.state(ours), docker.state(resting)] == ["running", "exited"]
+        assert (await ward.enforcement.receipt(ANN)).effect is Effect.ENFORCED
+    assert ward.alerts.heard == []
+
+
+async def test_a_container_that_stays_killed_is_ended_again_when_its_engine_brings_it_back(
+    ward: Ward, docker: DockerServer
+) -> None:
+    ours = docker.still(homeostat_agent="ann")
+    await ward.enforcement.bring(patient(Phase.QUARANTINED, killed=True))
+    docker.ask("POST", f"/containers/{ours}/start")  # as an engine that begins anew does
+    await ward.enforcement.reconcile([patient(Phase.QUARANTINED, killed=True)])
+    assert docker.state(ours) == "exited"
+    (hold,) = await ward.store.holds_of(ANN)
+    assert (hold.effect, hold.gaps_count) == (Effect.ENFORCED, 1)
+
+
+async def test_a_container_that_was_found_dead_is_started_by_its_release(ward: Ward, docker: DockerServer) -> None:
+    ours = docker.still(homeostat_agent="ann")
+    await ward.enforcement.bring(patient(Phase.QUARANTINED))
+    docker.ask("POST", f"/containers/{ours}/stop?t=0")
+    await ward.enforcement.reconcile([patient(Phase.QUARANTINED)])
+    assert (await ward.enforcement.receipt(ANN)).effect is Effect.UNVERIFIED, "there is nobody left to hold"
+    await ward.enforcement.bring(patient(Phase.PROBATION))
+    assert docker.state(ours) == "running"
+    assert (await ward.enforcement.receipt(ANN)).effect is Effect.ENFORCED
+
+
+async def test_a_container_that_was_removed_cannot_be_started_and_that_is_said(
+    ward: Ward, docker: DockerServer
+) -> None:
+    ours = docker.still(homeostat_agent="ann")
+    await ward.enforcement.bring(patient(Phase.QUARANTINED))
+    docker.ask("DELETE", f"/containers/{ours}?force=1")
+    await ward.enforcement.bring(patient(Phase.PROBATION))
+    receipt = await ward.enforcement.receipt(ANN)
+    assert receipt.effect is Effect.FAILED
+    assert f"container {ours[:12]} was removed and has to be made again" in receipt.holds[0].note
+    docker.still(homeostat_agent="ann")
+    await ward.enforcement.reconcile([patient(Phase.PROBATION)])
+    assert (await ward.enforcement.receipt(ANN)).effect is Effect.ENFORCED, "another one took its place"
+
+
+async def test_nothing_is_claimed_of_anybody_while_the_engine_is_away(ward: Ward, docker: DockerServer) -> None:
+    """Not even of somebody whom nobody ever saw as a container."""
+    ours, told = docker.still(homeostat_agent="ann"), Alerts()
+    watch = EngineWatch([ward.engine], clock=SystemClock(), tell=lambda title, said: told(ANN, title, said))
+    await watch.look(local_only=True)
+    docker.kill()
+    for _ in range(2):
+        await ward.enforcement.reconcile([patient(Phase.QUARANTINED), patient(Phase.QUARANTINED, BOB)])
+        await watch.look(local_only=True)
+    effects = {hold.agent_id: hold.effect for hold in await ward.store.holds()}
+    assert effects == {ANN[1]: Effect.UNVERIFIED, BOB[1]: Effect.UNVERIFIED}
+    assert sorted(str(one["agent_id"]) for one in ward.alerts.heard) == ["ann", "bob"], "each is told once"
+    docker.start()
+    for _ in range(2):
+        await ward.enforcement.reconcile([patient(Phase.QUARANTINED), patient(Phase.QUARANTINED, BOB)])
+        await watch.look(local_only=True)
+    assert docker.state(ours) == "paused"
+    assert [(hold.agent_id, hold.effect) for hold in await ward.store.holds()] == [(ANN[1], Effect.ENFORCED)]
+    assert [one["state"] for one in told.heard] == ["lost", "back"]
+
+
+async def test_whoever_is_said_to_be_a_container_and_is_none_is_not_held(ward: Ward) -> None:
+    ward.enforcement.enforcers = (ContainerEnforcer(ward.engine, expects=ANN.__eq__),)
+    await ward.enforcement.bring(patient(Phase.QUARANTINED))
+    (hold,) = await ward.store.holds_of(ANN)
+    assert (hold.effect, "none is labelled homeostat.agent=ann" in hold.note) == (Effect.UNVERIFIED, True)
+    assert len(ward.alerts.heard) == 1
 
 
 async def test_an_unknown_container_is_said_to_be_unknown(enforcer: ContainerEnforcer) -> None:
     assert not await enforcer.reaches(ANN)
     with pytest.raises(ContainerUnknown, match="labelled"):
-        await enforcer.held(ANN)
+        await enforcer.held(ANN, "")
 
 
 async def test_a_container_is_begun_anew_as_a_remedy(docker: DockerServer, enforcer: ContainerEnforcer) -> None:

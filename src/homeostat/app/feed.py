@@ -39,6 +39,7 @@ STEADY: Final = {
     ("agent", "health"): Kind.PHASE,
     ("agent", "approval"): Kind.APPROVAL,
     ("agent", "alert"): Kind.ALERT,
+    ("immune", "alert"): Kind.ALERT,
     ("gateway", "policies"): Kind.POLICY,
     ("agent", "budget_warning"): Kind.BUDGET,
     ("run", "budget_warning"): Kind.BUDGET,
@@ -258,6 +259,13 @@ def _told(kind: Kind, target: str, said: Any) -> dict[str, Any]:
             return {"agent_id": target, "call_id": said["sample_id"], **{name: said.get(name) for name in names}}
         case Kind.TURN | Kind.DELIVERABLE:
             return {"agent_id": target, "turn_id": said.get("agent_turn_id"), **said}
+        case Kind.ALERT:
+            reason = next((said[name] for name in ("reason", "why", "problem", "alert") if said.get(name)), "")
+            return {
+                "target": target,
+                **{name: value for name, value in said.items() if name != "kind"},
+                "reason": reason,
+            }
         case Kind.BUDGET:
             return {"holder": target, **said}
         case _:

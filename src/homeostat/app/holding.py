@@ -1,8 +1,11 @@
 """Chooses the ways in which agents are held and treated here."""
 
+import socket
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from homeostat.adapters.enforcers.cluster import Cluster
 from homeostat.adapters.enforcers.container import ContainerEnforcer, DockerEngine
@@ -17,7 +20,7 @@ from homeostat.adapters.remedies.gateway import GatewayRemedies
 from homeostat.adapters.remedies.process import ProcessRemedies
 from homeostat.core.clock import Clock
 from homeostat.core.ids import Ids
-from homeostat.core.ports.immune import EnforcementStore, Enforcer, Gates, ImmuneStore, Remedies
+from homeostat.core.ports.immune import EnforcementStore, Enforcer, Engine, Gates, ImmuneStore, Remedies
 from homeostat.core.ports.memory import MemoryKeeper
 from homeostat.core.ports.upstream import Upstream
 from homeostat.core.records.enforcement import Mode
@@ -27,6 +30,9 @@ from homeostat.gateway.gateway import Gateway
 from homeostat.immune.doctrine import Doctrine
 from homeostat.immune.enforcement import Enforcement
 from homeostat.kernel.kernel import Kernel
+
+CONTAINER_TAG: Final = "runtime:container"  # an agent with this tag is to be held as one, whether it is found or not
+KUBERNETES_TAG: Final = "runtime:kubernetes"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +85,7 @@ class Holding:
     processes: ProcessEnforcer
     remedies: Remedies
     control_key: str  # by which agents know our orders
+    engines: tuple[Engine, ...] = ()
 
 
 async def open_holding(
@@ -101,20 +108,20 @@ async def open_holding(
         KernelEnforcer(gates=rooms.gates, heads=kernel.store),
         processes,
     ]
-    engine = None
-    if ways.docker_socket is not None:
-        engine = DockerEngine(str(ways.docker_socket))
+    engine = None if ways.docker_socket is None else DockerEngine(str(ways.docker_socket))
+    if engine is not None:
         stack.push_async_callback(engine.close)
-        enforcers.append(ContainerEnforcer(engine))
+        enforcers.append(ContainerEnforcer(engine, expects=_said_to_be(CONTAINER_TAG, rooms.fleet)))
     if ways.cluster is not None:
         stack.push_async_callback(ways.cluster.close)
-        enforcers.append(KubernetesEnforcer(ways.cluster))
+        enforcers.append(KubernetesEnforcer(ways.cluster, expects=_said_to_be(KUBERNETES_TAG, rooms.fleet)))
     enforcement = Enforcement(
         store=keepers.enforcement,
         enforcers=[*enforcers, *stand_ins.enforcers],
         spending=gateway,
         clock=clock,
         mode=ways.mode,
+        host=socket.gethostname(),
     )
 
     async def tell(key: AgentKey, what: str, said: dict[str, object]) -> None:
@@ -132,4 +139,20 @@ async def open_holding(
         ],
         tell=tell,
     )
-    return Holding(enforcement=enforcement, processes=processes, remedies=remedies, control_key=signer.public)
+    return Holding(
+        enforcement=enforcement,
+        processes=processes,
+        remedies=remedies,
+        control_key=signer.public,
+        engines=tuple(one for one in (engine, ways.cluster) if one is not None),
+    )
+
+
+def _said_to_be(runtime: str, fleet: Fleet) -> Callable[[AgentKey], bool]:
+    """Whether an agent registered with the tag of a runtime."""
+
+    def expects(key: AgentKey) -> bool:
+        member = fleet.registry.get(key[1])
+        return member is not None and member.entry.project == key[0] and runtime in member.entry.tags
+
+    return expects

@@ -44,6 +44,7 @@ async def open_immune(
         clock=clock,
         ids=ids,
         doctrine=stand_ins.doctrine,
+        engines=holding.engines,
     )
     await immune.open()
     stack.push_async_callback(immune.close)

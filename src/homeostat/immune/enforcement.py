@@ -23,6 +23,7 @@ Tell = Callable[[AgentKey, str, dict[str, object]], Awaitable[None]]
 STRATEGY_SECONDS: Final = 5.0  # what one strategy may take for one step; a hanging engine is not waited for
 BRING_SECONDS: Final = 6.0  # how long a verb waits for its effect; what takes longer goes on and is read later
 GAPS_KEPT_MAX: Final = 32
+ELSEWHERE_SECONDS: Final = 10.0  # how long a machine may be silent about whom it holds before nobody vouches for it
 
 
 def stance_of(patient: Patient, enforcer: Enforcer) -> Stance:
@@ -49,6 +50,8 @@ def judge(wanted: Stance, reading: Reading, enforcer: Enforcer) -> Effect:
     """What a reading says of a wish."""
     if reading.stance is None:
         return Effect.UNVERIFIED
+    if wanted is Stance.OPEN and reading.lost:
+        return Effect.FAILED
     met = reading.stance is wanted
     met = met or (wanted is Stance.DRAINING and not enforcer.drains)
     met = met or (wanted is Stance.OPEN and reading.stance is Stance.ENDED)  # who is gone is held by nobody
@@ -70,6 +73,7 @@ class Enforcement:
         clock: Clock,
         mode: Mode = Mode.ALL,
         tell: Tell | None = None,
+        host: str = "",
     ) -> None:
         order = list(Strategy)
         self.store = store
@@ -77,6 +81,7 @@ class Enforcement:
         self._spending = spending
         self._clock = clock
         self._mode = mode
+        self._host = host
         self.tell: Tell = tell or _nobody
         self._holds: dict[AgentKey, dict[Strategy, Hold]] = {}
         self._lanes: dict[AgentKey, asyncio.Task[None]] = {}
@@ -134,7 +139,8 @@ class Enforcement:
 
     async def _settle(self, patient: Patient, *, local_only: bool) -> None:
         key = patient.key
-        if key not in self._holds or local_only:
+        shared = any(self._elsewhere(hold) for hold in self._holds.get(key, {}).values())
+        if key not in self._holds or local_only or shared:
             self._holds[key] = {hold.strategy: hold for hold in await self.store.holds_of(key)}
         known = self._holds[key]
         enforcers = [one for one in self.enforcers if one.local or not local_only]
@@ -169,9 +175,24 @@ class Enforcement:
         """What is to be stored before anything is done; None where there is nothing to do."""
         wanted, verb, old = stance_of(patient, enforcer), verb_of(patient), known.get(enforcer.strategy)
         idle = old is None or (old.settled and old.verb is Verb.RELEASE)
-        if idle and (wanted is Stance.OPEN or not await self._reached(enforcer, patient.key)):
+        if idle and wanted is Stance.OPEN:
             return None
-        if old is not None and old.wanted is wanted and old.verb is verb:
+        moved = old is not None and self._elsewhere(old)
+        reached: bool | None = True
+        if idle or moved or (old is not None and old.doubted):
+            reached = await self._reached(enforcer, patient.key)
+        if reached is not True and old is not None and moved and not idle:
+            await self._vouch(old, known)
+            return None
+        if reached is False:
+            if old is not None and not idle:  # nobody could tell, and now it is known that there is nobody to hold
+                await self.store.drop_hold(patient.key, enforcer.strategy)
+                del known[enforcer.strategy]
+            return None
+        if old is not None and old.wanted is wanted and old.verb is verb and not moved:
+            if old.doubted and reached:
+                before = await self._observed(enforcer, patient.key)
+                return replace(old, doubted=False, before=before)
             return old
         same = next((hold for hold in known.values() if hold.verb is verb), None)
         before = "" if old is None or old.verb is Verb.RELEASE else old.before
@@ -190,14 +211,31 @@ class Enforcement:
             before=before,
             gaps=old.gaps if old is not None and continued else (),
             gaps_count=old.gaps_count if old is not None and continued else 0,
+            doubted=reached is None,
+            host=self._host if enforcer.local else "",
         )
 
-    async def _reached(self, enforcer: Enforcer, key: AgentKey) -> bool:
+    def _elsewhere(self, hold: Hold) -> bool:
+        """Whether another machine sees to it."""
+        return hold.host not in {"", self._host}
+
+    async def _vouch(self, hold: Hold, known: dict[Strategy, Hold]) -> None:
+        """Leave it to the machine that sees to it; where that one is silent, nobody claims that it is so."""
+        silent_ms = self._clock.now_ms() - hold.checked_at_ms
+        if silent_ms < ELSEWHERE_SECONDS * 1000 or hold.effect is not Effect.ENFORCED:
+            return
+        unseen = replace(hold, effect=Effect.UNVERIFIED, note=f"{hold.host} holds it, and has not been heard of")
+        known[hold.strategy] = unseen
+        await self.store.save_holds([unseen])
+        await self.tell(hold.key, "enforcement", _words(unseen))
+
+    async def _reached(self, enforcer: Enforcer, key: AgentKey) -> bool | None:
+        """Whether a way reaches an agent; None where that cannot be told, so that nobody is taken for held unseen."""
         try:
             return await _within(enforcer.reaches(key))
         except (HomeostatError, TimeoutError, OSError) as problem:
             log.warning("%s cannot tell whether it reaches %s: %s", enforcer.strategy, key[1], problem)
-            return False
+            return None
 
     async def _observed(self, enforcer: Enforcer, key: AgentKey, before: str = "") -> str:
         try:
@@ -224,7 +262,7 @@ class Enforcement:
             return self._held(wish, found.note, now)
         if problem and effect is Effect.UNVERIFIED:
             effect = Effect.FAILED if found.stance is not None else effect
-        note = "; ".join(dict.fromkeys(part for part in (problem, found.note) if part))
+        note = "; ".join(dict.fromkeys(part for part in (problem, found.lost, found.note) if part))
         return replace(wish, effect=effect, note=note or f"it is {found.stance}", checked_at_ms=now)
 
     async def _act(self, enforcer: Enforcer, wish: Hold) -> tuple[Hold, str]:
@@ -245,7 +283,7 @@ class Enforcement:
 
     async def _look(self, enforcer: Enforcer, wish: Hold) -> tuple[Reading, Effect]:
         try:
-            found = await _within(enforcer.held(wish.key))
+            found = await _within(enforcer.held(wish.key, wish.before))
         except TimeoutError:
             found = Reading(stance=None, note=f"it could not be read within {STRATEGY_SECONDS:g} s")
         except (HomeostatError, OSError) as error:

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -12,10 +12,10 @@ from homeostat.core.clock import Clock, Millis, SystemClock
 from homeostat.core.codec import to_json
 from homeostat.core.enforcement_errors import AgentKilled
 from homeostat.core.errors import AgentUnknown, InvalidRequest, Unavailable
-from homeostat.core.ids import AgentId, Ids, ProjectId
+from homeostat.core.ids import DEFAULT_PROJECT, AgentId, Ids, ProjectId
 from homeostat.core.machines.phase import PHASE, Phase, PhaseEvent
 from homeostat.core.ports.bus import Bus
-from homeostat.core.ports.immune import ImmuneStore, Remedies
+from homeostat.core.ports.immune import Engine, ImmuneStore, Remedies
 from homeostat.core.records.event import Channel, Event, subject
 from homeostat.core.records.immune import (
     ActualCause,
@@ -32,6 +32,7 @@ from homeostat.immune.counts import Counts
 from homeostat.immune.diagnostician import Diagnostician
 from homeostat.immune.doctrine import Doctrine
 from homeostat.immune.enforcement import Enforcement
+from homeostat.immune.engines import EngineWatch
 from homeostat.immune.errors import FeedbackUnknown
 from homeostat.immune.examination import Settings
 from homeostat.immune.healer import BY_HAND, Healer
@@ -69,6 +70,7 @@ class Immune:
         ids: Ids | None = None,
         doctrine: Doctrine | None = None,
         settings: Settings | None = None,
+        engines: Sequence[Engine] = (),
     ) -> None:
         self.store = store
         self.clock = clock or SystemClock()
@@ -79,6 +81,7 @@ class Immune:
         self.enforcement = enforcement
         self.remedies = remedies
         enforcement.tell = self._alert
+        self.engines = EngineWatch(engines, clock=self.clock, tell=self._alert_engine)
         self._roster = roster
         self._name = self.ids.scope()
         self.leading = False
@@ -161,6 +164,7 @@ class Immune:
                 await self.reconcile()
             except Unavailable as error:
                 log.warning("not everybody who is held was looked at: %s", error)
+            await self.engines.look(local_only=not self.leading)
 
     async def reconcile(self) -> None:
         """See that everybody is held as wanted. What only this machine can do is done here, whoever decides."""
@@ -174,10 +178,17 @@ class Immune:
         await self.enforcement.reconcile(held, local_only=not self.leading)
 
     async def _alert(self, key: AgentKey, what: str, said: dict[str, object]) -> None:
-        log.warning("%s of %s: %s", what, key[1], said)
-        payload = to_json({"alert": what, "about": key[1], **said})
+        await self._publish_alert(key[0], key[1], what, said)
+
+    async def _alert_engine(self, title: str, said: dict[str, object]) -> None:
+        """An engine belongs to no project; whoever looks after the first one looks after the machine."""
+        await self._publish_alert(DEFAULT_PROJECT, title, "engine", said)
+
+    async def _publish_alert(self, project: ProjectId, about: str, what: str, said: dict[str, object]) -> None:
+        log.warning("%s of %s: %s", what, about, said)
+        payload = to_json({"alert": what, "about": about, **said})
         await self.ward.publish(
-            Event(f"alr_{self.ids.scope()}", key[0], Channel.EVT, "immune", key[1], "alert", payload)
+            Event(f"alr_{self.ids.scope()}", project, Channel.EVT, "immune", about, "alert", payload)
         )
 
     async def tick(self) -> int:

@@ -15,18 +15,15 @@ from homeostat.adapters.enforcers.cluster import RESTARTED, Cluster
 from homeostat.adapters.enforcers.kubernetes import KubernetesEnforcer
 from homeostat.adapters.remedies.container import ContainerRemedies
 from homeostat.adapters.stores.sqlite import SqliteEnforcement, SqliteEngine
-from homeostat.core.clock import Millis
 from homeostat.core.enforcement_errors import ContainerUnknown, EngineDenied, EngineUnreachable
-from homeostat.core.ids import AgentId, ProjectId
+from homeostat.core.ids import AgentId
 from homeostat.core.machines.phase import Phase
-from homeostat.core.records.enforcement import Effect, Spent
-from homeostat.core.records.immune import Applied, Patient, RemedyAction
-from homeostat.core.records.turn import AgentKey
+from homeostat.core.records.enforcement import Effect
+from homeostat.core.records.immune import Applied, RemedyAction
 from homeostat.immune.enforcement import Enforcement
 from homeostat.testing.clock import ManualClock
 from homeostat.testing.cluster import Deployment, FakeCluster
-
-ANN: AgentKey = (ProjectId("default"), AgentId("ann"))
+from homeostat.testing.holding import ANN, Alerts, Frugal, patient
 
 # What the real client says of each kind of request: its method, and the model of what comes and goes.
 CONTRACT = {
@@ -61,14 +58,6 @@ def hold_to_contract(request: httpx2.Request, body: dict[str, Any], answer: http
         assert as_model(answer.json(), "V1Status") == answer.json()
 
 
-class Purse:
-    """Nobody spends anything."""
-
-    async def spent(self, agent: AgentKey, since: Millis) -> Spent:
-        del agent, since
-        return Spent(refused=0, answered=0, tokens=0)
-
-
 class Place:
     """A cluster with one agent of three replicas, and an enforcement over it."""
 
@@ -80,14 +69,10 @@ class Place:
         self.cluster = Cluster("http://cluster", namespace="agents", transport=self.fake)
         self.enforcer = KubernetesEnforcer(self.cluster)
         self.store = store
-        self.alerts: list[dict[str, object]] = []
+        self.told = Alerts()
         self.enforcement = Enforcement(
-            store=store, enforcers=[self.enforcer], spending=Purse(), clock=ManualClock(), tell=self.tell
+            store=store, enforcers=[self.enforcer], spending=Frugal(), clock=ManualClock(), tell=self.told
         )
-
-    async def tell(self, key: AgentKey, what: str, said: dict[str, object]) -> None:
-        del key, what
-        self.alerts.append(said)
 
     @property
     def counts(self) -> dict[str, int]:
@@ -106,10 +91,6 @@ async def place() -> AsyncGenerator[Place]:
     yield made
     await made.cluster.close()
     await engine.close()
-
-
-def patient(phase: Phase) -> Patient:
-    return Patient(project=ANN[0], agent_id=ANN[1], version=1, phase=phase, since_ms=Millis(1), cause="it loops")
 
 
 async def test_a_deployment_is_scaled_to_nothing_and_back_to_what_it_was(place: Place) -> None:
@@ -150,7 +131,7 @@ async def test_replicas_that_have_not_ended_are_not_claimed_to_have(place: Place
     place.fake.slow_to_end = True
     await place.enforcement.bring(patient(Phase.QUARANTINED))
     assert await place.effect() is Effect.UNVERIFIED
-    assert "3 replicas have not ended" in str(place.alerts[0]["problem"])
+    assert "3 replicas have not ended" in str(place.told.heard[0]["problem"])
     place.fake.deployments["researcher"].running = 0
     await place.enforcement.reconcile([patient(Phase.QUARANTINED)])
     assert await place.effect() is Effect.ENFORCED
@@ -160,17 +141,64 @@ async def test_what_is_denied_or_away_is_said(place: Place) -> None:
     place.fake.denied = {"PUT"}
     await place.enforcement.bring(patient(Phase.QUARANTINED))
     assert await place.effect() is Effect.FAILED
-    assert "does not allow scale" in str(place.alerts[0]["problem"])
+    assert "does not allow scale" in str(place.told.heard[0]["problem"])
     assert place.counts["researcher"] == 3
     place.fake.away = True
     await place.enforcement.reconcile([patient(Phase.QUARANTINED)])
     assert await place.effect() is Effect.UNVERIFIED
     with pytest.raises(EngineUnreachable):
-        await place.enforcer.held(ANN)
+        await place.enforcer.held(ANN, "")
     place.fake.away = False
     place.fake.denied = {"GET"}
     with pytest.raises(EngineDenied):
-        await place.enforcer.held(ANN)
+        await place.enforcer.held(ANN, "")
+
+
+async def test_whoever_cannot_be_asked_about_is_not_claimed_to_be_held(place: Place) -> None:
+    place.fake.denied = {"GET"}
+    await place.enforcement.bring(patient(Phase.QUARANTINED))
+    assert await place.effect() is Effect.UNVERIFIED
+    assert "does not allow list" in str(place.told.heard[0]["problem"])
+    with pytest.raises(EngineDenied):
+        await place.cluster.ping()
+    place.fake.denied = set()
+    await place.cluster.ping()
+    await place.enforcement.reconcile([patient(Phase.QUARANTINED)])
+    assert (await place.effect(), place.counts["researcher"]) == (Effect.ENFORCED, 0)
+    await place.enforcement.bring(patient(Phase.PROBATION))
+    assert place.counts["researcher"] == 3, "what it was, seen when it could be"
+
+
+async def test_a_deployment_that_goes_on_changing_under_us_has_not_been_scaled(place: Place) -> None:
+    def somebody_scales() -> None:
+        one = place.fake.deployments["researcher"]
+        one.replicas, one.version = one.replicas + 1, one.version + 1
+
+    place.fake.before_write = somebody_scales
+    await place.enforcement.bring(patient(Phase.QUARANTINED))
+    assert await place.effect() is Effect.FAILED
+    assert "was changed by somebody else" in str(place.told.heard[0]["problem"])
+
+
+async def test_whoever_is_said_to_be_a_deployment_and_is_none_is_not_held(place: Place) -> None:
+    bert = (ANN[0], AgentId("bert"))
+    place.enforcement.enforcers = (KubernetesEnforcer(place.cluster, expects=bert.__eq__),)
+    await place.enforcement.bring(patient(Phase.QUARANTINED, bert))
+    (hold,) = await place.store.holds_of(bert)
+    assert (hold.effect, "No deployment belongs to" in hold.note) == (Effect.UNVERIFIED, True)
+    assert len(place.told.heard) == 1
+
+
+async def test_a_deployment_that_was_killed_is_scaled_back_when_it_is_released(place: Place) -> None:
+    await place.enforcement.bring(patient(Phase.QUARANTINED, killed=True))
+    assert place.counts["researcher"] == 0
+    place.fake.denied = {"PUT"}
+    await place.enforcement.bring(patient(Phase.PROBATION))
+    (hold,) = await place.store.holds_of(ANN)
+    assert (hold.effect, "is at 0 replicas and had 3" in hold.note) == (Effect.FAILED, True)
+    place.fake.denied = set()
+    await place.enforcement.reconcile([patient(Phase.PROBATION)])
+    assert (place.counts["researcher"], await place.effect()) == (3, Effect.ENFORCED)
 
 
 async def test_a_deployment_that_is_gone_is_not_held(place: Place) -> None:
@@ -179,7 +207,7 @@ async def test_a_deployment_that_is_gone_is_not_held(place: Place) -> None:
     await place.enforcement.reconcile([patient(Phase.QUARANTINED)])
     assert await place.effect() is Effect.UNVERIFIED
     with pytest.raises(ContainerUnknown):
-        await place.enforcer.held(ANN)
+        await place.enforcer.held(ANN, "")
     assert not await place.enforcer.reaches((ANN[0], AgentId("not a label"))), "a name that no label can have"
 
 

@@ -137,7 +137,7 @@ def enforcer(request: pytest.FixtureRequest, store: SqliteEnforcement) -> Iterat
 
 
 async def stance(enforcer: ProcessEnforcer) -> Stance | None:
-    return (await enforcer.held(ANN)).stance
+    return (await enforcer.held(ANN, "")).stance
 
 
 async def take(enforcer: ProcessEnforcer, tree: Tree) -> Custody:

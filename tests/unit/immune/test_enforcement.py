@@ -8,20 +8,19 @@ import pytest
 
 from homeostat.adapters.enforcers.noop import NoopEnforcer
 from homeostat.adapters.stores.sqlite import SqliteEnforcement, SqliteEngine
-from homeostat.core.clock import Millis
 from homeostat.core.enforcement_errors import EngineUnreachable, ReceiptUnknown
 from homeostat.core.ids import AgentId, ProjectId
 from homeostat.core.machines.phase import Phase
-from homeostat.core.records.enforcement import Effect, Mode, Reading, Spent, Strategy, Verb
-from homeostat.core.records.immune import Patient, Stance
+from homeostat.core.records.enforcement import Effect, Mode, Reading, Strategy, Verb
+from homeostat.core.records.immune import Stance
 from homeostat.core.records.turn import AgentKey
 from homeostat.immune import enforcement as module
 from homeostat.immune.enforcement import Enforcement
 from homeostat.testing.clock import ManualClock
+from homeostat.testing.holding import ANN, Frugal, patient
 
 P = Phase
 S = Stance
-ANN = (ProjectId("default"), AgentId("ann"))
 ALL_ENFORCED = dict.fromkeys([Strategy.GATEWAY, Strategy.PROCESS, Strategy.CONTAINER], Effect.ENFORCED)
 PROCESS_BY_PHASE = {P.DRAINING: S.DRAINING, P.QUARANTINED: S.CLOSED, P.HEALING: S.OPEN, P.EXHAUSTED: S.CLOSED}
 BOB = (ProjectId("default"), AgentId("bob"))
@@ -43,9 +42,13 @@ class Way(NoopEnforcer):
         self.blind = False
         self.broken = False
         self.hangs: set[AgentKey] = set()
+        self.lost = ""
+        self.unsure = False
         self.stored: list[Stance] = []
 
     async def reaches(self, key: AgentKey) -> bool:
+        if self.unsure:
+            raise EngineUnreachable(engine="it", problem="the socket is gone")
         return key in self.reach
 
     async def observe(self, key: AgentKey, before: str) -> str:
@@ -64,20 +67,12 @@ class Way(NoopEnforcer):
         if not self.deaf:
             await super().hold(key, stance, reason, before)
 
-    async def held(self, key: AgentKey) -> Reading:
+    async def held(self, key: AgentKey, before: str) -> Reading:
         if self.blind:
             raise EngineUnreachable(engine="it", problem="the socket is gone")
         if key in self.hangs:
             await asyncio.Event().wait()
-        return await super().held(key)
-
-
-class Purse:
-    """Nobody spends anything."""
-
-    async def spent(self, agent: AgentKey, since: Millis) -> Spent:
-        del agent, since
-        return Spent(refused=0, answered=0, tokens=0)
+        return replace(await super().held(key, before), lost=self.lost)
 
 
 @pytest.fixture
@@ -102,10 +97,16 @@ class Bench:
         self.mode = mode
         self.enforcement = self.begin()
 
-    def begin(self) -> Enforcement:
+    def begin(self, host: str = "here") -> Enforcement:
         ways = [self.container, self.gateway, self.process]
         return Enforcement(
-            store=self.store, enforcers=ways, spending=Purse(), clock=self.clock, mode=self.mode, tell=self.tell
+            store=self.store,
+            enforcers=ways,
+            spending=Frugal(),
+            clock=self.clock,
+            mode=self.mode,
+            tell=self.tell,
+            host=host,
         )
 
     async def tell(self, key: AgentKey, what: str, said: dict[str, object]) -> None:
@@ -114,19 +115,6 @@ class Bench:
 
     async def effects(self, key: AgentKey = ANN) -> dict[Strategy, Effect]:
         return {hold.strategy: hold.effect for hold in await self.store.holds_of(key)}
-
-
-def patient(phase: Phase, key: AgentKey = ANN, *, killed: bool = False) -> Patient:
-    return Patient(
-        project=key[0],
-        agent_id=key[1],
-        version=1,
-        phase=phase,
-        since_ms=Millis(1),
-        cause="it loops",
-        actor="ann",
-        killed=killed,
-    )
 
 
 async def test_a_wish_is_stored_before_anything_is_done(store: SqliteEnforcement) -> None:
@@ -296,3 +284,83 @@ async def test_a_second_quarantine_is_a_new_receipt(store: SqliteEnforcement) ->
 async def test_there_is_no_receipt_for_what_was_never_asked(store: SqliteEnforcement) -> None:
     with pytest.raises(ReceiptUnknown):
         await Bench(store).enforcement.receipt(ANN)
+
+
+async def test_whoever_might_be_a_container_is_not_claimed_to_be_held_while_nobody_can_tell(
+    store: SqliteEnforcement,
+) -> None:
+    bench = Bench(store)
+    bench.container.unsure = bench.container.blind = bench.container.broken = True
+    await bench.enforcement.bring(patient(P.QUARANTINED))
+    assert (await bench.effects())[Strategy.CONTAINER] is Effect.UNVERIFIED
+    assert (await bench.enforcement.receipt(ANN)).effect is Effect.UNVERIFIED
+    assert [alert["strategy"] for alert in bench.alerts] == [Strategy.CONTAINER]
+    again = bench.begin()  # Homeostat was killed, and the engine is still away
+    await again.load()
+    await again.reconcile([patient(P.QUARANTINED)])
+    assert (await again.receipt(ANN)).effect is Effect.UNVERIFIED
+    bench.container.unsure = bench.container.blind = bench.container.broken = False
+    await again.reconcile([patient(P.QUARANTINED)])
+    assert await bench.effects() == ALL_ENFORCED, "the engine is back, and it is a container"
+    assert (await store.holds_of(ANN))[2].before == "before ann", "what there was is seen before it is closed"
+
+
+async def test_whoever_turns_out_to_be_no_container_is_not_asked_about_as_one(store: SqliteEnforcement) -> None:
+    bench = Bench(store)
+    bench.container.unsure = True
+    await bench.enforcement.bring(patient(P.QUARANTINED))
+    bench.container.unsure = False
+    bench.container.reach = set()
+    await bench.enforcement.reconcile([patient(P.QUARANTINED)])
+    assert Strategy.CONTAINER not in await bench.effects()
+    assert (await bench.enforcement.receipt(ANN)).effect is Effect.ENFORCED
+
+
+async def test_one_that_was_held_and_is_out_of_reach_now_is_not_forgotten(store: SqliteEnforcement) -> None:
+    bench = Bench(store)
+    await bench.enforcement.bring(patient(P.QUARANTINED))
+    bench.container.reach = set()
+    bench.container.blind = True
+    await bench.enforcement.reconcile([patient(P.QUARANTINED)])
+    assert (await bench.effects())[Strategy.CONTAINER] is Effect.UNVERIFIED
+
+
+async def test_a_release_that_leaves_something_down_has_failed(store: SqliteEnforcement) -> None:
+    bench = Bench(store)
+    await bench.enforcement.bring(patient(P.QUARANTINED, killed=True))
+    bench.container.lost = "container 4f is exited"
+    await bench.enforcement.bring(patient(P.PROBATION))
+    receipt = await bench.enforcement.receipt(ANN)
+    assert receipt.effect is Effect.FAILED
+    assert "container 4f is exited" in receipt.holds[-1].note
+    assert ANN in bench.enforcement.unsettled, "it is tried again"
+    bench.container.lost = ""
+    await bench.enforcement.reconcile([patient(P.PROBATION)])
+    assert bench.enforcement.unsettled == set()
+
+
+async def test_what_another_machine_holds_is_left_to_it_until_it_falls_silent(store: SqliteEnforcement) -> None:
+    there = Bench(store)
+    there.gateway.reach = there.container.reach = set()
+    there.process.local = True
+    await there.enforcement.bring(patient(P.QUARANTINED))
+    here = Bench(store)
+    here.clock = there.clock
+    here.process.reach = set()
+    here.process.local = True
+    here.process.deaf = True
+    elsewhere = here.begin("elsewhere")
+    await elsewhere.load()
+    for _ in range(2):
+        await elsewhere.reconcile([patient(P.QUARANTINED)])
+    assert (await here.effects())[Strategy.PROCESS] is Effect.ENFORCED, "it is not for this machine to say"
+    there.clock.advance(module.ELSEWHERE_SECONDS + 1)
+    await elsewhere.reconcile([patient(P.QUARANTINED)])
+    assert (await here.effects())[Strategy.PROCESS] is Effect.UNVERIFIED
+    assert "here holds it" in str(here.alerts[-1]["problem"])
+    await there.enforcement.reconcile([patient(P.QUARANTINED)])
+    assert (await here.effects())[Strategy.PROCESS] is Effect.ENFORCED
+    here.process.reach = {ANN}  # it moved
+    here.process.deaf = False
+    await elsewhere.reconcile([patient(P.QUARANTINED)])
+    assert (await store.holds_of(ANN))[1].host == "elsewhere"

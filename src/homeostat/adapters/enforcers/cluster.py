@@ -35,6 +35,8 @@ class Scale:
 class Cluster:
     """One namespace of one cluster, with the rights of one service account."""
 
+    local = False
+
     def __init__(
         self,
         url: str,
@@ -45,6 +47,7 @@ class Cluster:
         transport: httpx2.AsyncBaseTransport | None = None,
     ) -> None:
         self.namespace = namespace
+        self.title = f"the cluster at {url}"
         self._token_file = token_file
         verify: ssl.SSLContext | bool = True
         if url.startswith("https:") and ca_file is not None and ca_file.exists():
@@ -59,6 +62,10 @@ class Cluster:
     @property
     def _deployments(self) -> str:
         return f"/apis/apps/v1/namespaces/{self.namespace}/deployments"
+
+    async def ping(self) -> None:
+        """Ask for one deployment that is ours, which needs the rights that are needed."""
+        await self._ask("GET", self._deployments, verb="list", query={"labelSelector": AGENT_LABEL, "limit": "1"})
 
     async def deployments(self, agent_id: str) -> list[str]:
         """The names of an agent's deployments."""
@@ -119,19 +126,19 @@ class Cluster:
         try:
             answer = await self._http.request(method, path, params=query, json=body, headers=headers)
         except httpx2.TransportError as problem:
-            raise EngineUnreachable(engine="the cluster", problem=str(problem) or type(problem).__name__) from problem
+            raise EngineUnreachable(engine=self.title, problem=str(problem) or type(problem).__name__) from problem
         if answer.status_code < 300:
             return answer.json()
         said = _message(answer)
         match answer.status_code:
             case 401 | 403:
-                raise EngineDenied(engine="the cluster", verb=verb, problem=said)
+                raise EngineDenied(engine=self.title, verb=verb, problem=said)
             case 404:
                 raise ContainerUnknown(kind="deployment", agent_id=path.rpartition("/")[2], problem=said)
             case 409:
                 raise DeploymentChanged(name=path, problem=said)
             case status:
-                raise EngineFailed(engine="the cluster", verb=verb, problem=f"{status}: {said}")
+                raise EngineFailed(engine=self.title, verb=verb, problem=f"{status}: {said}")
 
 
 def _of(agent_id: str) -> dict[str, str]:

@@ -55,8 +55,9 @@ class GatewayEnforcer:
             )
         )
 
-    async def held(self, key: AgentKey) -> Reading:
+    async def held(self, key: AgentKey, before: str) -> Reading:
         """What a call that came now would meet, by whichever policy."""
+        del before
         met = await self._policies.gate(key)
         if met is None:
             return Reading(stance=Stance.OPEN, note="calls pass")

@@ -41,7 +41,8 @@ class KernelEnforcer:
         del before
         await self._gates.set_gate(key, GATES[stance], None if stance is Stance.OPEN else reason)
 
-    async def held(self, key: AgentKey) -> Reading:
+    async def held(self, key: AgentKey, before: str) -> Reading:
+        del before
         view = await self._heads.head(*key)
         if view is None:
             return Reading(stance=None, note="the kernel does not know it")

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Callable
 from typing import Final
 
 from homeostat.adapters.enforcers.cluster import AGENT_LABEL, Cluster
@@ -22,10 +23,14 @@ class KubernetesEnforcer:
     drains = False
     ends = False
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, *, expects: Callable[[AgentKey], bool] = lambda _: False) -> None:
         self.cluster = cluster
+        self._expects = expects
 
     async def reaches(self, key: AgentKey) -> bool:
+        """Whoever is said to be a deployment is held to be one, found or not."""
+        if self._expects(key):
+            return True
         return LABEL_VALUE.fullmatch(key[1]) is not None and bool(await self.cluster.deployments(key[1]))
 
     async def observe(self, key: AgentKey, before: str) -> str:
@@ -50,17 +55,22 @@ class KubernetesEnforcer:
             elif stance is Stance.OPEN and scale.replicas == 0 and counts.get(name, 0) > 0:
                 await self.cluster.set_scale(scale, counts[name])
 
-    async def held(self, key: AgentKey) -> Reading:
+    async def held(self, key: AgentKey, before: str) -> Reading:
         wanted = running = 0
+        counts: dict[str, int] = json.loads(before or "{}")
+        short: list[str] = []
         for name in await self._names(key):
             scale = await self.cluster.scale(name)
             wanted += scale.replicas
             running += scale.running
+            if scale.replicas == 0 and counts.get(name, 0) > 0:
+                short.append(f"{name} is at 0 replicas and had {counts[name]}")
+        lost = ", ".join(short)
         if wanted:
-            return Reading(stance=Stance.OPEN, note=f"{wanted} replicas are wanted, {running} there")
+            return Reading(stance=Stance.OPEN, note=f"{wanted} replicas are wanted, {running} there", lost=lost)
         if running:
-            return Reading(stance=None, note=f"scaled to 0, {running} replicas have not ended")
-        return Reading(stance=Stance.CLOSED, note="scaled to 0, none is left")
+            return Reading(stance=None, note=f"scaled to 0, {running} replicas have not ended", lost=lost)
+        return Reading(stance=Stance.CLOSED, note="scaled to 0, none is left", lost=lost)
 
     async def _names(self, key: AgentKey) -> list[str]:
         found = await self.cluster.deployments(key[1])

@@ -29,7 +29,8 @@ class NoopEnforcer:
         del reason, before
         self.stances[key] = stance
 
-    async def held(self, key: AgentKey) -> Reading:
+    async def held(self, key: AgentKey, before: str) -> Reading:
+        del before
         return Reading(stance=self.stances.get(key, Stance.OPEN))
 
     async def in_flight(self, key: AgentKey) -> int:

@@ -262,13 +262,13 @@ class ProcessEnforcer:
                     break
         return not left()
 
-    async def held(self, key: AgentKey) -> Reading:
+    async def held(self, key: AgentKey, before: str) -> Reading:
+        """What is gone nobody here can start again; that is said, and left to whoever started it."""
+        del before
         held = self._held.get(key)
-        if held is None:
-            return Reading(stance=None, note="it is not in custody")
-        members = held.members()
-        if not members:
-            return Reading(stance=Stance.ENDED, note="its process is gone")
+        members = [] if held is None else held.members()
+        if held is None or not members:
+            return Reading(stance=Stance.ENDED, note="its process is gone; whoever started it can start it again")
         frozen: set[int] = held.group.members if held.group is not None and held.group.frozen else set()
         awake = [one for one in members if one.pid not in frozen and proc.state(one.pid) not in proc.RESTING]
         if awake:

@@ -40,6 +40,9 @@ class EnforcementKeeping(ABC):
         found = [_holds.decode(row[0]) for row in await self._all("holds_of_agent", *key)]
         return sorted(found, key=lambda hold: _ORDER.index(hold.strategy))
 
+    async def drop_hold(self, key: AgentKey, strategy: Strategy) -> None:
+        await self._do("hold_drop", *key, strategy.value)
+
     async def custodies(self) -> list[Custody]:
         return [_custodies.decode(row[0]) for row in await self._all("custodies_all")]
 

@@ -92,6 +92,8 @@ class EnforcementStore(Protocol):
         """All or nothing, each in place of the one before."""
         ...
 
+    async def drop_hold(self, key: AgentKey, strategy: Strategy) -> None: ...
+
     async def custodies(self) -> list[Custody]: ...
 
     async def put_custody(self, custody: Custody) -> None: ...
@@ -109,6 +111,17 @@ class EnforcementStore(Protocol):
         ...
 
 
+class Engine(Protocol):
+    """What holds agents for us: a container engine, a cluster."""
+
+    title: str
+    local: bool  # whether it is this machine's own
+
+    async def ping(self) -> None:
+        """Ask for what is always asked of it; raises where it is away or does not let us."""
+        ...
+
+
 class Enforcer(Protocol):
     """One way to hold agents. What it cannot do it raises, and what it did it can read back."""
 
@@ -119,7 +132,7 @@ class Enforcer(Protocol):
     ends: bool  # whether one that ended can be told from one that is stopped
 
     async def reaches(self, key: AgentKey) -> bool:
-        """Whether this agent can be held so."""
+        """Whether this agent can be held so; raises where that cannot be told."""
         ...
 
     async def observe(self, key: AgentKey, before: str) -> str:
@@ -133,8 +146,8 @@ class Enforcer(Protocol):
         """Bring an agent into a stance; again, if it was in it before."""
         ...
 
-    async def held(self, key: AgentKey) -> Reading:
-        """The stance an agent is found in, read where it takes effect."""
+    async def held(self, key: AgentKey, before: str) -> Reading:
+        """The stance an agent is found in, read where it takes effect, beside what there was before."""
         ...
 
     async def in_flight(self, key: AgentKey) -> int:

@@ -49,6 +49,7 @@ class Reading:
 
     stance: Stance | None
     note: str = ""
+    lost: str = ""  # what ran before and does not now: a release that leaves it so has not released
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +80,8 @@ class Hold:
     before: str = ""  # what there was, and is to be again
     gaps: tuple[Gap, ...] = ()
     gaps_count: int = 0
+    doubted: bool = False  # nobody could tell whether this way reaches the agent, and nobody has seen since
+    host: str = ""  # the machine that sees to it, where only one can
 
     @property
     def key(self) -> AgentKey:
