@@ -153,6 +153,48 @@ async def test_the_first_answer_stands_and_its_author_is_kept() -> None:
             await approvals.approve(DEFAULT_PROJECT, ApprovalId("apr_none"), reason="", actor="bob")
 
 
+class Cure(Placebo):
+    """Remedies that help at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.patients: list[Clinic] = []
+
+    async def apply(self, key: AgentKey, action: RemedyAction, reason: str) -> tuple[Applied, str]:
+        self.patients[0].faults.pop(key[1], None)
+        return await super().apply(key, action, reason)
+
+
+async def test_a_yes_for_some_hours_answers_the_same_question_of_the_same_agent_and_no_longer() -> None:
+    cure = Cure()
+    async with clinic(remedies=cure) as one:
+        cure.patients.append(one)
+        await one.train(*FEW, samples=60)
+
+        async def fall_ill_and_recover(hours: float) -> int:
+            one.faults[SICK] = FLOOD
+            before = len(await asked(one))
+            for _ in range(120):
+                await one.sample(*FEW)
+                for question in await asked(one):
+                    if question.status is ApprovalStatus.PENDING:
+                        await one.system.immune.approvals.approve(
+                            DEFAULT_PROJECT, question.approval_id, reason="known", actor="ann", hours=hours
+                        )
+                if one.phase(SICK) is P.HEALTHY and SICK not in one.faults:
+                    break
+            assert one.phase(SICK) is P.HEALTHY
+            return len(await asked(one)) - before
+
+        assert await fall_ill_and_recover(hours=2) == 1
+        assert await fall_ill_and_recover(hours=0) == 0, "the yes of before stands"
+        steps = await one.steps(SICK)
+        assert any(step.cause == f"ann approved {cure.given[0]} for a while: known" for step in steps)
+        one.clock.advance(7201)
+        assert await fall_ill_and_recover(hours=0) == 1
+        assert await fall_ill_and_recover(hours=0) == 1, "a yes without hours is for once"
+
+
 async def test_an_approval_is_bound_to_the_evidence_it_was_asked_about() -> None:
     placebo = Placebo()
     async with ill(SICK, placebo=placebo) as one:

@@ -68,7 +68,9 @@ ROWS: Final = (
     # Whether it lives, what it can do, and the way in.
     *_open("livez", "readyz", "read_openapi", "read_page", "read_session", "login", "login_by_ticket"),
     *_open("oidc_begin", "oidc_end", "logout", "read_dashboard", "read_asset"),
-    *_view("read_metrics", "read_gateway", "read_overview", "read_traffic", "list_heads", "follow_events"),
+    *_view(
+        "read_metrics", "read_gateway", "read_overview", "read_traffic", "list_heads", "list_today", "follow_events"
+    ),
     *_view("read_vitals", agents=Agents.OWN),
     Row("make_ticket", VIEW),
     # Who may come in, and what was done.

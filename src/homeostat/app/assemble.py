@@ -22,6 +22,7 @@ from homeostat.app.ledgers import open_ledgers
 from homeostat.app.local_turns import LocalTurns
 from homeostat.app.sessions import WorkerSessions
 from homeostat.app.settings import Auth, Settings
+from homeostat.app.spending import Spending
 from homeostat.app.supervisor import Supervisor
 from homeostat.app.tool_desk import ToolDesks
 from homeostat.app.tracing import Tracing, sdk_present
@@ -76,6 +77,7 @@ class System:
     provider: IdentityProvider | None
     feed: Feed
     vitals_log: VitalsLog
+    spending: Spending
     runs: Runs
     cordons: Cordons
     webhooks: Webhooks
@@ -145,6 +147,7 @@ async def assemble(
             access=Access(store=opened.access, clock=clock, ids=ids, required=settings.auth is Auth.KEYS),
             feed=feed,
             vitals_log=vitals_log,
+            spending=Spending(gateway.outlays, clock=clock),
             runs=runs,
             custody=custody,
             supervisor=supervisor,

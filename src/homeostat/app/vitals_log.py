@@ -5,13 +5,20 @@ from array import array
 from collections import OrderedDict, deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Final
 
 import msgspec
 
 from homeostat.core.clock import Clock, Millis
 from homeostat.core.ids import AgentId, ProjectId
-from homeostat.core.limits import TRAFFIC_MINUTES, TRAFFIC_NAMES_MAX, VITALS_AGENTS_MAX, VITALS_KEPT_MAX
+from homeostat.core.limits import (
+    TRAFFIC_MINUTES,
+    TRAFFIC_NAMES_MAX,
+    VITALS_AGENTS_MAX,
+    VITALS_KEPT_MAX,
+    VITALS_SPARK_MAX,
+)
 from homeostat.core.ports.bus import Bus
 from homeostat.core.records.event import Channel, Event, subject
 from homeostat.core.records.turn import AgentKey
@@ -138,6 +145,15 @@ class VitalsLog:
     def rows(self, key: AgentKey) -> "Iterator[array[float]]":
         """An agent's last samples, oldest first."""
         return iter(self._rows.get(key, ()))
+
+    def agents(self, project: ProjectId) -> list[AgentId]:
+        """Whose samples are here."""
+        return [agent_id for owner, agent_id in self._rows if owner == project]
+
+    def recent(self, key: AgentKey, name: str) -> list[float]:
+        """One figure of an agent's last samples, oldest first."""
+        place, rows = COLUMNS.index(name), self._rows.get(key, ())
+        return [row[place] for row in islice(rows, max(0, len(rows) - VITALS_SPARK_MAX), None)]
 
     def minutes(self, project: ProjectId) -> list[Minute]:
         """The minutes of the last hour in which there were calls, oldest first."""

@@ -192,6 +192,8 @@ REGISTRATIONS_PER_COMMIT_MAX: Final = 64
 REGISTRATION_REPEAT_SECONDS: Final = 600.0  # how long one whose answer was lost may be asked for again under its key
 STATUS_TIMEOUT_SECONDS: Final = 2.0  # how long a status server may take to answer
 
+APPROVED_HOURS_MAX: Final = 24.0 * 7  # how long a yes to one question may answer those alike
+
 # --- the live feed -----------------------------------------------------------------------------------------
 FRAME_GAP_SECONDS: Final = 0.25  # heartbeats of this long share one message; what agents do at once is not held back
 RELAY_GAP_SECONDS: Final = 0.05  # and this long on their way to other processes
@@ -216,6 +218,9 @@ EVENT_BEAT_SECONDS: Final = 10.0  # a reader hears at least this often, if only 
 EVENT_BATCH_MAX: Final = 256  # events written to one reader at once
 VITALS_KEPT_MAX: Final = 180  # samples remembered per agent, for graphs
 VITALS_AGENTS_MAX: Final = 2_000  # agents whose samples are remembered; those silent longest go first
+VITALS_SPARK_MAX: Final = 24  # samples of each agent in a list of agents
+SPENDING_SETTLED_SECONDS: Final = 900.0  # calls begun longer ago than this are in the log, or as good as lost
+SPENDING_STALE_SECONDS: Final = 5.0  # how old sums of spending may be that several readers share
 TRAFFIC_MINUTES: Final = 60
 TRAFFIC_NAMES_MAX: Final = 64  # models told apart in one minute: agents choose their names
 

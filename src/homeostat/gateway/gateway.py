@@ -5,12 +5,12 @@ from typing import Any, Final
 
 from homeostat.core.clock import Clock, Millis, SystemClock
 from homeostat.core.errors import InvalidRequest
-from homeostat.core.ids import DEFAULT_PROJECT, Ids, ProjectId, chance, process_seed
+from homeostat.core.ids import DEFAULT_PROJECT, AgentId, Ids, ProjectId, chance, process_seed
 from homeostat.core.limits import CALL_RETENTION_SECONDS, GATEWAY_LEASE_SECONDS, PAGE_MAX
 from homeostat.core.ports.bus import Bus
 from homeostat.core.ports.gateway import Assignments, GatewayStore, Keyring, Listener, PriceList
 from homeostat.core.records.budget import Budget, BudgetKey
-from homeostat.core.records.call import Call, CallFilter, CallId, Outcome
+from homeostat.core.records.call import Call, CallFilter, CallId, Outcome, Outlay
 from homeostat.core.records.enforcement import Spent
 from homeostat.core.records.policy import Action, Policy, PolicyFilter, PolicyId
 from homeostat.core.records.turn import AgentKey
@@ -191,6 +191,11 @@ class Gateway:
         """The call log, newest first, this gateway's last calls included."""
         await self.clerk.flush()
         return await self.store.calls(wanted, limit)
+
+    async def outlays(self, project: ProjectId, since: Millis, until: Millis) -> dict[AgentId, Outlay]:
+        """What agents spent on calls that began in a time, this gateway's last calls included."""
+        await self.clerk.flush()
+        return await self.store.outlays(project, since, until)
 
     def in_flight_here(self, agent: AgentKey) -> int:
         """How many calls of an agent are open in this process, exactly."""

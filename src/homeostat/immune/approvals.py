@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
-from homeostat.core.clock import Clock
+from homeostat.core.clock import Clock, Millis
 from homeostat.core.enforcement_errors import AgentKilled
 from homeostat.core.ids import ProjectId
 from homeostat.core.machines.phase import Phase, PhaseEvent
@@ -34,10 +34,17 @@ class Approvals:
         self._deciding = deciding
         self._clock = clock
 
-    async def approve(self, project: ProjectId, approval_id: ApprovalId, *, reason: str, actor: str) -> Approval:
-        """Say yes to one action on one body of evidence. The first answer stands, and is used once."""
+    async def approve(
+        self, project: ProjectId, approval_id: ApprovalId, *, reason: str, actor: str, hours: float = 0.0
+    ) -> Approval:
+        """Say yes to one action on one body of evidence. The first answer stands, and is used once.
+
+        With `hours` the same question about the same agent is not asked again for so long, and taken as answered.
+        """
         async with self._deciding:
             answer, watch = await self._answer(project, approval_id, ApprovalStatus.APPROVED, reason, actor)
+            if hours > 0:
+                answer = replace(answer, stands_until_ms=Millis(self._clock.now_ms() + int(hours * 3_600_000)))
             changes = {"bound": (answer.diagnosis, answer.action), "approval_id": approval_id}
             move = Move(
                 watch=watch,

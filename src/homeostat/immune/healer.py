@@ -109,15 +109,25 @@ class Healer:
         return incident is not None and incident.cohort == BY_HAND
 
     async def _ask(self, watch: Watch, incident: Incident) -> None:
-        pending = await self._ward.store.approvals(watch.key[0], status=None, before=None, limit=500)
+        asked = await self._ward.store.approvals(watch.key[0], status=None, before=None, limit=500)
         self._asked.add(incident.incident_id)
-        if any(one.incident_id == incident.incident_id for one in pending):
+        if any(one.incident_id == incident.incident_id for one in asked):
             return
         step = self._next(watch, incident)
         if step is None:
             return
         now = self._clock.now_ms()
         diagnosis, action = step
+        standing = next((one for one in asked if one.covers(watch.key[1], diagnosis, action, now)), None)
+        if standing is not None:
+            cause = f"{standing.answered_by} approved {action} for a while" + (
+                f": {standing.reason}" if standing.reason else ""
+            )
+            changes = {"bound": step, "approval_id": standing.approval_id}
+            await self._ward.move(
+                Move(watch=watch, event=PhaseEvent.HEAL, cause=cause, actor=standing.answered_by, changes=changes)
+            )
+            return
         approval = Approval(
             approval_id=ApprovalId(f"apr_{self._ids.scope()}"),
             project=watch.key[0],

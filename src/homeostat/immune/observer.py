@@ -143,12 +143,13 @@ def _next(watch: Watch, samples: deque[Vitals]) -> Vitals | None:
 def _evidence(finding: Finding, sample: Vitals) -> Evidence:
     name = GAUGES[finding.vital].name
     value, expected = round(finding.value, 6), round(finding.expected, 6)
+    title, seen, usual = _titled(name), _figure(name, value), _figure(name, expected)
     if finding.kind is Anomaly.STUCK:
-        why = f"{name} has been exactly {value:g} for many samples"
+        why = f"{title} has been exactly {seen} for many samples"
     elif expected > 0:
-        why = f"{name} is {value:g}, {value / expected:.1f} times the usual {expected:g}"
+        why = f"{title} is {seen}, {value / expected:.1f} times the usual {usual}"
     else:
-        why = f"{name} is {value:g} where {expected:g} is usual"
+        why = f"{title} is {seen} where {usual} is usual"
     return Evidence(
         kind=finding.kind.value,
         sigma=round(finding.sigma, 3),
@@ -159,3 +160,18 @@ def _evidence(finding: Finding, sample: Vitals) -> Evidence:
         expected=expected,
         source=sample.source,
     )
+
+
+def _titled(vital: str) -> str:
+    """A vital's name as people say it: its unit stands with the number."""
+    return vital.removesuffix("_ms").removesuffix("_usd").replace("_", " ")
+
+
+def _figure(vital: str, value: float) -> str:
+    """A number with its unit, as people write it."""
+    if vital.endswith("_usd"):
+        return f"${value:.2f}" if value >= 1 else f"${value:.6f}".rstrip("0").rstrip(".")
+    if vital.endswith("_rate"):
+        return f"{value:.0%}"
+    rounded = f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}"
+    return f"{rounded} ms" if vital.endswith("_ms") else rounded

@@ -348,16 +348,16 @@ async def approve_all(call: Call, body: w.ReasonBody) -> w.Answered:
 @routes.taking(
     "POST",
     "/v1/immune/approvals/{approval_id}/approve",
-    w.ReasonBody,
+    w.ApproveBody,
     gives=w.ApprovalShape,
     errors=(ApprovalUnknown, ApprovalSettled, Forbidden, Unauthenticated),
 )
-async def approve(call: Call, body: w.ReasonBody) -> w.ApprovalShape:
-    """Say yes: the action is tried once, on the evidence it was asked about."""
+async def approve(call: Call, body: w.ApproveBody) -> w.ApprovalShape:
+    """Say yes: it is tried once, on what was asked about; for `hours` also without asking when the same comes again."""
     await identity.require_operator(call, verb="answer", what="approvals")
     approval_id = ApprovalId(_word(call, "approval_id"))
     answer = await call.system.immune.approvals.approve(
-        call.project, approval_id, reason=body.reason, actor=call.actor(body.actor)
+        call.project, approval_id, reason=body.reason, actor=call.actor(body.actor), hours=body.hours
     )
     return _approval(answer)
 
@@ -395,4 +395,5 @@ def _approval(approval: Approval) -> w.ApprovalShape:
         answered_at=instant(approval.answered_at_ms),
         answered_by=approval.answered_by,
         reason=approval.reason,
+        stands_until=instant(approval.stands_until_ms),
     )

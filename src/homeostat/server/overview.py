@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import homeostat
+from homeostat.app.spending import NOTHING
 from homeostat.app.vitals_log import COLUMNS, Tally, row_of
 from homeostat.core.clock import Millis, rfc3339
 from homeostat.core.errors import AgentUnknown, Unavailable
 from homeostat.core.ids import AgentId
 from homeostat.core.limits import PAGE_MAX, VITALS_KEPT_MAX
-from homeostat.core.records.call import CallFilter
+from homeostat.core.records.call import CallFilter, Outlay
 from homeostat.core.records.fleet import Census
 from homeostat.core.records.immune import ApprovalStatus
 from homeostat.core.records.vitals import vitals_of
@@ -121,6 +122,30 @@ def _sample(row: Sequence[float]) -> w.VitalsShape:
     tools, retries, error = int(known.pop("tool_calls")), int(known.pop("retries")), bool(known.pop("error"))
     values = {name: None if math.isnan(value) else value for name, value in known.items()}
     return w.VitalsShape(at=at, tool_calls=tools, retries=retries, error=error, **values)
+
+
+@routes.taking("GET", "/v1/today", w.HeadsQuery, gives=w.TodayPage)
+async def list_today(call: Call, query: w.HeadsQuery) -> w.TodayPage:
+    """What each agent spent since midnight in UTC by the call log, and its last latencies as this process saw them."""
+    since, sums = await call.system.spending.today(call.project)
+    log = call.system.vitals_log
+    known = sorted({*sums, *log.agents(call.project)})
+    found = [one for one in known if query.cursor is None or one > query.cursor][: query.limit + 1]
+    page = found[: query.limit]
+    return w.TodayPage(
+        since=rfc3339(since),
+        agents=[_today(one, sums.get(one, NOTHING), log.recent((call.project, one), "latency_ms")) for one in page],
+        next_cursor=page[-1] if len(found) > query.limit else None,
+    )
+
+
+def _today(agent_id: AgentId, spent: Outlay, latencies: Sequence[float]) -> w.TodayShape:
+    return w.TodayShape(
+        agent_id=agent_id,
+        calls=spent.calls,
+        cost_usd=spent.cost_micros / 1e6,
+        latency_ms=[None if math.isnan(value) else round(value, 1) for value in latencies],
+    )
 
 
 @routes.taking("GET", "/v1/heads", w.HeadsQuery, gives=w.HeadsPage)

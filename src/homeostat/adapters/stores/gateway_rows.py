@@ -6,10 +6,10 @@ from typing import Any, TypedDict
 import msgspec
 
 from homeostat.core.clock import Millis
-from homeostat.core.ids import scope_floor
+from homeostat.core.ids import AgentId, scope_floor
 from homeostat.core.pacing import Window
 from homeostat.core.records.budget import Amount, Budget, BudgetKey, BudgetKind, Flight
-from homeostat.core.records.call import Call, CallFilter, CallId, call_of
+from homeostat.core.records.call import Call, CallFilter, CallId, Outlay, call_of
 from homeostat.core.records.policy import TERMS, Action, Policy, PolicyFilter, PolicyOrigin
 from homeostat.core.records.rate import RateKey
 
@@ -151,6 +151,15 @@ def write_filter(wanted: CallFilter, limit: int) -> tuple[object, ...]:
         wanted.model,
         limit,
     )
+
+
+def write_span(since: Millis, until: Millis) -> tuple[str, str]:
+    """Ids of calls are in the order of their beginnings."""
+    return call_of(scope_floor(since)), call_of(scope_floor(until))
+
+
+def read_outlay(row: Row) -> tuple[AgentId, Outlay]:
+    return AgentId(row[0]), Outlay(calls=row[1], cost_micros=row[2])
 
 
 def read_call(row: Row) -> Call:

@@ -6,7 +6,7 @@ from homeostat.core.clock import Millis
 from homeostat.core.ids import AgentId, ProjectId, RunId
 from homeostat.core.machines.run import RunStatus
 from homeostat.core.records.budget import Amount, Budget, BudgetKey, Flight, GatewayId, GatewayView, Posted, Posting
-from homeostat.core.records.call import Call, CallFilter, CallId
+from homeostat.core.records.call import Call, CallFilter, CallId, Outlay
 from homeostat.core.records.conversation import Conversation
 from homeostat.core.records.policy import Policy, PolicyFilter, PolicyId
 from homeostat.core.records.price import Price
@@ -136,6 +136,10 @@ class GatewayStore(Protocol):
     # --- calls ---------------------------------------------------------------------------------------------
 
     async def calls(self, wanted: CallFilter, limit: int) -> list[Call]: ...
+
+    async def outlays(self, project: ProjectId, since: Millis, until: Millis) -> dict[AgentId, Outlay]:
+        """What agents spent on calls that began in a time."""
+        ...
 
     async def flights(self, project: ProjectId, agent_id: AgentId | None, limit: int) -> list[Flight]:
         """The calls that are open, oldest first."""

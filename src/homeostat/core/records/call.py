@@ -131,5 +131,15 @@ class CallFilter:
     before: CallId | None = None
 
 
+class Outlay(Struct, frozen=True, gc=False):
+    """How many calls, and what they cost as far as that is known."""
+
+    calls: int = 0
+    cost_micros: int = 0
+
+    def __add__(self, other: "Outlay") -> "Outlay":
+        return Outlay(self.calls + other.calls, self.cost_micros + other.cost_micros)
+
+
 def call_of(scope: Scope) -> CallId:
     return CallId("call_" + scope)

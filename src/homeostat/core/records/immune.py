@@ -205,6 +205,12 @@ class Approval:
     answered_at_ms: Millis | None = None
     answered_by: str = ""
     reason: str = ""
+    stands_until_ms: Millis | None = None
+
+    def covers(self, agent_id: AgentId, diagnosis: Diagnosis, action: RemedyAction, now: Millis) -> bool:
+        """Whether this yes was given for a while, and for the same action on the same agent with the same diagnosis."""
+        standing = self.status is ApprovalStatus.APPROVED and (self.stands_until_ms or NEVER) > now
+        return standing and (self.agent_id, self.diagnosis, self.action) == (agent_id, diagnosis, action)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

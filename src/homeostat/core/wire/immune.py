@@ -5,7 +5,7 @@ from typing import Annotated
 
 import msgspec
 
-from homeostat.core.limits import NAME_CHARS_MAX, PAGE_DEFAULT
+from homeostat.core.limits import APPROVED_HOURS_MAX, NAME_CHARS_MAX, PAGE_DEFAULT
 from homeostat.core.machines.phase import Phase, PhaseEvent
 from homeostat.core.records.enforcement import Effect, Strategy, Verb
 from homeostat.core.records.immune import (
@@ -71,6 +71,12 @@ class ReasonBody(Body, frozen=True, kw_only=True):
 
     reason: Reason = ""
     actor: Name = "operator"
+
+
+class ApproveBody(ReasonBody, frozen=True, kw_only=True):
+    """Why, on whose word, and for how long the same action on the same agent needs no other answer."""
+
+    hours: Annotated[float, msgspec.Meta(ge=0, le=APPROVED_HOURS_MAX)] = 0.0
 
 
 class EvidenceShape(Shape, frozen=True, kw_only=True):
@@ -159,6 +165,7 @@ class ApprovalShape(Shape, frozen=True, kw_only=True):
     answered_at: Instant | None
     answered_by: str
     reason: str
+    stands_until: Instant | None
 
 
 class ApprovalsQuery(msgspec.Struct, frozen=True, kw_only=True):

@@ -81,6 +81,23 @@ class VitalsPage(Shape, frozen=True, kw_only=True):
     samples: list[VitalsShape]
 
 
+class TodayShape(Shape, frozen=True, kw_only=True):
+    """What an agent spent today, and its last latencies, oldest first; null where a call had none."""
+
+    agent_id: str
+    calls: int
+    cost_usd: float
+    latency_ms: list[float | None]
+
+
+class TodayPage(Shape, frozen=True, kw_only=True):
+    """What agents spent since midnight in UTC, in order of agents."""
+
+    since: Instant
+    agents: list[TodayShape]
+    next_cursor: str | None
+
+
 class HeadsQuery(msgspec.Struct, frozen=True, kw_only=True):
     """Which part of the heads, in order of agents."""
 

@@ -298,6 +298,10 @@ async def calls_are_found_newest_first(store: GatewayStore) -> None:
     assert await found(since_ms=LATER) == [9]
     assert (await store.calls(CallFilter(project=PROJECT), 1))[0] == made[-1]
     assert await store.calls(CallFilter(project=ProjectId("other")), 9) == []
+    spent = await store.outlays(PROJECT, Millis(0), LATER)
+    assert {agent: outlay.calls for agent, outlay in spent.items()} == {"ann": 5, "bob": 3}
+    assert sum(outlay.cost_micros for outlay in spent.values()) == sum(one.cost_micros or 0 for one in made[:8])
+    assert sum(outlay.calls for outlay in (await store.outlays(PROJECT, LATER, Millis(LATER + 1))).values()) == 1
     before = CallId(call_of(scope_floor(LATER)))
     assert [await store.expire_calls(before, 5), await store.expire_calls(before, 5)] == [5, 3]
     assert await found() == [9]

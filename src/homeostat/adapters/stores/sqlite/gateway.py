@@ -21,7 +21,7 @@ from homeostat.core.records.budget import (
     Posted,
     Posting,
 )
-from homeostat.core.records.call import Call, CallFilter, CallId
+from homeostat.core.records.call import Call, CallFilter, CallId, Outlay
 from homeostat.core.records.policy import Policy, PolicyFilter, PolicyId
 from homeostat.core.records.rate import RateDrawn, RateKey
 
@@ -149,6 +149,10 @@ class SqliteGateway:
     async def calls(self, wanted: CallFilter, limit: int) -> list[Call]:
         name = "calls_of_run" if wanted.run_id else "calls_of_agent" if wanted.agent_id else "calls_list"
         return [rows.read_call(row) for row in await self._all(name, rows.write_filter(wanted, limit))]
+
+    async def outlays(self, project: ProjectId, since: Millis, until: Millis) -> dict[AgentId, Outlay]:
+        since_id, until_id = rows.write_span(since, until)
+        return dict(rows.read_outlay(row) for row in await self._all("calls_spent", (project, since_id, until_id)))
 
     async def flights(self, project: ProjectId, agent_id: AgentId | None, limit: int) -> list[Flight]:
         return [rows.read_flight(row) for row in await self._all("flights_list", (project, agent_id, limit))]
