@@ -16,6 +16,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 SEEDS ?= 1000
 MINUTES ?= 2
+SECONDS ?= 20
+RUNS ?= -1
 ARGS ?=
 
 # A stamp is named after the content of the locks and the place of the tree: as long as neither
@@ -94,6 +96,10 @@ simulate: $(DEV_STAMP) $(VENV)/.installed  ## Run the deterministic simulator ov
 .PHONY: chaos
 chaos: $(DEV_STAMP) $(VENV)/.installed  ## Hurt real installations for MINUTES=2 on each engine, and see what they keep
 	@$(BIN)/python -m homeostat.testing.chaos --minutes $(MINUTES) $(ARGS)
+
+.PHONY: fuzz
+fuzz: $(DEV_STAMP) $(VENV)/.installed  ## Fuzz every decoder of foreign bytes for SECONDS=20 each, or RUNS= at most (ARGS="bundles")
+	@$(BIN)/python -m tests.fuzz --seconds $(SECONDS) --runs $(RUNS) $(ARGS)
 
 .PHONY: compare
 compare: $(DEV_STAMP) $(VENV)/.installed  ## Measure beside other systems, each in its own environment (ARGS="--data DIR")

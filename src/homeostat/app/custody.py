@@ -141,7 +141,7 @@ class CustodyDesk:
 def _read(line: bytes, shape: type[T]) -> T:
     try:
         return msgspec.json.decode(line, type=shape)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as problem:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as problem:
         raise MalformedPayload(field="line", problem=str(problem)) from problem
 
 

@@ -7,7 +7,7 @@ import hmac
 import logging
 from contextlib import AsyncExitStack
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import msgspec
 
@@ -186,8 +186,13 @@ def _status(*, arrived: bool, over: bool) -> DeliveryStatus:
 
 
 def _told(event: Event) -> dict[str, Any]:
-    said: dict[str, Any] = from_json(event.payload)
-    step: dict[str, Any] = said.get("step") or {}
+    """What an event says; one that was not made by us may say anything, and is passed on as it is."""
+    said: Any = from_json(event.payload)
+    if not isinstance(said, dict):
+        return {"message": event.payload}
+    said = cast("dict[str, Any]", said)
+    step: Any = said.get("step")
+    step = cast("dict[str, Any]", step) if isinstance(step, dict) else {}
     return said | ({"message": f"{said.get('phase')}: {step.get('cause')}"} if step else {})
 
 

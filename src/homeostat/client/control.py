@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import re
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from typing import Final
@@ -28,6 +29,7 @@ log = logging.getLogger(__name__)
 
 Treat = Callable[[str, RemedyAction], Awaitable[tuple[Applied, str]]]
 
+_LENGTH: Final = re.compile(r"[0-9]{1,9}")
 HEAD_BYTES_MAX: Final = 8 << 10
 ORDER_SECONDS: Final = 10.0
 NONCES_MAX: Final = 10_000
@@ -88,13 +90,13 @@ class ControlDesk:
         if action is None:
             raise Rejected(404, "there is no such order")
         length = headers.get("content-length", "")
-        if not length.isdigit() or int(length) > ORDER_BYTES_MAX:
+        if not _LENGTH.fullmatch(length) or int(length) > ORDER_BYTES_MAX:
             raise Rejected(400, "an order says how long it is, and it is short")
         body = await reader.readexactly(int(length))
         self._prove(path, headers, body)
         try:
             order = msgspec.json.decode(body, type=OrderBody)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as problem:
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as problem:
             raise Rejected(400, str(problem)) from problem
         if order.project != self._project:
             raise Rejected(404, f"nobody of project {order.project!r} is here")

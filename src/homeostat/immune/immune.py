@@ -227,7 +227,7 @@ class Immune:
     async def _on_vitals(self, event: Event) -> None:
         try:
             sample = _vitals.decode(event.payload)
-        except (msgspec.MsgspecError, UnicodeDecodeError):
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             self.intake.refused["malformed"] += 1
             return
         if (sample.project, sample.agent_id) != (event.project, event.target):

@@ -38,7 +38,7 @@ def agent_named(span: Span) -> str | None:
 def speaks_of_models(span: Span) -> bool:
     """Whether a span is about a model call or a tool; all others pass unread."""
     operation = span.attributes.get("gen_ai.operation.name")
-    return operation in CALLS or operation == TOOL
+    return isinstance(operation, str) and (operation in CALLS or operation == TOOL)
 
 
 def read_spans(

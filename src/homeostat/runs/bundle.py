@@ -134,7 +134,7 @@ def unpack(blocks: Iterable[bytes], *, where: str) -> Bundle:
             raise BundleUnreadable(path=where, problem=f"its format is {header.format!r}, not {FORMAT!r}")
         for head in header.heads:
             check_shape(head)
-    except (msgspec.MsgspecError, zlib.error, UnicodeDecodeError) as problem:
+    except (msgspec.MsgspecError, zlib.error, UnicodeDecodeError, RecursionError) as problem:
         raise BundleUnreadable(path=where, problem=str(problem)) from problem
     return Bundle(header, _rest(first[1:], pages))
 

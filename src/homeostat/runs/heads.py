@@ -108,7 +108,7 @@ def read_head(text: str | bytes) -> Head:
     """A head from a file or a bundle."""
     try:
         head = msgspec.json.decode(text, type=Head)
-    except msgspec.MsgspecError as problem:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as problem:
         raise MalformedPayload(field="head", problem=str(problem)) from problem
     check_shape(head)
     return head

@@ -198,7 +198,7 @@ class Walk:
         seq = self.size + 1
         try:
             entry = read_line(line)
-        except (msgspec.MsgspecError, UnicodeDecodeError):
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             raise Found(Finding("entry_unreadable", f"entry {seq} cannot be read", seq)) from None
         if entry.seq > seq:
             raise Found(Finding("entry_missing", f"entry {seq} is missing: entry {entry.seq} stands in its place", seq))
@@ -224,7 +224,7 @@ class Walk:
         """Entry `seq` names another hash than the entry before it has. Whose fault it is, the entry behind it knows."""
         try:
             confirmed = read_line(following).previous == hashed
-        except (msgspec.MsgspecError, UnicodeDecodeError):
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             confirmed = False
         self._judge(seq, confirmed=confirmed)
 

@@ -12,6 +12,7 @@ from homeostat.server.call import Call
 _TURN: Final = re.compile(r"turn_[0-9a-f]{24}")
 _BOX: Final = re.compile(r"box_[0-9a-f]{24}")
 _CARD: Final = re.compile(r"card_[0-9a-f]{24}_[0-9]{1,9}_[0-9a-f]{32}")
+_POSITION: Final = re.compile(r"[0-9]{1,16}")
 _UNPRINTABLE: Final = re.compile(r"[\x00-\x1f\x7f]")
 CURSOR_MAX: Final = 1 << 53
 
@@ -53,6 +54,6 @@ def number(cursor: str | None, *, default: int) -> int:
     """A cursor that is a position."""
     if cursor is None:
         return default
-    if not cursor.isascii() or not cursor.isdigit() or int(cursor) > CURSOR_MAX:
+    if not _POSITION.fullmatch(cursor) or int(cursor) > CURSOR_MAX:
         raise MalformedPayload(field="cursor", problem="use the next_cursor of the page before")
     return int(cursor)

@@ -3,13 +3,13 @@
 import struct
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 
 from homeostat.core.limits import OTLP_ATTRIBUTES_MAX, OTLP_DEPTH_MAX, OTLP_SPANS_MAX
 from homeostat.core.wire import protobuf
-from homeostat.core.wire.protobuf import BYTES, NotProtobuf, signed
+from homeostat.core.wire.protobuf import BYTES, FIXED64, VARINT, NotProtobuf, signed
 
 Attributes = dict[str, Any]
 
@@ -55,14 +55,16 @@ def _span(data: memoryview, resource: Attributes) -> Span:
     numbers: dict[int, int] = {}
     texts: dict[int, memoryview] = {}
     attributes: list[memoryview] = []
-    for number, _, value in protobuf.fields(data):
+    for number, kind, value in protobuf.fields(data):
         if isinstance(value, int):
-            numbers[number] = value
+            if kind == FIXED64:  # what is written in another way than its field is another field
+                numbers[number] = value
         elif number == 9:
             attributes.append(value)
         else:
             texts[number] = value
-    status = [value for number, _, value in protobuf.fields(texts.get(15, memoryview(b""))) if number == 3]
+    told = protobuf.fields(texts.get(15, memoryview(b"")))
+    status = [value for number, kind, value in told if (number, kind) == (3, VARINT)]
     return Span(
         trace_id=bytes(texts.get(1, b"")[:32]).hex(),
         span_id=bytes(texts.get(2, b"")[:32]).hex(),
@@ -122,10 +124,13 @@ def _text(content: int | memoryview) -> str:
 # --- JSON ----------------------------------------------------------------------------------------------------
 
 
+Int64 = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
+
+
 class _Value(msgspec.Struct, rename="camel"):
     string_value: str | None = None
     bool_value: bool | None = None
-    int_value: int | None = None
+    int_value: Int64 | None = None
     double_value: float | None = None
     array_value: "_Values | None" = None
     kvlist_value: "_Pairs | None" = None
@@ -151,8 +156,8 @@ class _Status(msgspec.Struct):
 class _Span(msgspec.Struct, rename="camel"):
     trace_id: str = ""
     span_id: str = ""
-    start_time_unix_nano: int = 0
-    end_time_unix_nano: int = 0
+    start_time_unix_nano: Int64 = 0
+    end_time_unix_nano: Int64 = 0
     attributes: list[_Pair] = []
     status: _Status | None = None
 

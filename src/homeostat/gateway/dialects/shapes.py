@@ -51,8 +51,11 @@ class Ask(Struct, gc=False):
         return self.api is Api.OPENAI_RESPONSES and any(mark in self.body for mark in _ELSEWHERE)
 
     def edit(self, changes: dict[str, object]) -> None:
-        """Set members of the request, or remove those that are None; all others stay as they were written."""
-        members: dict[str, Any] = _members.decode(self.body)
+        """Set members of the request, or remove those that are None; all others stay as they were written.
+
+        Raises `MalformedPayload` for a name that is no text, which nobody had to read before.
+        """
+        members: dict[str, Any] = decode_ask(_members, self.body)
         for name, value in changes.items():
             if value is None:
                 members.pop(name, None)
