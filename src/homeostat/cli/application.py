@@ -71,12 +71,12 @@ application.command("exec", context_settings={"ignore_unknown_options": True})(e
 application.command()(turns.enqueue)
 application.command()(turns.turn)
 application.command()(top.top)
-for verb in (receipts.receipt, immune.release, immune.heal, immune.approve, immune.reject):
+for verb in (receipts.receipt, orders.release, orders.heal, orders.approve, orders.reject):
     application.command()(verb)
 application.command()(runs.run)
 for verb in (ledger.export, ledger.verify, ledger.replay):
     application.command()(verb)
-for act in (runs.apply, runs.pause, runs.resume, runs.kill):
+for act in (runs.apply, runs.pause, runs.resume, orders.kill):
     application.command()(act)
 application.command("red-button")(runs.red_button)
 agents.describe.command("run")(runs.describe_run)

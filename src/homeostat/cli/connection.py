@@ -1,6 +1,5 @@
 """How a command that talks to a server finds it, runs, and says what went wrong."""
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,6 +18,8 @@ Project = Annotated[str | None, typer.Option(help="The project to act in.", envv
 
 def talk(work: "Callable[[Client], Awaitable[None]]", url: str | None, project: str | None) -> None:
     """Do something with a server."""
+    import asyncio  # not at the top: help would wait for it
+
     from homeostat.client.client import Client
 
     async def run() -> None:

@@ -1,11 +1,9 @@
 """What operators do about the health of an agent: quarantine, release, heal, approve, reject, and ask why."""
 
 from typing import TYPE_CHECKING, Annotated, Any
-from urllib.parse import quote
 
 import typer
 
-from homeostat.cli import receipts
 from homeostat.cli.connection import Project, Url, talk
 from homeostat.cli.output import Output, OutputOption, show
 
@@ -18,103 +16,6 @@ Agent = Annotated[str, typer.Argument(help="The agent's id.")]
 ApprovalArgument = Annotated[str, typer.Argument(help="The approval's id; `homeostat get approvals` lists them.")]
 Reason = Annotated[str, typer.Option(help="Why; it is kept with your name.")]
 Actor = Annotated[str, typer.Option(help="Who says so.", envvar="USER")]
-
-
-def release(
-    agent: Agent,
-    *,
-    reason: Reason = "",
-    actor: Actor = "operator",
-    url: Url = None,
-    project: Project = None,
-    output: OutputOption = Output.TABLE,
-) -> None:
-    """Let an isolated agent out untreated; probation watches it."""
-    _act(agent, "release", reason, actor, url=url, project=project, output=output)
-
-
-def heal(
-    agent: Agent,
-    *,
-    reason: Reason = "",
-    actor: Actor = "operator",
-    url: Url = None,
-    project: Project = None,
-    output: OutputOption = Output.TABLE,
-) -> None:
-    """Treat an isolated agent now, with a fresh start."""
-    _act(agent, "heal", reason, actor, url=url, project=project, output=output)
-
-
-def end_agent(
-    agent: Agent,
-    *,
-    reason: Reason = "",
-    actor: Actor = "operator",
-    url: Url = None,
-    project: Project = None,
-    output: OutputOption = Output.TABLE,
-) -> None:
-    """Isolate an agent at once and end it, wherever it runs; it stays so until it is released."""
-    _act(agent, "kill", reason, actor, url=url, project=project, output=output)
-
-
-def _act(
-    agent: str, verb: str, reason: str, actor: str, *, url: str | None, project: str | None, output: Output
-) -> None:
-    async def work(client: "Client") -> None:
-        told: Any = await client.post_json(f"/v1/agents/{agent}/{verb}", {"reason": reason, "actor": actor})
-        if output is Output.JSON:
-            show(told, output)
-            return
-        killed = ", killed" if told["killed"] else ""
-        typer.echo(f"{agent} is {told['phase']}{killed}: {told['cause']}")
-        if told["receipt"] is not None:
-            typer.echo(receipts.told(told["receipt"]))
-
-    talk(work, url, project)
-
-
-def approve(
-    approval: ApprovalArgument,
-    *,
-    reason: Reason = "",
-    actor: Actor = "operator",
-    url: Url = None,
-    project: Project = None,
-) -> None:
-    """Say yes to a treatment, or to a task as RUN/TASK; `all` says yes to every treatment that is open."""
-    _answer(approval, "approve", reason, actor, url=url, project=project)
-
-
-def reject(
-    approval: ApprovalArgument,
-    *,
-    reason: Reason = "",
-    actor: Actor = "operator",
-    url: Url = None,
-    project: Project = None,
-) -> None:
-    """Say no to a treatment: the agent stays isolated. Or to a task, as RUN/TASK: it fails."""
-    _answer(approval, "reject", reason, actor, url=url, project=project)
-
-
-def _answer(approval: str, verb: str, reason: str, actor: str, *, url: str | None, project: str | None) -> None:
-    async def work(client: "Client") -> None:
-        body = {"reason": reason, "actor": actor}
-        if approval.startswith("run_") and "/" in approval:
-            run_id, _, task = approval.partition("/")
-            told: Any = await client.post_json(f"/v1/runs/{run_id}/tasks/{quote(task, safe='')}/{verb}", body)
-            typer.echo(f"task {task} of {run_id}: {verb}; the run is {told['status']}")
-            return
-        if approval == "all" and verb == "approve":
-            told = await client.post_json("/v1/immune/approvals/approve-all", body)
-            typer.echo(f"{len(told['approved'])} approved, {len(told['settled'])} had been settled")
-            return
-        told = await client.post_json(f"/v1/immune/approvals/{approval}/{verb}", body)
-        typer.echo(f"{told['action']} of {told['agent_id']} is {told['status']}")
-
-    talk(work, url, project)
 
 
 @why.command("turn")

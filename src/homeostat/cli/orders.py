@@ -1,69 +1,157 @@
-"""Orders to agents: what they would reach is shown first, and whoever stops something says why."""
+"""Orders to agents, runs and approvals: whom they reach is shown first, and whoever stops something says why."""
 
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from homeostat.cli import verbs
 from homeostat.cli.connection import Project, Url, talk
 from homeostat.cli.failures import ERROR, USAGE, fail
-from homeostat.cli.output import Output, OutputOption, show
-from homeostat.cli.selection import SelectorOption, TypeOption, selection
+from homeostat.cli.output import Output, OutputOption
+from homeostat.cli.selection import FilterOption, SelectorOption, TypeOption
+from homeostat.cli.verbs import Verb
 
 if TYPE_CHECKING:
     from homeostat.client.client import Client
 
 Agents = Annotated[
-    list[str] | None, typer.Argument(metavar="[AGENT]…", help="The agents' ids, unless -l selects them.")
+    list[str] | None, typer.Argument(metavar="[AGENT]…", help="The agents' ids, unless -l or -q selects them.")
 ]
-Reason = Annotated[str, typer.Option("--reason", help="Why; it goes into the audit log.")]
+Runs = Annotated[list[str] | None, typer.Argument(metavar="[RUN]…", help="The runs' ids, unless -q selects them.")]
+Approvals = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[APPROVAL]…", help="Ids as `homeostat get approvals` shows them, unless -q selects them."),
+]
+Either = Annotated[
+    list[str] | None, typer.Argument(metavar="[RUN|AGENT]…", help="Ids of runs or of agents, unless -l or -q selects.")
+]
+Reason = Annotated[str, typer.Option("--reason", help="Why; it is kept with your name.")]
+MustReason = Annotated[
+    str, typer.Option("--reason", help="Why; whoever stops something says so. It goes into the audit log.")
+]
 Actor = Annotated[str, typer.Option(help="On whose word, where nobody has to log in.", envvar="USER")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what it would reach.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask, however many are hit.")]
 Timeout = Annotated[float, typer.Option("--timeout", help="How many seconds to wait until they are drained.")]
 
 
-def quarantine(
-    agents: Agents = None,
-    *,
-    reason: Reason,
-    selector: SelectorOption = None,
-    agent_type: TypeOption = None,
-    actor: Actor = "operator",
-    dry_run: DryRun = False,
-    yes: Yes = False,
-    url: Url = None,
-    project: Project = None,
-    output: OutputOption = Output.TABLE,
-) -> None:
-    """Isolate agents: their messages wait, their model calls are refused, nothing is lost."""
-    order = Order("quarantine", reason, actor, dry_run=dry_run, yes=yes, output=output)
-    order.run(agents, selector, agent_type, url, project)
+@dataclass(frozen=True, slots=True)
+class Which:
+    """Whom an order is for: by name, or by what fits."""
+
+    names: list[str] | None
+    query: str | None = None
+    selector: list[str] | None = None
+    agent_type: str | None = None
 
 
-def cordon(
-    agents: Agents = None,
-    *,
-    reason: Reason,
-    selector: SelectorOption = None,
-    agent_type: TypeOption = None,
-    actor: Actor = "operator",
-    dry_run: DryRun = False,
-    yes: Yes = False,
-    url: Url = None,
-    project: Project = None,
-    output: OutputOption = Output.TABLE,
-) -> None:
-    """Give agents no new turns; what is under way goes on, messages wait."""
-    order = Order("cordon", reason, actor, dry_run=dry_run, yes=yes, output=output)
-    order.run(agents, selector, agent_type, url, project)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """One verb, for as many as were meant."""
+
+    verb: Verb
+    which: Which
+    reason: str
+    actor: str
+    dry_run: bool = False
+    yes: bool = False
+    output: Output = Output.TABLE
+    wait_seconds: float | None = None
+    more: dict[str, Any] = field(default_factory=dict[str, Any])
+
+    @property
+    def body(self) -> dict[str, Any]:
+        return {"reason": self.reason, "actor": self.actor, **self.more}
+
+
+def give(order: Order, url: str | None, project: str | None) -> None:
+    """Find whom it is for, show it, ask where more than one is hit, and do it."""
+    if order.verb.stops and not order.reason.strip():
+        raise fail("say why", hint='--reason "what happened"', code=USAGE)
+
+    async def work(client: "Client") -> None:
+        from homeostat.cli import giving
+
+        ids = await giving.meant(client, order)
+        if order.dry_run:
+            await giving.rehearse(client, order, ids)
+            return
+        if len(ids) > 1 and not order.yes:
+            await giving.ask(client, order, ids)
+        if not await giving.give_all(client, order, ids):
+            raise typer.Exit(ERROR)
+
+    talk(work, url, project)
+
+
+def _agent_verb(verb: Verb, reason_type: Any, *, default: str = "") -> Callable[..., None]:
+    def command(
+        agents: Agents = None,
+        *,
+        reason: str = default,
+        selector: SelectorOption = None,
+        agent_type: TypeOption = None,
+        query: FilterOption = None,
+        actor: Actor = "operator",
+        dry_run: DryRun = False,
+        yes: Yes = False,
+        url: Url = None,
+        project: Project = None,
+        output: OutputOption = Output.TABLE,
+    ) -> None:
+        which = Which(agents, query, selector, agent_type)
+        order = Order(verb=verb, which=which, reason=reason, actor=actor, dry_run=dry_run, yes=yes, output=output)
+        give(order, url, project)
+
+    return _named(command, verb, reason_type)
+
+
+def _answer_verb(verb: Verb) -> Callable[..., None]:
+    def command(
+        approvals: Approvals = None,
+        *,
+        query: FilterOption = None,
+        reason: Reason = "",
+        actor: Actor = "operator",
+        dry_run: DryRun = False,
+        yes: Yes = False,
+        url: Url = None,
+        project: Project = None,
+        output: OutputOption = Output.TABLE,
+    ) -> None:
+        which = Which(approvals, query)
+        order = Order(verb=verb, which=which, reason=reason, actor=actor, dry_run=dry_run, yes=yes, output=output)
+        give(order, url, project)
+
+    return _named(command, verb)
+
+
+def _named(command: Callable[..., None], verb: Verb, reason_type: Any = None) -> Callable[..., None]:
+    """A command that is called as its verb is, and says what the verb says."""
+    command.__name__, command.__doc__ = verb.name, verb.words
+    if reason_type is not None:
+        command.__annotations__["reason"] = reason_type
+    return command
+
+
+quarantine = _agent_verb(verbs.QUARANTINE, MustReason)
+cordon = _agent_verb(verbs.CORDON, MustReason)
+uncordon = _agent_verb(verbs.UNCORDON, Reason, default="over")
+release = _agent_verb(verbs.RELEASE, Reason)
+heal = _agent_verb(verbs.HEAL, Reason)
+approve = _answer_verb(verbs.APPROVE)
+reject = _answer_verb(verbs.REJECT)
 
 
 def drain(
     agents: Agents = None,
     *,
-    reason: Reason,
+    reason: MustReason = "",
     selector: SelectorOption = None,
     agent_type: TypeOption = None,
+    query: FilterOption = None,
     actor: Actor = "operator",
     dry_run: DryRun = False,
     yes: Yes = False,
@@ -73,165 +161,44 @@ def drain(
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Give agents no new turns, and wait until what they have in hand has ended."""
-    order = Order("drain", reason, actor, dry_run=dry_run, yes=yes, output=output, wait_seconds=timeout)
-    order.run(agents, selector, agent_type, url, project)
+    order = Order(
+        verb=verbs.DRAIN,
+        which=Which(agents, query, selector, agent_type),
+        reason=reason,
+        actor=actor,
+        dry_run=dry_run,
+        yes=yes,
+        output=output,
+        wait_seconds=timeout,
+    )
+    give(order, url, project)
 
 
-def uncordon(
-    agents: Agents = None,
+def kill(
+    names: Either = None,
     *,
-    reason: Reason = "over",
+    reason: MustReason = "",
+    runs: Annotated[bool, typer.Option("--runs", help="-q selects runs, not agents.")] = False,
     selector: SelectorOption = None,
     agent_type: TypeOption = None,
+    query: FilterOption = None,
     actor: Actor = "operator",
+    dry_run: DryRun = False,
     yes: Yes = False,
+    output: OutputOption = Output.TABLE,
     url: Url = None,
     project: Project = None,
-    output: OutputOption = Output.TABLE,
 ) -> None:
-    """Give agents turns again. What the immune system holds stays held."""
-    order = Order("uncordon", reason, actor, dry_run=False, yes=yes, output=output)
-    order.run(agents, selector, agent_type, url, project)
+    """End runs or agents for good.
 
-
-class Order:
-    """One verb, for as many agents as were meant."""
-
-    def __init__(
-        self,
-        verb: str,
-        reason: str,
-        actor: str,
-        *,
-        dry_run: bool,
-        yes: bool,
-        output: Output,
-        wait_seconds: float | None = None,
-    ) -> None:
-        if not reason.strip():
-            raise fail("say why", hint='--reason "what happened"', code=USAGE)
-        self._verb = verb
-        self._body = {"reason": reason, "actor": actor}
-        self._dry_run = dry_run
-        self._yes = yes
-        self._output = output
-        self._wait_seconds = wait_seconds
-
-    def run(
-        self,
-        agents: list[str] | None,
-        selector: list[str] | None,
-        agent_type: str | None,
-        url: str | None,
-        project: str | None,
-    ) -> None:
-        async def work(client: "Client") -> None:
-            ids = await _meant(client, agents, selector, agent_type)
-            if self._dry_run:
-                await self._rehearse(client, ids)
-                return
-            if len(ids) > 1 and not self._yes:
-                await self._ask(client, ids)
-            failed = [one for one in ids if not await self._give(client, one)]
-            if failed:
-                raise typer.Exit(ERROR)
-
-        talk(work, url, project)
-
-    async def _rehearse(self, client: "Client", ids: list[str]) -> None:
-        from homeostat.client.client import path_part
-
-        told: list[Any] = [
-            await client.post_json(f"/v1/agents/{path_part(one)}/{self._verb}?dry_run=true", self._body) for one in ids
-        ]
-        if self._output is Output.JSON:
-            show(told if len(told) > 1 else told[0], self._output)
-            return
-        from homeostat.cli.tables import Cell, Column, plain, screen, table
-
-        columns = [Column(title) for title in ("AGENT", "PHASE", "GATE", "TURN", "QUEUED", "CALLS")]
-        members = ("agent_id", "phase", "gate", "active_turn_id", "queued", "open_calls")
-        rows = [
-            [Cell(plain(str("-" if one[member] is None else one[member]))) for member in members]
-            for blast in told
-            for one in blast["agents"]
-        ]
-        typer.echo("\n".join(table(columns, rows, on=screen())))
-        typer.echo(f"{told[0]['effect']} Undone by: {told[0]['undo']}. Nothing was done.", err=True)
-
-    async def _ask(self, client: "Client", ids: list[str]) -> None:
-        """Nobody hits many by a slip of the finger."""
-        import sys
-
-        if self._verb != "uncordon":
-            await self._rehearse(client, ids)
-        if not sys.stdin.isatty():
-            raise fail(f"this would {self._verb} {len(ids)} agents", hint="Say --yes if that is meant.", code=USAGE)
-        typer.confirm(f"{self._verb.capitalize()} these {len(ids)} agents?", abort=True, err=True)
-
-    async def _give(self, client: "Client", agent: str) -> bool:
-        from homeostat.client.client import path_part
-        from homeostat.core.errors import HomeostatError, ServerUnreachable
-
-        try:
-            told: Any = await client.post_json(f"/v1/agents/{path_part(agent)}/{self._verb}", self._body)
-            if self._wait_seconds is not None:
-                told = await _drained(client, agent, self._wait_seconds)
-        except ServerUnreachable:
-            raise
-        except HomeostatError as error:
-            typer.echo(f"homeostat: {agent}: {error.message}", err=True)
-            return False
-        if self._output is Output.JSON:
-            show(told, self._output)
-        else:
-            typer.echo(_line(agent, told))
-        return told.get("drained", True) or self._wait_seconds is None
-
-
-async def _drained(client: "Client", agent: str, seconds: float) -> Any:
-    import asyncio
-
-    from homeostat.client.client import path_part
-    from homeostat.core.clock import SystemClock
-
-    clock = SystemClock()
-    until = clock.monotonic() + seconds
-    while True:
-        state: Any = await client.read_json(f"/v1/agents/{path_part(agent)}/cordon")
-        if state["drained"] or clock.monotonic() >= until:
-            return state
-        await asyncio.sleep(0.2)
-
-
-def _line(agent: str, told: dict[str, Any]) -> str:
-    if "phase" in told:
-        from homeostat.cli import receipts
-
-        line = f"{agent} is {told['phase']}: {told['cause']}"
-        return line if told.get("receipt") is None else f"{line}\n{receipts.told(told['receipt'])}"
-    words = "is cordoned" if told["cordoned"] else "gets turns again"
-    if told["cordoned"] and told["drained"]:
-        words = "is cordoned and drained"
-    elif told["active_turn_id"] is not None:
-        words += f"; {told['active_turn_id']} is still under way"
-    return f"{agent} {words}, {told['queued']} waiting"
-
-
-async def _meant(
-    client: "Client", agents: list[str] | None, selector: list[str] | None, agent_type: str | None
-) -> list[str]:
-    if agents and (selector or agent_type):
-        raise fail("name agents, or select them, not both", code=USAGE)
-    if agents:
-        return list(dict.fromkeys(agents))
-    if not selector and not agent_type:
-        raise fail("no agent was named", hint="homeostat get agents lists them; -l TAG selects some.", code=USAGE)
-    wanted = selection(agent_type, selector)
-    import msgspec
-
-    found = await client.agents(agent_type=wanted.agent_type, tag=wanted.tag)
-    ids = [row["agent_id"] for row in msgspec.to_builtins(found) if wanted.covers(row)]
-    if not ids:
-        raise fail("nobody is selected by that", code=USAGE)
-    return ids
+    A run starts nothing any more, its turns are stopped and its model calls refused. An agent is isolated at once and
+    ended, wherever it runs; it stays so until it is released.
+    """
+    kinds = {name.startswith("run_") for name in names or ()}
+    if len(kinds) > 1:
+        raise fail("name runs, or agents, not both at once", code=USAGE)
+    verb = verbs.KILL_RUN if runs or kinds == {True} else verbs.KILL_AGENT
+    which = Which(names, query, selector, agent_type)
+    give(
+        Order(verb=verb, which=which, reason=reason, actor=actor, dry_run=dry_run, yes=yes, output=output), url, project
+    )

@@ -5,10 +5,12 @@ from urllib.parse import quote
 
 import typer
 
+from homeostat.cli import verbs
 from homeostat.cli.connection import Project, Url, talk
 from homeostat.cli.failures import ERROR, USAGE, fail
-from homeostat.cli.immune import Actor, Reason, end_agent
+from homeostat.cli.orders import Actor, DryRun, MustReason, Order, Reason, Runs, Which, Yes, give
 from homeostat.cli.output import Output, OutputOption, show
+from homeostat.cli.selection import FilterOption
 
 if TYPE_CHECKING:
     from homeostat.client.client import Client
@@ -91,75 +93,74 @@ def describe_run(
 
 
 def apply(
-    run_id: RunArgument,
+    runs: Runs = None,
     *,
+    query: FilterOption = None,
     reason: Reason = "",
     actor: Actor = "operator",
+    yes: Yes = False,
     output: OutputOption = Output.TABLE,
     url: Url = None,
     project: Project = None,
 ) -> None:
-    """Carry out a plan that waits for it."""
-    _act(run_id, "apply", {"reason": reason, "actor": actor}, output, url=url, project=project)
+    """Carry out plans that wait for it."""
+    which = Which(runs, query)
+    give(Order(verb=verbs.APPLY, which=which, reason=reason, actor=actor, yes=yes, output=output), url, project)
 
 
 def pause(
-    run_id: RunArgument,
+    runs: Runs = None,
     *,
+    query: FilterOption = None,
     force: Annotated[bool, typer.Option("--force", help="Take running turns back, too; they go on later.")] = False,
-    reason: Reason = "",
+    reason: MustReason = "",
     actor: Actor = "operator",
+    dry_run: DryRun = False,
+    yes: Yes = False,
     output: OutputOption = Output.TABLE,
     url: Url = None,
     project: Project = None,
 ) -> None:
-    """Hold a run: tasks that run may end, no other begins."""
-    _act(run_id, "pause", {"force": force, "reason": reason, "actor": actor}, output, url=url, project=project)
+    """Hold runs: tasks that run may end, no other begins."""
+    order = Order(
+        verb=verbs.PAUSE,
+        which=Which(runs, query),
+        reason=reason,
+        actor=actor,
+        dry_run=dry_run,
+        yes=yes,
+        output=output,
+        more={"force": force},
+    )
+    give(order, url, project)
 
 
 def resume(
-    run_id: RunArgument,
+    runs: Runs = None,
     *,
+    query: FilterOption = None,
     budget: BudgetOption = None,
     reason: Reason = "",
     actor: Actor = "operator",
+    yes: Yes = False,
     output: OutputOption = Output.TABLE,
     url: Url = None,
     project: Project = None,
 ) -> None:
-    """Go on with a run that is held, with another budget if you say so."""
-    body: dict[str, Any] = {"reason": reason, "actor": actor}
-    if budget is not None:
-        body["budget"] = budget_of(budget)
-    _act(run_id, "resume", body, output, url=url, project=project)
-
-
-def kill(
-    name: Annotated[str, typer.Argument(metavar="RUN|AGENT", help="The id of a run, or of an agent.")],
-    *,
-    reason: Reason = "",
-    actor: Actor = "operator",
-    output: OutputOption = Output.TABLE,
-    url: Url = None,
-    project: Project = None,
-) -> None:
-    """End a run or an agent for good.
-
-    A run starts nothing any more, its turns are stopped and its model calls refused. An agent is isolated at once and
-    ended, wherever it runs; it stays so until it is released.
-    """
-    if not name.startswith("run_"):
-        end_agent(name, reason=reason, actor=actor, url=url, project=project, output=output)
-        return
-    _act(name, "kill", {"reason": reason, "actor": actor}, output, url=url, project=project)
+    """Go on with runs that are held, with another budget if you say so."""
+    more: dict[str, Any] = {} if budget is None else {"budget": budget_of(budget)}
+    which = Which(runs, query)
+    order = Order(verb=verbs.RESUME, which=which, reason=reason, actor=actor, yes=yes, output=output, more=more)
+    give(order, url, project)
 
 
 def red_button(
     *,
-    reason: Reason = "",
+    reason: MustReason = "",
     only: Annotated[str | None, typer.Option("--in", help="One project only; else the whole system.")] = None,
     lift: Annotated[bool, typer.Option("--lift", help="Let runs begin again.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    dry_run: DryRun = False,
+    yes: Yes = False,
     actor: Actor = "operator",
     output: OutputOption = Output.TABLE,
     url: Url = None,
@@ -167,15 +168,13 @@ def red_button(
 ) -> None:
     """Kill every run, and let none begin until it is lifted."""
     where = f"project {only}" if only else "the whole system"
-    if not lift:
-        if not reason.strip():
-            raise fail("the red button needs a reason", hint="Say --reason '…'.", code=USAGE)
-        import sys
-
-        if not yes and sys.stdin.isatty():
-            typer.confirm(f"Kill every run of {where}?", abort=True)
+    body = {"reason": reason, "actor": actor, **({"project": only} if only else {})}
+    if not lift and not reason.strip():
+        raise fail("the red button needs a reason", hint="Say --reason '…'.", code=USAGE)
 
     async def work(client: "Client") -> None:
+        if not lift and (dry_run or not yes) and not await _meant(client, body, where, output, dry_run=dry_run):
+            return
         if lift:
             left = await client.runs.lift_red_button(project=only, actor=actor)
             show(left, output)
@@ -189,15 +188,22 @@ def red_button(
     talk(work, url, project)
 
 
-def _act(run_id: str, verb: str, body: dict[str, Any], output: Output, *, url: str | None, project: str | None) -> None:
-    async def work(client: "Client") -> None:
-        told: Any = await client.post_json(f"/v1/runs/{quote(run_id, safe='')}/{verb}", body)
-        if output is Output.JSON:
-            show(told, output)
-        else:
-            typer.echo(f"{run_id} is {told['status']}, by {told['moved']['actor']}")
+async def _meant(client: "Client", body: dict[str, Any], where: str, output: Output, *, dry_run: bool) -> bool:
+    """Show what the button would end, and ask; false where it is not to be pressed."""
+    import sys
 
-    talk(work, url, project)
+    from homeostat.cli.giving import show_blast
+
+    told: Any = await client.post_json("/v1/red-button?dry_run=true", body)
+    if output is Output.JSON:
+        show(told, output)
+    else:
+        show_blast([told])
+    if dry_run:
+        return False
+    if not sys.stdin.isatty():
+        raise fail(f"this would kill every run of {where}", hint="Say --yes if that is meant.", code=USAGE)
+    return typer.confirm(f"Kill every run of {where}?", abort=True, err=True)
 
 
 def budget_of(text: str) -> dict[str, float | int]:

@@ -10,7 +10,7 @@ from homeostat.app.assemble import System
 from homeostat.core.ids import AgentId, ProjectId
 from homeostat.core.records.head import Gate
 from homeostat.server.application import table_of
-from homeostat.server.blast import EFFECTS
+from homeostat.server.blast import EFFECTS, _named_agent, _turns_agent
 from homeostat.server.repeats import SEE_TO_IT_THEMSELVES
 
 ANN = (ProjectId("default"), AgentId("ann"))
@@ -157,7 +157,10 @@ async def test_of_several_who_saw_the_same_version_one_changes_it(http: httpx2.A
 # --- rehearsed ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("verb", sorted(EFFECTS))
+ON_AGENTS = sorted(verb for verb, effect in EFFECTS.items() if effect.reach in (_named_agent, _turns_agent))
+
+
+@pytest.mark.parametrize("verb", ON_AGENTS)
 async def test_a_rehearsal_tells_whom_it_would_reach_and_does_nothing(
     http: httpx2.AsyncClient, system: System, verb: str
 ) -> None:
@@ -184,6 +187,33 @@ async def test_a_rehearsal_tells_whom_it_would_reach_and_does_nothing(
     assert (await http.get("/v1/audit")).json()["items"] == []
     unknown = path.replace("ann", "nobody").replace(sent["turn_id"], "turn_" + "0" * 24)
     assert (await http.post(f"{unknown}?dry_run=true", json=WHY)).status_code == 404
+
+
+@pytest.mark.parametrize("path", ["/v1/runs/{run_id}/kill", "/v1/runs/{run_id}/pause", "/v1/red-button"])
+async def test_the_end_of_runs_is_rehearsed(http: httpx2.AsyncClient, path: str) -> None:
+    """Told are the runs and what they have in hand; they go on, and no button is pressed."""
+    begun = [
+        (
+            await http.post("/v1/runs", json={"goal": goal, "tasks": [{"name": "it", "agent": "ann", "input": {}}]})
+        ).json()
+        for goal in ("one", "two")
+    ]
+    run_id = begun[0]["run_id"]
+    where = path.replace("{run_id}", run_id)
+    answer = await http.post(f"{where}?dry_run=true", json=WHY)
+    assert answer.status_code == 200, answer.text
+    told = answer.json()
+    assert told["dry_run"]
+    met = {one["goal"] for one in told["runs"]}
+    assert met == ({"one", "two"} if "red-button" in path else {"one"})
+    assert sum(told["runs"][0]["tasks"].values()) == 1
+    assert (await http.get(f"/v1/runs/{run_id}")).json()["status"] in ("planned", "applying")
+    assert (await http.get("/v1/red-button")).json()["pressed"] == []
+    if "{run_id}" in path:
+        assert (await http.post(f"{path.replace('{run_id}', 'run_no')}?dry_run=true", json=WHY)).status_code == 404
+        await http.post(f"/v1/runs/{run_id}/kill", json=WHY)
+        over = await http.post(f"{where}?dry_run=true", json=WHY)
+        assert (over.status_code, over.json()["code"]) == (409, "run_finished")
 
 
 async def test_what_cannot_be_rehearsed_is_not_done_either(http: httpx2.AsyncClient) -> None:

@@ -5,6 +5,7 @@ from typing import Annotated
 import msgspec
 
 from homeostat.core.machines.phase import Phase
+from homeostat.core.machines.run import RunStatus
 from homeostat.core.records.head import Gate
 from homeostat.core.wire.fields import Body, Instant, Name, Shape
 
@@ -45,6 +46,16 @@ class ReachShape(Shape, frozen=True, kw_only=True):
     open_calls: int
 
 
+class RunReachShape(Shape, frozen=True, kw_only=True):
+    """One run that an order would reach: how it stands, its tasks by status, and what it has spent."""
+
+    run_id: str
+    goal: str
+    status: RunStatus
+    tasks: dict[str, int]
+    usd_spent: float
+
+
 class BlastShape(Shape, frozen=True, kw_only=True):
     """What an order would do; nothing was done."""
 
@@ -53,3 +64,5 @@ class BlastShape(Shape, frozen=True, kw_only=True):
     effect: str
     undo: str
     agents: list[ReachShape]
+    runs: list[RunReachShape]
+    more: Annotated[int, msgspec.Meta(description="Runs and agents beyond those that are shown.")]
