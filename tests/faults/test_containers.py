@@ -15,7 +15,7 @@ from homeostat.core.records.enforcement import Effect
 from homeostat.core.records.immune import Applied, RemedyAction, Stance
 from homeostat.immune.enforcement import Enforcement
 from homeostat.immune.engines import EngineWatch
-from homeostat.testing.docker import DockerServer, dockerd
+from homeostat.testing.docker import DockerServer, EngineServer, PodmanServer
 from homeostat.testing.holding import ANN, Alerts, Frugal, patient
 from homeostat.testing.packages import STEP_SECONDS, ProgramMissing
 
@@ -24,23 +24,24 @@ pytestmark = pytest.mark.timeout(2 * STEP_SECONDS + 120)  # where it is missing 
 BOB = (ProjectId("default"), AgentId("bob"))
 
 
-@pytest.fixture(scope="module")
-def docker() -> Iterator[DockerServer]:
+@pytest.fixture(scope="module", params=[DockerServer, PodmanServer], ids=["docker", "podman"])
+def docker(request: pytest.FixtureRequest) -> Iterator[EngineServer]:
+    """A real engine; Podman's speaks the same language."""
+    kind: type[EngineServer] = request.param
     try:
-        dockerd()
+        kind.path()
     except ProgramMissing as why:
         pytest.skip(f"no container engine: {why}")
-    with DockerServer() as server:
+    with kind() as server:
         yield server
 
 
 @pytest.fixture
-async def enforcer(docker: DockerServer) -> AsyncGenerator[ContainerEnforcer]:
+async def enforcer(docker: EngineServer) -> AsyncGenerator[ContainerEnforcer]:
     engine = DockerEngine(docker.socket)
     yield ContainerEnforcer(engine)
     await engine.close()
-    for one in docker.ask("GET", "/containers/json?all=1"):
-        docker.ask("DELETE", f"/containers/{one['Id']}?force=1")
+    docker.clear()
 
 
 class Ward:
@@ -63,7 +64,7 @@ async def ward(enforcer: ContainerEnforcer) -> AsyncGenerator[Ward]:
     await database.close()
 
 
-async def test_a_container_is_paused_outlives_its_engine_and_is_let_go(ward: Ward, docker: DockerServer) -> None:
+async def test_a_container_is_paused_outlives_its_engine_and_is_let_go(ward: Ward, docker: EngineServer) -> None:
     store, enforcement = ward.store, ward.enforcement
     ours, other = docker.still(homeostat_agent="ann"), docker.still(homeostat_agent="bob")
     docker.ask("POST", f"/containers/{docker.still(homeostat_agent='ann')}/pause")  # somebody else did this
@@ -77,7 +78,8 @@ async def test_a_container_is_paused_outlives_its_engine_and_is_let_go(ward: War
     assert hold.effect is Effect.UNVERIFIED, "an engine that is away proves nothing"
     assert "cannot be reached" in hold.note
     docker.start()
-    assert docker.state(ours) == "running", "the engine has brought it back, as its restart policy wants"
+    brought_back = docker.state(ours) == "running"
+    assert brought_back is docker.brings_back, "as its restart policy wants, where the engine has it in hand"
     await enforcement.reconcile([patient(Phase.QUARANTINED)])
     assert [docker.state(ours), docker.state(other)] == ["paused", "running"]
     (hold,) = await store.holds_of(ANN)
@@ -91,7 +93,7 @@ async def test_a_container_is_paused_outlives_its_engine_and_is_let_go(ward: War
     assert (await enforcement.receipt(ANN)).effect is Effect.ENFORCED
 
 
-async def test_a_container_that_was_killed_is_started_by_its_release(ward: Ward, docker: DockerServer) -> None:
+async def test_a_container_that_was_killed_is_started_by_its_release(ward: Ward, docker: EngineServer) -> None:
     ours, resting = docker.still(homeostat_agent="ann"), docker.still(homeostat_agent="ann")
     docker.ask("POST", f"/containers/{resting}/stop")  # it did not run before, and will not after
     for phase in (Phase.QUARANTINED, Phase.EXHAUSTED):
@@ -106,7 +108,7 @@ async def test_a_container_that_was_killed_is_started_by_its_release(ward: Ward,
 
 
 async def test_a_container_that_stays_killed_is_ended_again_when_its_engine_brings_it_back(
-    ward: Ward, docker: DockerServer
+    ward: Ward, docker: EngineServer
 ) -> None:
     ours = docker.still(homeostat_agent="ann")
     await ward.enforcement.bring(patient(Phase.QUARANTINED, killed=True))
@@ -117,9 +119,10 @@ async def test_a_container_that_stays_killed_is_ended_again_when_its_engine_brin
     assert (hold.effect, hold.gaps_count) == (Effect.ENFORCED, 1)
 
 
-async def test_a_container_that_was_found_dead_is_started_by_its_release(ward: Ward, docker: DockerServer) -> None:
+async def test_a_container_that_was_found_dead_is_started_by_its_release(ward: Ward, docker: EngineServer) -> None:
     ours = docker.still(homeostat_agent="ann")
     await ward.enforcement.bring(patient(Phase.QUARANTINED))
+    docker.ask("POST", f"/containers/{ours}/unpause")
     docker.ask("POST", f"/containers/{ours}/stop?t=0")
     await ward.enforcement.reconcile([patient(Phase.QUARANTINED)])
     assert (await ward.enforcement.receipt(ANN)).effect is Effect.UNVERIFIED, "there is nobody left to hold"
@@ -129,7 +132,7 @@ async def test_a_container_that_was_found_dead_is_started_by_its_release(ward: W
 
 
 async def test_a_container_that_was_removed_cannot_be_started_and_that_is_said(
-    ward: Ward, docker: DockerServer
+    ward: Ward, docker: EngineServer
 ) -> None:
     ours = docker.still(homeostat_agent="ann")
     await ward.enforcement.bring(patient(Phase.QUARANTINED))
@@ -143,7 +146,7 @@ async def test_a_container_that_was_removed_cannot_be_started_and_that_is_said(
     assert (await ward.enforcement.receipt(ANN)).effect is Effect.ENFORCED, "another one took its place"
 
 
-async def test_nothing_is_claimed_of_anybody_while_the_engine_is_away(ward: Ward, docker: DockerServer) -> None:
+async def test_nothing_is_claimed_of_anybody_while_the_engine_is_away(ward: Ward, docker: EngineServer) -> None:
     """Not even of somebody whom nobody ever saw as a container."""
     ours, told = docker.still(homeostat_agent="ann"), Alerts()
     watch = EngineWatch([ward.engine], clock=SystemClock(), tell=lambda title, said: told(ANN, title, said))
@@ -178,7 +181,7 @@ async def test_an_unknown_container_is_said_to_be_unknown(enforcer: ContainerEnf
         await enforcer.held(ANN, "")
 
 
-async def test_a_container_is_begun_anew_as_a_remedy(docker: DockerServer, enforcer: ContainerEnforcer) -> None:
+async def test_a_container_is_begun_anew_as_a_remedy(docker: EngineServer, enforcer: ContainerEnforcer) -> None:
     ours = docker.still(homeostat_agent="ann")
     before = docker.ask("GET", f"/containers/{ours}/json")["State"]["StartedAt"]
     remedies = ContainerRemedies(engine=enforcer.engine, cluster=None, clock=SystemClock())
@@ -189,7 +192,7 @@ async def test_a_container_is_begun_anew_as_a_remedy(docker: DockerServer, enfor
     assert applied is Applied.NOT_APPLICABLE
 
 
-async def test_who_was_paused_before_is_not_woken(docker: DockerServer, enforcer: ContainerEnforcer) -> None:
+async def test_who_was_paused_before_is_not_woken(docker: EngineServer, enforcer: ContainerEnforcer) -> None:
     ours = docker.still(homeostat_agent="ann")
     docker.ask("POST", f"/containers/{ours}/pause")
     before = await enforcer.observe(ANN, "")

@@ -1,7 +1,8 @@
-"""A container engine of one's own for tests: a real dockerd, without a network and without touching any other one."""
+"""Container engines of one's own for tests: a real dockerd or Podman, without a network, apart from any other one."""
 
 import io
 import os
+import shutil
 import subprocess
 import tarfile
 from contextlib import suppress
@@ -11,24 +12,23 @@ from typing import Any, Final
 import httpx2
 import psutil
 
-from homeostat.testing.packages import DOCKER, ProgramMissing, program
+from homeostat.testing.packages import DOCKER, PODMAN, SEARCHED, Needed, ProgramMissing, program
 from homeostat.testing.servers import Server, ServerFailed
 
-IMAGE: Final = "homeostat-still:1"
+KEEPERS: Final = frozenset({"containerd-shim", "containerd-shim-runc-v2", "conmon"})
+IMAGE: Final = "homeostat-still:latest"  # Podman takes no other tag
+LIMITS: Final = [{"Name": name, "Soft": 256, "Hard": 256} for name in ("nofile", "nproc")]  # what any machine can give
 
 
-def dockerd() -> str:
-    """The path of an engine that can run here, installed where that is allowed; else `ProgramMissing` says why not."""
-    if os.geteuid() != 0:
-        raise ProgramMissing("only root can run dockerd")
-    return program(DOCKER)
+class EngineServer(Server):
+    """An engine on a directory of its own. Its containers sleep, and have no network."""
 
+    brings_back: bool  # whether it starts containers again when it begins anew
 
-class DockerServer(Server):
-    """dockerd on a directory of its own. Its containers sleep, and have no network."""
-
-    title = "dockerd"
-    ready_words = "API listen on"
+    @classmethod
+    def path(cls) -> str:
+        """The program, installed where that is allowed; else `ProgramMissing` says why there is none."""
+        raise NotImplementedError
 
     @property
     def socket(self) -> str:
@@ -38,23 +38,19 @@ class DockerServer(Server):
     def url(self) -> str:
         return f"unix://{self.socket}"
 
-    def command(self) -> list[str]:
-        at = self.directory
-        for left in (at / "pid", at / "exec/containerd/containerd.pid"):  # whoever was killed leaves word of himself
-            left.unlink(missing_ok=True)
-        places = ["--data-root", f"{at}/data", "--exec-root", f"{at}/exec", "--pidfile", f"{at}/pid"]
-        quiet = ["--storage-driver", "vfs", "--iptables=false", "--ip6tables=false", "--ip-masq=false", "--bridge=none"]
-        return [dockerd(), "--host", self.url, *places, *quiet]
+    def clear(self) -> None:
+        """Remove every container."""
+        for one in self.ask("GET", "/containers/json?all=1"):
+            self.ask("DELETE", f"/containers/{one['Id']}?force=1")
 
     def close(self) -> None:
         """No container outlives its engine."""
         if self.running:
             with suppress(httpx2.HTTPError, ServerFailed):
-                for one in self.ask("GET", "/containers/json?all=1"):
-                    self.ask("DELETE", f"/containers/{one['Id']}?force=1")
+                self.clear()
                 self.stop()
         for shim in psutil.process_iter(["cmdline"]):
-            if str(self.directory) in " ".join(shim.info["cmdline"] or ()) and "shim" in shim.name():
+            if str(self.directory) in " ".join(shim.info["cmdline"] or ()) and shim.name() in KEEPERS:
                 for one in (*shim.children(recursive=True), shim):
                     one.kill()
         super().close()
@@ -77,7 +73,7 @@ class DockerServer(Server):
             "Cmd": ["/bin/sleep", "600"],
             "Labels": {name.replace("_", "."): value for name, value in labels.items()},
             "StopSignal": "SIGKILL",
-            "HostConfig": {"NetworkMode": "none", "RestartPolicy": {"Name": "always"}},
+            "HostConfig": {"NetworkMode": "none", "RestartPolicy": {"Name": "always"}, "Ulimits": LIMITS},
         }
         made = self.ask("POST", "/containers/create", body=body)
         self.ask("POST", f"/containers/{made['Id']}/start")
@@ -85,6 +81,54 @@ class DockerServer(Server):
 
     def state(self, container_id: str) -> str:
         return self.ask("GET", f"/containers/{container_id}/json")["State"]["Status"]
+
+
+class DockerServer(EngineServer):
+    """dockerd, which begins its containers anew when it does."""
+
+    title = "dockerd"
+    ready_words = "API listen on"
+    brings_back = True
+
+    @classmethod
+    def path(cls) -> str:
+        return _as_root(DOCKER)
+
+    def command(self) -> list[str]:
+        at = self.directory
+        for left in (at / "pid", at / "exec/containerd/containerd.pid"):  # whoever was killed leaves word of himself
+            left.unlink(missing_ok=True)
+        places = ["--data-root", f"{at}/data", "--exec-root", f"{at}/exec", "--pidfile", f"{at}/pid"]
+        quiet = ["--storage-driver", "vfs", "--iptables=false", "--ip6tables=false", "--ip-masq=false", "--bridge=none"]
+        return [self.path(), "--host", self.url, *places, *quiet]
+
+
+class PodmanServer(EngineServer):
+    """Podman's service, which speaks Docker's language, and whose containers go on without it."""
+
+    title = "podman"
+    ready_words = "API service listening on"
+    brings_back = False
+
+    @classmethod
+    def path(cls) -> str:
+        return _as_root(PODMAN)
+
+    def command(self) -> list[str]:
+        at = self.directory
+        places = ["--root", f"{at}/data", "--runroot", f"{at}/run", "--storage-driver", "vfs"]
+        kernel = ["--cgroup-manager", "cgroupfs"]
+        if (
+            runc := shutil.which("runc", path=SEARCHED)
+        ) is not None:  # crun knows no machine with both kinds of cgroups
+            kernel += ["--runtime", runc]
+        return [self.path(), "--log-level", "info", *places, *kernel, "system", "service", "--time", "0", self.url]
+
+
+def _as_root(needed: Needed) -> str:
+    if os.geteuid() != 0:
+        raise ProgramMissing(f"only root can run {needed.programs[0]} as it is tested")
+    return program(needed)
 
 
 def _root() -> bytes:

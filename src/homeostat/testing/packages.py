@@ -33,7 +33,9 @@ class Needed:
 
 DOCKER: Final = Needed("docker.io", ("dockerd",))  # a machine may have the client alone
 CHROMIUM: Final = Needed("chromium", ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable"))
-ALL: Final = (DOCKER, CHROMIUM)
+PODMAN: Final = Needed("podman", ("podman",))
+ALL: Final = (DOCKER, PODMAN, CHROMIUM)
+SEARCHED: Final = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin"  # where daemons are, and not everybody looks
 
 
 class ProgramMissing(Exception):
@@ -64,8 +66,7 @@ def program(needed: Needed) -> str:
 
 
 def _found(needed: Needed) -> str | None:
-    path = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin"  # where daemons are, and not everybody looks
-    return next((found for name in needed.programs if (found := shutil.which(name, path=path))), None)
+    return next((found for name in needed.programs if (found := shutil.which(name, path=SEARCHED))), None)
 
 
 def _cannot_install() -> str:

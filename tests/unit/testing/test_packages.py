@@ -22,6 +22,7 @@ MAKE = 'sleep 0.2; printf \'#!/bin/sh\\n\' > "{place}/homeostat-tool-too"; chmod
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A machine whose apt-get writes down what it was asked, and whose user is root."""
     monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
+    monkeypatch.setattr(packages, "SEARCHED", f"{tmp_path}:/bin:/usr/bin")
     monkeypatch.setattr(packages.tempfile, "gettempdir", lambda: str(tmp_path))
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setenv("HOMEOSTAT_TEST_INSTALL", "1")
