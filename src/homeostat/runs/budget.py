@@ -1,14 +1,15 @@
 """What a run may spend: its account in the gateway's ledger, its clock, and when both will be used up."""
 
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, replace
 from typing import Protocol
 
 from homeostat.core.clock import Millis
 from homeostat.core.errors import BudgetExceeded
-from homeostat.core.ids import ProjectId, RunId
-from homeostat.core.limits import PAGE_MAX, RUN_CALLS_BATCH_MAX
+from homeostat.core.ids import ProjectId, RunId, scope_floor
+from homeostat.core.limits import CALL_SETTLES_SECONDS, PAGE_MAX, RUN_CALLS_BATCH_MAX
 from homeostat.core.records.budget import WARNING_PERCENT, ZERO, Amount, Budget, BudgetKey, BudgetKind
-from homeostat.core.records.call import Call, CallFilter, Outcome
+from homeostat.core.records.call import Call, CallFilter, Outcome, call_of
 from homeostat.core.records.provenance import EntryKind
 from homeostat.core.records.run import Bounds, Run, Task
 from homeostat.runs.draft import Draft
@@ -82,21 +83,47 @@ class Purse:
         )
         return any(call.code == BudgetExceeded.code for call in await self.bank.calls(wanted, PAGE_MAX))
 
-    async def account(self, draft: Draft) -> None:
-        """Bring the model calls of a run into its ledger, each once, oldest first."""
+    async def account(self, draft: Draft, *, before: Millis) -> bool:
+        """Bring model calls into a run's ledger, oldest first, that were begun before the tasks that run now: which
+        those make, and whether they are over, is known when they end. Says whether there were any.
+        """
         run = draft.run
+        until = call_of(scope_floor(before - int(CALL_SETTLES_SECONDS * 1000)))
+        found = [call for call in await self._calls(run, after=run.calls_after) if call.call_id < until]
+        return self._write_down(draft, found)
+
+    async def account_all(self, draft: Draft, known: Callable[[], Awaitable[Collection[str]]]) -> None:
+        """Bring every model call of a run into its ledger that is not in it. `known` tells those that are; it is only
+        asked should a call have come into the log later than anybody expected.
+        """
+        run = draft.run
+        found = await self._calls(run, after="")
+        fresh = [call for call in found if call.call_id > run.calls_after]
+        if len(found) - len(fresh) != run.calls_noted:
+            noted = set(await known())
+            fresh = [call for call in found if call.call_id not in noted]
+        self._write_down(draft, fresh)
+
+    @staticmethod
+    def _write_down(draft: Draft, calls: list[Call]) -> bool:
+        for call in reversed(calls):
+            draft.note(EntryKind.GATEWAY_CALL, call)
+        if calls:
+            last = max(draft.run.calls_after, calls[0].call_id)
+            draft.set(calls_after=last, calls_noted=draft.run.calls_noted + len(calls))
+        return bool(calls)
+
+    async def _calls(self, run: Run, *, after: str) -> list[Call]:
+        """The calls of a run behind one, newest first."""
         wanted = CallFilter(project=run.project, run_id=run.run_id)
         found: list[Call] = []
         while page := await self.bank.calls(wanted, RUN_CALLS_BATCH_MAX):
-            fresh = [call for call in page if call.call_id > run.calls_after]
+            fresh = [call for call in page if call.call_id > after]
             found += fresh
             if len(fresh) < RUN_CALLS_BATCH_MAX:
                 break
             wanted = replace(wanted, before=page[-1].call_id)
-        for call in reversed(found):
-            draft.note(EntryKind.GATEWAY_CALL, call)
-        if found:
-            draft.set(calls_after=found[0].call_id)
+        return found
 
     async def fill(self, run: Run) -> None:
         """See that the account has the run's bounds, and that its clock counts only the time it was applied."""

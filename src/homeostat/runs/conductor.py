@@ -5,6 +5,7 @@ import logging
 from collections import deque
 
 from homeostat.core.clock import Millis
+from homeostat.core.codec import from_json
 from homeostat.core.errors import HomeostatError, Unavailable
 from homeostat.core.limits import PAGE_MAX, RUNS_SEEN_SECONDS, SAFETY_POLL_SECONDS
 from homeostat.core.machines.run import RunEvent, RunStatus
@@ -15,6 +16,7 @@ from homeostat.core.records.run import Bounds, OnBudget, PauseCause, Run, Task
 from homeostat.core.records.view import Deliverable
 from homeostat.runs import outcomes
 from homeostat.runs.board import Board
+from homeostat.runs.chronicle import Chronicle
 from homeostat.runs.desk import Desk
 from homeostat.runs.draft import Draft
 from homeostat.runs.planning import Planning
@@ -41,6 +43,7 @@ class Conductor:
         self._looked_at = float("-inf")
         self._starter = Starter(desk, ended=self._on_end)
         self._planning = Planning(desk)
+        self._chronicle = Chronicle(desk)
         self.lost = False
 
     # --- what others tell it -------------------------------------------------------------------------------
@@ -92,7 +95,8 @@ class Conductor:
     def _patience(self) -> float:
         """How long nothing has to be done unless somebody says so."""
         now = self._desk.clock.now_ms()
-        dues = [due for due in (self._board.due_ms, self._starter.due_ms, self._ends_at(now)) if due is not None]
+        known = (self._board.due_ms, self._starter.due_ms, self._ends_at(now), self._chronicle.due_ms(self._running()))
+        dues = [due for due in known if due is not None]
         seconds = min((max(0, due - now) / 1000 for due in dues), default=SAFETY_POLL_SECONDS)
         if self.run.status is RunStatus.APPLYING and self._metered:
             seconds = min(seconds, RUNS_SEEN_SECONDS)
@@ -109,6 +113,9 @@ class Conductor:
     def _metered(self) -> bool:
         return self.run.bounds.tokens is not None or self.run.bounds.micros is not None
 
+    def _running(self) -> list[Task]:
+        return [self._board.tasks[number] for number in self._board.running]
+
     async def _load(self) -> None:
         """Read the run anew, with all its tasks: whoever changed it may have changed them."""
         self._stale = False
@@ -124,8 +131,7 @@ class Conductor:
         if run.status is RunStatus.APPLYING:
             self._desk.purse.take_alarm(run)  # whoever resumed it knew; the next refusal says so again
             await self._desk.purse.fill(run)
-        running = [self._board.tasks[number] for number in sorted(self._board.running)]
-        await self._starter.adopt(run, running, self._board)
+        await self._starter.adopt(run, sorted(self._running(), key=lambda task: task.number), self._board)
 
     async def _save(self, draft: Draft) -> bool:
         """Make a step durable. A lost race is found out about by reading the run again."""
@@ -181,6 +187,7 @@ class Conductor:
             starts = await self._choose(draft, now)
         if draft.run.status is RunStatus.APPLYING and not starts and not draft.tasks:
             self._gate(draft)
+        await self._catch_up(draft)
         await self._starter.enforce_time(self.run, now)
         if not draft:
             return False
@@ -201,7 +208,7 @@ class Conductor:
             if (end := await self._starter.outcome(self.run, task)) is not None:
                 taken.add(task.number)
                 ends.append((task, end))
-        await self._write_down(draft, [task for task, end in ends if isinstance(end, Deliverable)])
+        await self._chronicle.ended(draft, [task for task, end in ends if isinstance(end, Deliverable)])
         for task, end in ends:
             if isinstance(end, HomeostatError):
                 outcomes.fail(draft, task, end.code, end.message)
@@ -211,25 +218,15 @@ class Conductor:
                 outcomes.conclude(draft, task, end)
         return list(taken)
 
-    async def _write_down(self, draft: Draft, tasks: list[Task]) -> None:
-        """What turns called and made goes into the ledger before their outcome does."""
-        if self._desk.notes is None or not tasks:
-            return
-        named = {
-            task.turn_id: {"name": task.spec.name, "number": task.number, "attempt": task.attempt}
-            for task in tasks
-            if task.turn_id is not None
-        }
-        notes = await self._desk.notes(self.run.project, named)
-        for turn_id in named:
-            for note in notes.get(turn_id, ()):
-                draft.note(note.kind, note.payload, at_ms=note.at_ms)
-
     async def _refused_by_budget(self, task: Task) -> bool:
         """Whether a task failed because there was no money left: that is not its fault, and it is tried again."""
         if self.run.bounds == Bounds() or self.run.config.policy.on_budget is OnBudget.FAIL:
             return False
         return self._desk.purse.alarmed(self.run) or await self._desk.purse.refused(self.run, task)
+
+    async def _catch_up(self, draft: Draft) -> None:
+        """What goes on meanwhile in tasks that take their time goes into the ledger, too."""
+        await self._chronicle.catch_up(draft, [task for task in self._running() if task.number not in draft.tasks])
 
     def _skip_doomed(self, draft: Draft) -> None:
         """What waits for a task that failed will never begin; nor will what waits for that, a step later."""
@@ -316,11 +313,14 @@ class Conductor:
         taken = await self._take_ends(draft)
         self._skip_doomed(draft)
         if not self.run.forced and self._board.running - draft.tasks.keys():
+            await self._catch_up(draft)
             if not draft:
                 return False
             if not await self._save(draft):
                 self._ended.extendleft(reversed(taken))
             return True
+        left = [task for task in self._running() if task.number not in draft.tasks]
+        await self._chronicle.catch_up(draft, left, always=True)
         draft.set(live=False)
         await self._save(draft)
         return True
@@ -338,7 +338,7 @@ class Conductor:
                 else await self._desk.kernel.deliverables.get(self.run.project, task.turn_id)
             )
             if end is not None:
-                await self._write_down(draft, [task])
+                await self._chronicle.ended(draft, [task])
                 ended = outcomes.conclude(draft, task, end)
                 if ended.status is TaskStatus.WAITING:
                     draft.task(ended, TaskEvent.STOP)
@@ -349,11 +349,24 @@ class Conductor:
             draft.task(task, TaskEvent.STOP, ended_at_ms=draft.now)
         if idle:
             draft.note(EntryKind.RUN_CHANGED, {"change": "never_started", "tasks": len(idle)})
-        await self._desk.purse.account(draft)
+        if self.run.plan_turn_id is not None and not self.run.counts:
+            await self._chronicle.plan_ended(draft, self.run.plan_turn_id)
+        await self._desk.purse.account_all(draft, self._calls_in_ledger)
         draft.set(live=False)
         if await self._save(draft):
             await self._seal()
         return True
+
+    async def _calls_in_ledger(self) -> list[str]:
+        """The model calls that this run's ledger tells of."""
+        if self._desk.ledgers is None:
+            return []
+        found: list[str] = []
+        after = 0
+        while page := await self._desk.ledgers.entries(self.run.project, self.run.run_id, after=after, limit=PAGE_MAX):
+            found += [from_json(entry.payload)["call_id"] for entry in page if entry.kind == EntryKind.GATEWAY_CALL]
+            after = page[-1].seq
+        return found
 
     async def _seal(self) -> None:
         """Sign the whole ledger. Should that be impossible now, it is done when somebody asks for it."""

@@ -1,6 +1,6 @@
 """What everybody who works on runs has at hand."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -18,6 +18,9 @@ class Note(Protocol):
     """One entry of a ledger to be: what a turn called, made or ended with."""
 
     @property
+    def key(self) -> str: ...
+
+    @property
     def kind(self) -> EntryKind: ...
 
     @property
@@ -27,8 +30,19 @@ class Note(Protocol):
     def at_ms(self) -> Millis: ...
 
 
-Notes = Callable[[ProjectId, Mapping[TurnId, Mapping[str, object]]], Awaitable[Mapping[TurnId, Sequence[Note]]]]
-"""What is to be written down of turns that ended, each with words that say which task it was."""
+class Notes(Protocol):
+    """What is to be written down of turns, each with words that say which task it was; of turns that have not ended,
+    what is there so far. `noted` are the keys of notes that were taken of them before.
+    """
+
+    def __call__(
+        self,
+        project: ProjectId,
+        tasks: Mapping[TurnId, Mapping[str, object]],
+        noted: Mapping[TurnId, Collection[str]],
+        *,
+        ended: bool,
+    ) -> Awaitable[Mapping[TurnId, Sequence[Note]]]: ...
 
 
 @dataclass(slots=True, kw_only=True)

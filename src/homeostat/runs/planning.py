@@ -12,6 +12,7 @@ from homeostat.core.records.run import PlannerKind, Run, Task, TaskSpec
 from homeostat.core.records.turn import MessageType
 from homeostat.core.run_errors import PlannerUnknown, RunClosed, TurnExists
 from homeostat.kernel.commands import Enqueue
+from homeostat.runs.chronicle import Chronicle
 from homeostat.runs.desk import Desk
 from homeostat.runs.draft import Draft
 from homeostat.runs.plan import check_plan, read_plan
@@ -114,10 +115,8 @@ async def adopt_plan(desk: Desk, draft: Draft, specs: Sequence[TaskSpec], *, act
         await check_plan(specs, lambda target: desk.agents.find(run.project, target))
     except HomeostatError as problem:
         raise PlanProblem.of(problem) from problem
-    if run.plan_turn_id is not None and desk.notes is not None:
-        notes = await desk.notes(run.project, {run.plan_turn_id: {"name": "plan"}})
-        for note in notes.get(run.plan_turn_id, ()):
-            draft.note(note.kind, note.payload, at_ms=note.at_ms)
+    if run.plan_turn_id is not None:
+        await Chronicle(desk).plan_ended(draft, run.plan_turn_id)
     install_plan(draft, specs, actor=actor)
 
 

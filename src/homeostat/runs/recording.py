@@ -1,6 +1,6 @@
 """What turns left behind, as entries of their run's ledger: enough to run their code again without asking anybody."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
@@ -14,10 +14,11 @@ from homeostat.core.ports.store import TurnStore
 from homeostat.core.records.card import DELIVERABLE, TOOL_CALL, TOOL_RESULT, Card
 from homeostat.core.records.provenance import EntryKind
 from homeostat.core.records.recording import RECORDING, Worked
-from homeostat.core.records.turn import Step, Wait
+from homeostat.core.records.turn import Step, Wait, WaitStatus
 from homeostat.core.redaction import redact_json
 
 KERNEL_CARDS: Final = frozenset({DELIVERABLE, TOOL_CALL, TOOL_RESULT})
+NOTHING: Final[Mapping[TurnId, Collection[str]]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,14 +28,23 @@ class Note:
     kind: EntryKind
     payload: dict[str, Any]
     at_ms: Millis
+    key: str
+    name: str = CARD
 
 
 async def notes_of(
-    ledger: LedgerStore, turns: TurnStore, project: ProjectId, tasks: Mapping[TurnId, Mapping[str, object]]
+    ledger: LedgerStore,
+    turns: TurnStore,
+    project: ProjectId,
+    tasks: Mapping[TurnId, Mapping[str, object]],
+    noted: Mapping[TurnId, Collection[str]] = NOTHING,
+    *,
+    ended: bool = True,
 ) -> dict[TurnId, list[Note]]:
-    """What is to be written down of some turns that ended, by the turn at the root: it and all it asked of others.
+    """What is to be written down of some turns, by the turn at the root: it and all it asked of others.
 
-    `tasks` says of each which task it was, in words that a replay can repeat.
+    `tasks` says of each which task it was, in words that a replay can repeat. Of turns that are under way that is what
+    they have done so far; `noted` says of which turns something was written down then.
     """
     notes: dict[TurnId, list[Note]] = {turn_id: [] for turn_id in tasks}
     roots = {turn_id: turn_id for turn_id in tasks}
@@ -44,15 +54,27 @@ async def notes_of(
         if root is None:
             continue
         roots[turn.turn_id] = root
+        over = ended or any(card.type == DELIVERABLE for card in worked.cards)
         context: tuple[Card, ...] = ()
-        if turn.context_box_id is not None:
+        if over and turn.context_box_id is not None:
             context = (await turns.hydrate(turn, fresh=True)).context
-        notes[root] += turn_notes(worked, context, tasks.get(turn.turn_id))
+        early = bool(noted.get(root))
+        notes[root] += turn_notes(worked, context, tasks.get(turn.turn_id), over=over, early=early)
     return notes
 
 
-def turn_notes(worked: Worked, context: Collection[Card], task: Mapping[str, object] | None) -> list[Note]:
-    """One turn: what came to it in the order in which it came, and last what it made of it."""
+def turn_notes(
+    worked: Worked,
+    context: Collection[Card],
+    task: Mapping[str, object] | None,
+    *,
+    over: bool = True,
+    early: bool = False,
+) -> list[Note]:
+    """One turn: what came to it in the order in which it came, and last, if it is over, what it made of it.
+
+    Where something was written down early, the order is told apart: clocks are not fine enough to tell it.
+    """
     turn = worked.turn
     cards = {card.card_id: card for card in worked.cards}
     recording: dict[str, Any] = {}
@@ -63,6 +85,8 @@ def turn_notes(worked: Worked, context: Collection[Card], task: Mapping[str, obj
         else:
             notes.append((step.created_at_ms, place, _step_note(step)))
     for place, wait in enumerate(worked.waits):
+        if not over and wait.status is WaitStatus.PENDING:
+            continue
         at = wait.answered_at_ms or wait.created_at_ms
         notes.append((at, place, _call_note(wait, cards)))
     notes += [
@@ -71,15 +95,17 @@ def turn_notes(worked: Worked, context: Collection[Card], task: Mapping[str, obj
         if card.type not in KERNEL_CARDS
     ]
     ordered = [note for _, _, note in sorted(notes, key=lambda one: one[:2])]
+    if not over:
+        return ordered
     if order := cast("list[str]", recording.get("order") or []):
         ordered = _as_asked(ordered, order)
-    return [*ordered, _end_note(worked, context, recording, task)]
+    return [*ordered, _end_note(worked, context, recording, task, order if early else ())]
 
 
 def _as_asked(notes: list[Note], order: list[str]) -> list[Note]:
     """Put notes into the order in which the code asked for them; what it did not ask for comes last."""
     cards = (note for note in notes if note.kind is EntryKind.CARD)
-    named = {str(note.payload.get("name") or note.payload.get("call_id")): note for note in notes}
+    named = {note.name: note for note in notes if note.kind is not EntryKind.CARD}
     asked = [next(cards, None) if name == CARD else named.get(name) for name in order]
     placed = {id(note): place for place, note in reversed(list(enumerate(asked))) if note is not None}
     return sorted(notes, key=lambda note: placed.get(id(note), len(order)))
@@ -100,7 +126,8 @@ def _step_note(step: Step) -> Note:
             payload["asked"]["told_json"] = recorded(to_json(asked["told"]))
     payload["outcome_json"] = recorded(to_json(outcome, limit=2 * PAYLOAD_BYTES_MAX))
     kinds = {"model": EntryKind.MODEL_CALL, "tool": EntryKind.TOOL_RESULT}
-    return Note(kinds.get(str(asked.get("what")), EntryKind.STEP), payload, step.created_at_ms)
+    kind = kinds.get(str(asked.get("what")), EntryKind.STEP)
+    return Note(kind, payload, step.created_at_ms, f"{step.turn_id} step {step.name}", step.name)
 
 
 def _call_note(wait: Wait, cards: Mapping[Any, Card]) -> Note:
@@ -117,7 +144,8 @@ def _call_note(wait: Wait, cards: Mapping[Any, Card]) -> Note:
         "args_json": None if call is None else recorded(to_json(args)),
         "result_json": None if answer is None else recorded(to_json(result)),
     }
-    return Note(EntryKind.TOOL_RESULT, payload, Millis(wait.answered_at_ms or wait.created_at_ms))
+    at = Millis(wait.answered_at_ms or wait.created_at_ms)
+    return Note(EntryKind.TOOL_RESULT, payload, at, f"{wait.turn_id} call {wait.call_id}", wait.call_id)
 
 
 def _card_note(card: Card, turn_id: TurnId) -> Note:
@@ -127,11 +155,15 @@ def _card_note(card: Card, turn_id: TurnId) -> Note:
         "type": card.type,
         "content_json": recorded(card.content),
     }
-    return Note(EntryKind.CARD, payload, card.created_at_ms)
+    return Note(EntryKind.CARD, payload, card.created_at_ms, f"{turn_id} card {card.position}")
 
 
 def _end_note(
-    worked: Worked, context: Collection[Card], recording: Mapping[str, Any], task: Mapping[str, object] | None
+    worked: Worked,
+    context: Collection[Card],
+    recording: Mapping[str, Any],
+    task: Mapping[str, object] | None,
+    order: Sequence[str],
 ) -> Note:
     turn = worked.turn
     delivered = next((card for card in worked.cards if card.type == DELIVERABLE), None)
@@ -160,5 +192,7 @@ def _end_note(
         "result_json": recorded(to_json(end.get("result"))),
         "error_json": recorded(to_json(end.get("error"))),
     }
+    if order:
+        payload["order"] = list(order)
     at = delivered.created_at_ms if delivered is not None else turn.created_at_ms
-    return Note(EntryKind.TURN_ENDED, payload, at)
+    return Note(EntryKind.TURN_ENDED, payload, at, f"{turn.turn_id} end", "")

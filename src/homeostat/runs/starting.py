@@ -77,6 +77,7 @@ class Starter:
             started_at_ms=draft.now,
             ended_at_ms=None,
             not_before_ms=None,
+            noted=(),
         )
 
     # --- after the save ------------------------------------------------------------------------------------

@@ -24,6 +24,7 @@ from homeostat.app.upstreams import read_upstreams
 from homeostat.core.clock import Millis
 from homeostat.core.ids import DEFAULT_PROJECT, AgentId, RunId
 from homeostat.core.records.policy import Action, Policy, PolicyId
+from homeostat.runs import chronicle
 from homeostat.runs.bundle import Bundle, unpack
 from homeostat.runs.replaying.replay import replay
 from homeostat.runs.replaying.tape import TurnEnded
@@ -236,6 +237,49 @@ async def test_the_server_replays_in_every_mode(known: tuple[System, httpx2.Asyn
     await system.gateway.put_policy(blocked)
     stopped = await again(mode="re-model")
     assert stopped["verdict"] == "diverged", "policies hold for replays, too"
+
+
+async def test_what_a_task_does_is_told_while_it_is_at_it(
+    system: System, http: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chronicle, "CHRONICLE_SECONDS", 0.02)
+    may_end = asyncio.Event()
+
+    async def thorough(turn: Turn) -> Any:
+        first = [await turn.step(f"step {number}", _look_up, "moon", secret=str(number)) for number in range(20)]
+        asked = await turn.ask("counter", {"word": "moon"})
+        await turn.write("note", {"found": len(first)})
+        await turn.llm("What about the moon?", model="sim-small")
+        await may_end.wait()
+        return [first, asked, await turn.step("last", _look_up, "moon", secret="")]
+
+    monkeypatch.setitem(CAST, "searcher", lambda: FunctionAgent(thorough))
+    async with working(system):
+        tasks = [{"name": "t", "agent": "searcher", "input": {"topic": "moon"}}]
+        run_id = (await http.post("/v1/runs", json={"goal": "x", "tasks": tasks})).json()["run_id"]
+
+        async def kinds() -> list[str]:
+            entries = (await http.get(f"/v1/runs/{run_id}/ledger?limit=500")).json()["entries"]
+            return [entry["kind"] for entry in entries]
+
+        async def told() -> bool:
+            found = await kinds()
+            return found.count("step") == 20 and {"tool.result", "card", "model.call", "turn.ended"} <= set(found)
+
+        await eventually(told)
+        assert "task.ended" not in await kinds()
+        may_end.set()
+
+        async def resting() -> bool:
+            return (await http.get(f"/v1/runs/{run_id}")).json()["at_rest"]
+
+        await eventually(resting)
+    found = await kinds()
+    counted = {kind: found.count(kind) for kind in ("step", "tool.result", "card", "model.call", "turn.ended")}
+    assert counted == {"step": 21, "tool.result": 1, "card": 1, "model.call": 1, "turn.ended": 2}, "each is told once"
+    assert (await http.get(f"/v1/runs/{run_id}/verify")).json()["valid"]
+    report = await replay(await exported(http, run_id), find)
+    assert report.verdict == "identical", report
 
 
 async def test_it_can_be_followed_to_its_end(http: httpx2.AsyncClient, run_id: str) -> None:

@@ -15,6 +15,7 @@ NEWEST = "~"
 _encoder = msgspec.json.Encoder()
 _runs = msgspec.json.Decoder(Run)
 _specs = msgspec.json.Decoder(TaskSpec)
+_keys = msgspec.json.Decoder(tuple[str, ...])
 
 
 def write_run(run: Run, request_key: str | None) -> tuple[object, ...]:
@@ -46,16 +47,16 @@ def read_run(row: Row) -> Run:
 
 
 def write_task(run_id: str, task: Task) -> tuple[object, ...]:
-    return (run_id, task.number, task.spec.name, *_state(task), _text(task.spec))
+    return (run_id, task.number, task.spec.name, *_state(task), _text(task.spec), _noted(task))
 
 
 def write_move(run_id: str, task: Task) -> tuple[object, ...]:
-    return (run_id, task.number, *_state(task))
+    return (run_id, task.number, *_state(task), _noted(task))
 
 
 def write_moved_row(run_id: str, task: Task) -> tuple[object, ...]:
     """The same as a row of the table, for an engine that takes rows; what never changes is left out."""
-    return (run_id, task.number, "", *_state(task), "")
+    return (run_id, task.number, "", *_state(task), "", _noted(task))
 
 
 def _state(task: Task) -> tuple[object, ...]:
@@ -75,7 +76,12 @@ def _state(task: Task) -> tuple[object, ...]:
 
 def read_task(row: Row) -> Task:
     spec: TaskSpec = _specs.decode(row[11])
-    return Task(row[0], spec, TaskStatus(row[1]), *row[2:11])
+    task = Task(row[0], spec, TaskStatus(row[1]), *row[2:11])
+    return task if row[12] is None else replace(task, noted=_keys.decode(row[12]))
+
+
+def _noted(task: Task) -> str | None:
+    return _text(task.noted) if task.noted else None
 
 
 def write_button(button: RedButton) -> tuple[object, ...]:

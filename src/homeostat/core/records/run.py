@@ -80,7 +80,9 @@ class TaskSpec(Struct, frozen=True, kw_only=True):
 
 
 class Task(Struct, frozen=True):
-    """A task and how far it is. `attempt` counts from 1 once it has been started."""
+    """A task and how far it is. `attempt` counts from 1 once it has been started. `noted` says what of its turn is in
+    the ledger already, though it has not ended.
+    """
 
     number: int
     spec: TaskSpec
@@ -94,6 +96,7 @@ class Task(Struct, frozen=True):
     approved_by: str | None = None
     error: Json | None = None
     result: Json | None = None
+    noted: tuple[str, ...] = ()
 
     @property
     def final(self) -> bool:
@@ -165,6 +168,7 @@ class Run(Struct, frozen=True, kw_only=True):
     warned: bool = False
     plan_turn_id: TurnId | None = None
     calls_after: str = ""
+    calls_noted: int = 0
     counts: dict[str, int] = msgspec.field(default_factory=dict[str, int])
     error: Json | None = None
     keys: tuple[tuple[str, str], ...] = ()

@@ -2,10 +2,11 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import msgspec
 
+from homeostat.agent.journal import CARD
 from homeostat.core.codec import Json
 from homeostat.core.records.provenance import EntryKind
 from homeostat.runs.bundle import Page, read_line
@@ -83,6 +84,7 @@ class TurnEnded(msgspec.Struct, frozen=True, kw_only=True):
     status: str | None
     result_json: str
     error_json: str
+    order: tuple[str, ...] = ()
 
     @property
     def label(self) -> str:
@@ -108,6 +110,24 @@ class Tape:
     @property
     def entries(self) -> int:
         return len(self.steps) + len(self.calls) + len(self.cards) + 1
+
+    def arrange(self, order: tuple[str, ...]) -> None:
+        """Give entries their numbers in the order in which the code asked for them. What was written down while the
+        turn ran stands by the clock, which cannot tell two things of one millisecond apart.
+        """
+        parts: list[StepTaken | CallMade | CardWritten] = [*self.steps.values(), *self.calls.values(), *self.cards]
+        numbers = sorted(part.seq for part in parts)
+        cards, left = iter(self.cards), {id(part): part for part in parts}
+        asked: list[StepTaken | CallMade | CardWritten] = []
+        for name in order:
+            part = next(cards, None) if name == CARD else self.steps.get(name) or self.calls.get(name)
+            if part is not None and left.pop(id(part), None) is not None:
+                asked.append(part)
+        arranged = zip([*asked, *sorted(left.values(), key=lambda part: part.seq)], numbers, strict=True)
+        placed = {id(part): msgspec.structs.replace(part, seq=seq) for part, seq in arranged}
+        self.steps = {name: cast("StepTaken", placed[id(step)]) for name, step in self.steps.items()}
+        self.calls = {name: cast("CallMade", placed[id(call)]) for name, call in self.calls.items()}
+        self.cards = [cast("CardWritten", placed[id(card)]) for card in self.cards]
 
 
 _KIND: Final = b'"kind":"'
@@ -146,6 +166,8 @@ class Tapes:
             end = _end.decode(payload)
             tape = self._open.pop(end.turn_id, None) or Tape(self._run_id, self._project)
             tape.end, tape.end_seq = end, seq
+            if end.order:
+                tape.arrange(end.order)
             return tape
         if kind == _CARD:
             card = _card.decode(payload)

@@ -1,0 +1,91 @@
+"""The chronicle: brings what turns called, wrote and delivered into their run's ledger, as it happens and each once."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from homeostat.core.clock import Millis
+from homeostat.core.ids import TurnId
+from homeostat.core.limits import CALL_SETTLES_SECONDS, CHRONICLE_SECONDS, CHRONICLE_SECONDS_MAX, CHRONICLE_TASKS_MAX
+from homeostat.core.records.run import Task
+from homeostat.runs.desk import Desk, Note
+from homeostat.runs.draft import Draft
+
+PLAN: Final = {"name": "plan"}
+
+
+class Chronicle:
+    """Most tasks are over before anybody looks: what they did is written with their outcome. Of those that take longer
+    it is written meanwhile, a look for all of them together; what was written so is remembered with the task.
+    """
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self._pause_ms = int(CHRONICLE_SECONDS * 1000)
+        self._next_ms: Millis | None = None
+
+    async def ended(self, draft: Draft, tasks: Sequence[Task]) -> None:
+        """What turns called and made goes into the ledger before their outcome does."""
+        for task, notes in await self._notes(draft, tasks, ended=True):
+            for note in notes:
+                if note.key not in task.noted:
+                    draft.note(note.kind, note.payload, at_ms=note.at_ms)
+
+    async def plan_ended(self, draft: Draft, turn_id: TurnId) -> None:
+        """The same for the turn of a plan."""
+        if self._desk.notes is None:
+            return
+        notes = await self._desk.notes(draft.run.project, {turn_id: PLAN}, {}, ended=True)
+        for note in notes.get(turn_id, ()):
+            draft.note(note.kind, note.payload, at_ms=note.at_ms)
+
+    def due_ms(self, running: Iterable[Task]) -> Millis | None:
+        """When to look after tasks that have not ended by then."""
+        began = [task.started_at_ms for task in running if task.started_at_ms is not None]
+        if self._desk.notes is None or not began:
+            self._next_ms = None
+        elif self._next_ms is None:
+            self._next_ms = Millis(min(began) + self._pause_ms)
+        return self._next_ms
+
+    async def catch_up(self, draft: Draft, running: Iterable[Task], *, always: bool = False) -> None:
+        """Write down what tasks have done that are still under way, and the model calls of those before them."""
+        if self._desk.notes is None:
+            return
+        tasks = sorted((task for task in running if task.started_at_ms is not None), key=lambda task: task.number)
+        due = self.due_ms(tasks)
+        if not always and (due is None or due > draft.now):
+            return
+        began = draft.now - int(CHRONICLE_SECONDS * 1000)
+        late = [task for task in tasks if always or (task.started_at_ms or 0) <= began][:CHRONICLE_TASKS_MAX]
+        news = False
+        for task, notes in await self._notes(draft, late, ended=False):
+            fresh = [note for note in notes if note.key not in task.noted]
+            for note in fresh:
+                draft.note(note.kind, note.payload, at_ms=note.at_ms)
+            if fresh:
+                news = True
+                draft.amend(draft.tasks.get(task.number, task), noted=(*task.noted, *(note.key for note in fresh)))
+        news |= await self._desk.purse.account(draft, before=self._settled_before(draft.now, tasks, always=always))
+        # Whoever thinks for long is looked at less often; a word from it, and the next look comes soon.
+        shortest = int(CHRONICLE_SECONDS * 1000)
+        self._pause_ms = shortest if news else min(2 * self._pause_ms, int(CHRONICLE_SECONDS_MAX * 1000))
+        self._next_ms = Millis(draft.now + self._pause_ms)
+
+    @staticmethod
+    def _settled_before(now: Millis, tasks: Sequence[Task], *, always: bool) -> Millis:
+        """Before which time every model call is in the log: those of a run at rest are."""
+        if always:
+            return Millis(now + int(CALL_SETTLES_SECONDS * 1000))
+        return Millis(min((task.started_at_ms or now for task in tasks), default=now))
+
+    async def _notes(self, draft: Draft, tasks: Sequence[Task], *, ended: bool) -> list[tuple[Task, Sequence[Note]]]:
+        if self._desk.notes is None or not tasks:
+            return []
+        turns = {task.turn_id: task for task in tasks if task.turn_id is not None}
+        named: dict[TurnId, Mapping[str, object]] = {
+            turn_id: {"name": task.spec.name, "number": task.number, "attempt": task.attempt}
+            for turn_id, task in turns.items()
+        }
+        noted = {turn_id: task.noted for turn_id, task in turns.items() if task.noted}
+        found = await self._desk.notes(draft.run.project, named, noted, ended=ended)
+        return [(task, found.get(turn_id, ())) for turn_id, task in turns.items()]
