@@ -19,6 +19,7 @@ from homeostat.immune.errors import ApprovalSettled, ApprovalUnknown
 from homeostat.server.serving import bind, serving, url_of
 from homeostat.testing.clinic import DOCTRINE, Clinic, clinic
 from homeostat.testing.clock import ManualClock
+from homeostat.testing.holding import Alerts
 from homeostat.testing.servers import free_port
 
 P = Phase
@@ -208,16 +209,27 @@ async def test_an_approval_is_bound_to_the_evidence_it_was_asked_about() -> None
         assert placebo.given == []
 
 
-async def test_a_question_that_nobody_answers_expires_and_the_agent_stays_isolated() -> None:
-    placebo = Placebo()
+async def test_a_question_that_nobody_answers_expires_is_asked_again_and_in_the_end_told() -> None:
+    placebo, alerts = Placebo(), Alerts()
     async with ill(SICK, placebo=placebo) as one:
+        one.system.immune.enforcement.tell = alerts
         one.clock.advance(24 * 3600 + 1)
         (question,) = await asked(one)
         with pytest.raises(ApprovalSettled):
             await one.system.immune.approvals.approve(DEFAULT_PROJECT, question.approval_id, reason="", actor="ann")
-        await one.tick()
-        (question,) = await asked(one)
-        assert question.status is ApprovalStatus.EXPIRED
+        for times in (2, 3):
+            await one.tick()
+            await one.tick()
+            questions = await asked(one)
+            expired = [question.status for question in questions].count(ApprovalStatus.EXPIRED)
+            assert (len(questions), expired) == (times, times - 1), "the newest one waits for an answer"
+            assert f"asked {times - 1} times before" in questions[0].why
+            one.clock.advance(24 * 3600 + 1)
+        for _ in range(4):
+            await one.tick()
+        assert {question.status for question in await asked(one)} == {ApprovalStatus.EXPIRED}
+        assert len(await asked(one)) == 3, "it is not asked for ever"
+        assert [(said["alert"], said["agent_id"]) for said in alerts.heard] == [("approval", SICK)]
         assert one.phase(SICK) is P.QUARANTINED
         assert placebo.given == []
 

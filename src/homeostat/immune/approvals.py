@@ -97,6 +97,7 @@ class Approvals:
         return answer, watch
 
     async def expire(self) -> None:
+        """End questions that are about what is no longer so, or that nobody answered: the latter are asked again."""
         now = self._clock.now_ms()
         for approval in await self._ward.store.approvals(None, status=ApprovalStatus.PENDING, before=None, limit=500):
             watch = self._ward.watches.get((approval.project, approval.agent_id))
@@ -105,3 +106,5 @@ class Approvals:
                 expired = replace(approval, status=ApprovalStatus.EXPIRED, answered_at_ms=now)
                 if await self._ward.note(Chart(answered=(expired,))):
                     self._ward.counts.approvals[ApprovalStatus.EXPIRED] += 1
+                    if not moot:
+                        self._healer.ask_again(approval.incident_id)

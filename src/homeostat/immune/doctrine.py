@@ -21,6 +21,7 @@ class Doctrine:
     quarantine_seconds: float = 30.0  # a second quarantine lasts so long at least, each later one twice as long
     quarantine_memory_seconds: float = 24 * 3600.0
     approval_seconds: float = 24 * 3600.0
+    approval_rounds: int = 3  # how often what nobody answers is asked, before operators are told that it rests
     attempts_per_hour: int = 12
     save_seconds: float = 30.0
     forget_seconds: float = 3600.0  # how long an agent that left the fleet is remembered

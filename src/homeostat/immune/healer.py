@@ -18,6 +18,7 @@ from homeostat.core.records.immune import (
     Chart,
     Diagnosis,
     Incident,
+    IncidentId,
     Lesson,
     RemedyAction,
     Treatment,
@@ -111,7 +112,12 @@ class Healer:
     async def _ask(self, watch: Watch, incident: Incident) -> None:
         asked = await self._ward.store.approvals(watch.key[0], status=None, before=None, limit=500)
         self._asked.add(incident.incident_id)
-        if any(one.incident_id == incident.incident_id for one in asked):
+        before = [one for one in asked if one.incident_id == incident.incident_id]
+        if any(one.status is not ApprovalStatus.EXPIRED for one in before):
+            return
+        if len(before) >= self._doctrine.approval_rounds:
+            why = f"nobody answered {len(before)} times; it stays isolated until it is healed or released"
+            await self._enforcement.tell(watch.key, "approval", {"why": why, "incident_id": incident.incident_id})
             return
         step = self._next(watch, incident)
         if step is None:
@@ -137,12 +143,17 @@ class Healer:
             diagnosis=diagnosis,
             sigma=incident.sigma,
             evidence_digest=evidence_digest(incident),
-            why=f"{incident.sigma:.1f} sigma: {watch.patient.cause}",
+            why=f"{incident.sigma:.1f} sigma: {watch.patient.cause}"
+            + (f" (asked {len(before)} times before, and nobody answered)" if before else ""),
             asked_at_ms=now,
             expires_at_ms=Millis(now + int(self._doctrine.approval_seconds * 1000)),
         )
         if await self._ward.note(Chart(asked=(approval,))):
             self._ward.counts.approvals[ApprovalStatus.PENDING] += 1
+
+    def ask_again(self, incident_id: IncidentId) -> None:
+        """A question has run out: whoever waits for its answer is not left alone with it."""
+        self._asked.discard(incident_id)
 
     # --- treatment -----------------------------------------------------------------------------------------
 
