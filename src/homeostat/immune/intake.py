@@ -1,6 +1,6 @@
 """Where vitals come in: what cannot be true is refused, what comes twice is dropped, a flood waits for nobody."""
 
-from collections import Counter, OrderedDict, deque
+from collections import Counter, deque
 from typing import Final
 
 from homeostat.core.clock import Clock
@@ -28,23 +28,14 @@ class Intake:
         self._clock = clock
         self._waiting: dict[AgentKey, deque[Vitals]] = {}
         self._size = 0
-        self._seen: OrderedDict[tuple[AgentKey, str], None] = OrderedDict()
+        self._seen: set[int] = set()
+        self._seen_in_order: deque[int] = deque()
         self.accepted: Counter[str] = Counter()
         self.refused: Counter[str] = Counter()
 
     def take(self, sample: Vitals) -> str | None:
         """Let a sample in; returns why not."""
-        problem = self.problem(sample)
-        if problem is None and not self._remember(sample):
-            problem = "repeated"
-        if problem is None:
-            key = (sample.project, sample.agent_id)
-            waiting = self._waiting.setdefault(key, deque())
-            if len(waiting) >= WAITING_PER_AGENT_MAX or self._size >= WAITING_MAX:
-                problem = "flood"
-            else:
-                waiting.append(sample)
-                self._size += 1
+        problem = self.problem(sample) or self._admit(sample)
         if problem is None:
             self.accepted[sample.source] += 1
         else:
@@ -76,14 +67,24 @@ class Intake:
             return "ancient"
         return None
 
-    def _remember(self, sample: Vitals) -> bool:
-        place = ((sample.project, sample.agent_id), sample.sample_id)
-        if place in self._seen:
-            return False
-        self._seen[place] = None
-        if len(self._seen) > SAMPLES_REMEMBERED_MAX:
-            self._seen.popitem(last=False)
-        return True
+    def _admit(self, sample: Vitals) -> str | None:
+        """Only what is let in is remembered: what a flood kept out was never counted, and may come again."""
+        key = (sample.project, sample.agent_id)
+        name = hash((key, sample.sample_id))  # seeded anew in each process: nobody outside can aim at another's
+        if name in self._seen:
+            return "repeated"
+        waiting = self._waiting.get(key)
+        if self._size >= WAITING_MAX or (waiting is not None and len(waiting) >= WAITING_PER_AGENT_MAX):
+            return "flood"
+        if waiting is None:
+            waiting = self._waiting[key] = deque()
+        waiting.append(sample)
+        self._size += 1
+        self._seen.add(name)
+        self._seen_in_order.append(name)
+        if len(self._seen_in_order) > SAMPLES_REMEMBERED_MAX:
+            self._seen.discard(self._seen_in_order.popleft())
+        return None
 
     def drain(self) -> dict[AgentKey, deque[Vitals]]:
         """Everything that waits, by agent, in the order in which it came."""

@@ -1,6 +1,8 @@
 """What is let in and what is not: nothing an agent says of itself breaks a tick or alarms anybody."""
 
+import gc
 import math
+import sys
 from dataclasses import replace
 
 import pytest
@@ -60,6 +62,38 @@ def test_a_flood_of_one_agent_is_refused_and_keeps_nobody_else_out() -> None:
     assert intake.take(replace(SOUND, agent_id=AgentId("bob"))) is None
     waiting = intake.drain()
     assert {key[1]: len(samples) for key, samples in waiting.items()} == {"ann": WAITING_PER_AGENT_MAX, "bob": 1}
+
+
+def test_a_sample_that_a_flood_kept_out_may_come_again_and_one_that_was_let_in_may_not() -> None:
+    intake = Intake(clock=ManualClock())
+    samples = [replace(SOUND, sample_id=str(number)) for number in range(WAITING_PER_AGENT_MAX + 1)]
+    assert [intake.take(sample) for sample in samples][-2:] == [None, "flood"]
+    intake.drain()
+    assert intake.take(samples[-1]) is None
+    assert {intake.take(sample) for sample in samples} == {"repeated"}
+
+
+def test_what_is_remembered_of_a_flood_is_bounded_by_what_was_let_in() -> None:
+    intake = Intake(clock=ManualClock())
+    for number in range(20):
+        intake.take(replace(SOUND, sample_id=f"warm{number}"))
+    intake.drain()
+    gc.collect()
+    before = sys.getallocatedblocks()
+    for number in range(20_000):
+        intake.take(replace(SOUND, sample_id=str(number)))
+    intake.drain()
+    gc.collect()
+    assert sys.getallocatedblocks() - before < 1_000, "what was refused was kept"
+
+
+def test_the_oldest_samples_are_forgotten_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("homeostat.immune.intake.SAMPLES_REMEMBERED_MAX", 2)
+    intake = Intake(clock=ManualClock())
+    for name in ("a", "b", "c"):
+        assert intake.take(replace(SOUND, sample_id=name)) is None
+    assert intake.take(replace(SOUND, sample_id="c")) == "repeated"
+    assert intake.take(replace(SOUND, sample_id="a")) is None
 
 
 async def test_what_the_bus_brings_is_believed_no_more_than_what_agents_say() -> None:
