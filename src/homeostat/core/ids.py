@@ -139,6 +139,12 @@ def scope_floor(instant_ms: int) -> Scope:
     return Scope(f"{max(0, instant_ms) << _RANDOM_BITS:024x}")
 
 
+def scope_named(instant_ms: int, name: str) -> Scope:
+    """The scope of something that follows from what is known, so that whoever derives it again finds the same."""
+    digest = int.from_bytes(hashlib.sha256(name.encode(errors="surrogatepass")).digest()[:16])
+    return Scope(f"{(max(0, instant_ms) << _RANDOM_BITS) | (digest & ((1 << _RANDOM_BITS) - 1)):024x}")
+
+
 def card_of(scope: Scope, position: int, digest: str) -> CardId:
     """A card's address is its birthplace and the digest of what it holds."""
     return CardId(f"card_{scope}_{position}_{digest}")

@@ -4,7 +4,19 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from homeostat.core.clock import Millis
-from homeostat.core.records.budget import ZERO, Amount, Budget, BudgetKey, Drawn, Flight, Posting
+from homeostat.core.ids import AgentId, scope_named
+from homeostat.core.records.budget import (
+    ZERO,
+    Amount,
+    Budget,
+    BudgetKey,
+    BudgetKind,
+    Drawn,
+    Flight,
+    GatewayId,
+    Posting,
+)
+from homeostat.core.records.call import Api, Call, Metered, Outcome, Priced, Usage, call_of
 
 
 @dataclass(slots=True)
@@ -16,6 +28,7 @@ class Entries:
     holds: dict[BudgetKey, Amount] = field(default_factory=dict[BudgetKey, Amount])
     drawn: list[Drawn] = field(default_factory=list[Drawn])
     warned: list[BudgetKey] = field(default_factory=list[BudgetKey])
+    calls: list[Call] = field(default_factory=list[Call])
 
     def move(self, key: BudgetKey, *, spent: Amount, held: Amount, now: Millis) -> None:
         """Change an account; one that does not exist (any more) keeps no books."""
@@ -62,16 +75,53 @@ def settle(posting: Posting, budgets: dict[BudgetKey, Budget]) -> Entries:
 
 
 def bury(
-    flights: Iterable[Flight], holds: dict[BudgetKey, Amount], budgets: dict[BudgetKey, Budget], now: Millis
+    gateway_id: GatewayId,
+    flights: Iterable[Flight],
+    holds: dict[BudgetKey, Amount],
+    budgets: dict[BudgetKey, Budget],
+    now: Millis,
+    *,
+    died: bool,
 ) -> Entries:
-    """A dead gateway's open calls are charged at what was reserved for them; what else it held goes back."""
+    """A gateway's open calls are charged at what was reserved for them, and if it died so is whatever else it held.
+
+    A call too young to be written down was paid out of what was held, and nobody knows which part of it: what was
+    forwarded is never free. What the call log cannot tell by calls, it tells by a line for each agent.
+    """
     entries = Entries(budgets)
+    rest = dict(holds)
     for flight in flights:
+        entries.calls.append(flight.call)
         for key in flight.keys:
             entries.move(key, spent=flight.reserved, held=ZERO, now=now)
+            rest[key] = _floor(rest.get(key, ZERO).minus(flight.reserved))
     for key, held in holds.items():
-        entries.move(key, spent=ZERO, held=Amount(-held.tokens, -held.micros), now=now)
+        unknown = rest[key] if died else ZERO
+        entries.move(key, spent=unknown, held=Amount(-held.tokens, -held.micros), now=now)
+        if key[1] is BudgetKind.AGENT and unknown != ZERO and key in budgets:
+            entries.calls.append(_unwritten(gateway_id, key, unknown, now))
     return entries
+
+
+def _unwritten(gateway_id: GatewayId, key: BudgetKey, charged: Amount, now: Millis) -> Call:
+    """What is known of the calls that a gateway took with it: whose they were, and what they cost at most."""
+    project, _, holder = key
+    return Call(
+        call_id=call_of(scope_named(now, f"{gateway_id} {holder}")),
+        project=project,
+        agent_id=AgentId(holder),
+        upstream="",
+        api=Api.UNKNOWN,
+        path="",
+        outcome=Outcome.LOST,
+        status=0,
+        code="gateway_died",
+        started_at_ms=now,
+        usage=Usage(charged.tokens),
+        metered=Metered.RESERVED,
+        cost_micros=charged.micros,
+        priced=Priced.CAPPED,
+    )
 
 
 def _floor(amount: Amount) -> Amount:

@@ -5,10 +5,8 @@ calls do not wait for the store. What it has drawn is held in the ledger: nobody
 """
 
 import asyncio
-from collections.abc import Callable, Container, Iterable
-from typing import Protocol, cast
-
-from msgspec import Struct
+from collections.abc import Iterable
+from typing import Protocol
 
 from homeostat.core.clock import Clock
 from homeostat.core.errors import BudgetExceeded, ModelUnpriced
@@ -21,10 +19,8 @@ from homeostat.core.limits import (
 )
 from homeostat.core.records.budget import ZERO, Amount, Budget, BudgetKey, BudgetLimit, Draw, Drawn, Spend
 from homeostat.core.records.call import CallId
+from homeostat.gateway.account import Account
 from homeostat.gateway.metering import Bound
-
-_tuple = cast("Callable[[type[Amount], tuple[int, int]], Amount]", tuple.__new__)
-"""What each call does a dozen times is spared a named tuple's own constructor."""
 
 
 class Ledger(Protocol):
@@ -39,77 +35,6 @@ class Ledger(Protocol):
     def catch_up(self) -> bool:
         """Settle calls that are over and were not settled yet; says whether there were any."""
         ...
-
-
-class Account:
-    """This gateway's part of one budget: what it has at hand, and what is set aside for calls under way."""
-
-    __slots__ = ("budget", "free", "last_need", "last_used", "most_open", "open", "reserved", "stale")
-
-    def __init__(self, budget: Budget) -> None:
-        self.budget = budget
-        self.free = ZERO
-        self.reserved = ZERO
-        self.open = 0
-        self.most_open = 0
-        self.last_need = ZERO
-        self.last_used = 0.0
-        self.stale = False
-
-    def take(self, amount: Amount, now: float) -> Amount | None:
-        """Set as much of an amount aside as has to be held, if so much is at hand."""
-        budget = self.budget
-        tokens = 0 if budget.tokens_max is None else amount[0]
-        micros = 0 if budget.micros_max is None else amount[1]
-        free_tokens, free_micros = self.free
-        self.last_used = now
-        self.last_need = need = _tuple(Amount, (tokens, micros))
-        if free_tokens < tokens or free_micros < micros:
-            return None
-        reserved_tokens, reserved_micros = self.reserved
-        self.free = _tuple(Amount, (free_tokens - tokens, free_micros - micros))
-        self.reserved = _tuple(Amount, (reserved_tokens + tokens, reserved_micros + micros))
-        self.open += 1
-        self.most_open = max(self.most_open, self.open)
-        return need
-
-    def untake(self, held: Amount) -> None:
-        self.reserved = self.reserved.minus(held)
-        self.free = self.free.plus(held)
-        self.open -= 1
-
-    def earmark(self, amount: Amount) -> Amount:
-        """Hand out what there is towards an amount, so that nobody else counts on it meanwhile."""
-        part = self.free.least(self.budget.mask(amount))
-        self.free = self.free.minus(part)
-        return part
-
-    def settle(self, held: Amount, actual: Amount) -> Amount:
-        """Turn what was set aside into what was used; returns how much is no longer held."""
-        budget = self.budget
-        tokens, micros = self.free[0] + held[0], self.free[1] + held[1]
-        used_tokens = 0 if budget.tokens_max is None else min(actual[0], tokens)
-        used_micros = 0 if budget.micros_max is None else min(actual[1], micros)
-        reserved_tokens, reserved_micros = self.reserved
-        self.free = _tuple(Amount, (tokens - used_tokens, micros - used_micros))
-        self.reserved = _tuple(Amount, (reserved_tokens - held[0], reserved_micros - held[1]))
-        self.open -= 1
-        return _tuple(Amount, (used_tokens, used_micros))
-
-    @property
-    def float_calls(self) -> int:
-        """How many calls' worth is kept at hand: a few, and more the more were made at a time lately."""
-        return BUDGET_FLOAT_CALLS + 2 * self.most_open
-
-    def surplus(self, now: float) -> Amount:
-        """Take out what is at hand beyond what the next calls will need."""
-        idle = now - self.last_used > BUDGET_FLOAT_SECONDS
-        if idle:
-            self.most_open = self.open
-        keep = ZERO if idle or self.stale else self.free.least(self.last_need.times(2 * self.float_calls))
-        released = self.free.minus(keep)
-        self.free = keep
-        return released
 
 
 class Reservation:
@@ -135,13 +60,6 @@ class Reservation:
         self.parts.clear()
 
 
-class Settlement(Struct, frozen=True):
-    """A call's entry for the next posting."""
-
-    call_id: CallId
-    spends: tuple[Spend, ...]
-
-
 class Budgets:
     """Reserves and settles in memory, and goes to the ledger only when what is at hand is not enough."""
 
@@ -151,7 +69,7 @@ class Budgets:
         self._accounts: dict[BudgetKey, Account] = {}
         self._absent: set[BudgetKey] = set()
         self._open: dict[CallId, Reservation] = {}
-        self.settlements: list[Settlement] = []
+        self._unposted: list[Account] = []
 
     def forget(self) -> None:
         """Budgets were set or changed: what was not there may be there now, and bounds may be others."""
@@ -178,7 +96,10 @@ class Budgets:
                 account = self._accounts.get(key)
                 if account is not None and not account.stale:
                     self._check(account.budget, bound, model)
-                    if (held := account.take(reservation.amount, now)) is not None:
+                    held = account.take(reservation.amount, now)
+                    if held is None and self._ledger.catch_up():
+                        held = account.take(reservation.amount, now)
+                    if held is not None:
                         reservation.parts.append((account, held))
                         continue
                 reservation.give_back()
@@ -244,7 +165,7 @@ class Budgets:
         """Ask the ledger for what is missing; what it grants is at hand afterwards."""
         carried = account.earmark(amount) if account is not None else ZERO
         missing = amount.minus(carried)
-        calls = account.float_calls if account is not None else BUDGET_FLOAT_CALLS
+        calls = account.spare_calls if account is not None else BUDGET_FLOAT_CALLS
         drawing = self._ledger.draw(Draw(key, missing, missing.plus(amount.times(calls))))
         try:
             drawn = await asyncio.shield(drawing)
@@ -253,7 +174,7 @@ class Budgets:
             raise
         finally:
             if account is not None and self._accounts.get(key) is account:
-                account.free = account.free.plus(carried)
+                account.add(carried)
         self._know(key, drawn)
         return drawn
 
@@ -275,7 +196,7 @@ class Budgets:
         account.budget = drawn.budget
         account.stale = False
         if drawn.granted is not None:
-            account.free = account.free.plus(drawn.granted)
+            account.add(drawn.granted)
 
     def _check(self, budget: Budget, bound: Bound, model: str) -> None:
         if budget.micros_max is not None and bound.price is None:
@@ -309,44 +230,52 @@ class Budgets:
         self._open.pop(reservation.call_id, None)
         if reservation.buried:
             return  # this gateway was taken for dead meanwhile, and the call was charged at its reservation
-        spends = [
-            Spend(account.budget.key, actual, account.settle(held, actual)) for account, held in reservation.parts
-        ]
-        self.settlements.append(Settlement(reservation.call_id, tuple(spends)))
+        for account, held in reservation.parts:
+            account.settle(held, actual)
+            if not account.unposted:
+                account.unposted = True
+                self._unposted.append(account)
         self._ledger.wake()
+
+    @property
+    def pending(self) -> bool:
+        """Whether anything was spent that no posting carries yet."""
+        return bool(self._unposted)
+
+    def spends(self) -> list[Spend]:
+        """What was spent since the last posting, by account, and what goes back to the ledger."""
+        settled, self._unposted = self._unposted, []
+        return [*(account.post() for account in settled), *self.surpluses()]
 
     def surpluses(self, *, everything: bool = False) -> list[Spend]:
         """What goes back to the ledger with the next posting."""
         now = self._clock.monotonic() + (BUDGET_FLOAT_SECONDS * 2 if everything else 0)
         spends: list[Spend] = []
         for key, account in self._accounts.items():
-            if account.free != ZERO and (released := account.surplus(now)) != ZERO:
+            if (account.free_tokens or account.free_micros) and (released := account.surplus(now)) != ZERO:
                 spends.append(Spend(key, ZERO, released))
         return spends
 
     @property
     def at_hand(self) -> bool:
         """Whether anything is held that no call needs right now."""
-        return any(account.free != ZERO for account in self._accounts.values())
+        return any(account.free_tokens or account.free_micros for account in self._accounts.values())
 
     # --- when the ledger and this gateway disagree -----------------------------------------------------------
 
-    def bury(self, charged: Container[CallId]) -> None:
-        """This gateway was taken for dead: it holds nothing any more, and some of its calls were charged by others."""
+    def bury(self) -> None:
+        """This gateway was taken for dead: all it held is charged, and with that every call that was paid from it."""
         for reservation in self._open.values():
-            reservation.buried = reservation.call_id in charged
-            reservation.parts = [(Account(account.budget), ZERO) for account, _ in reservation.parts]
+            reservation.buried = True
         self._accounts.clear()
+        self._unposted.clear()
 
     def hold(self, holds: dict[BudgetKey, Amount]) -> None:
         """Believe what the ledger says this gateway holds, after a draw whose outcome was not heard."""
         for key, account in self._accounts.items():
-            free = holds.get(key, ZERO).minus(account.reserved)
-            for settlement in self.settlements:
-                for spend in settlement.spends:
-                    if spend.key == key:
-                        free = free.minus(spend.released)
-            account.free = Amount(max(0, free.tokens), max(0, free.micros))
+            tokens, micros = holds.get(key, ZERO)
+            account.free_tokens = max(0, tokens - account.reserved_tokens - account.let_go_tokens)
+            account.free_micros = max(0, micros - account.reserved_micros - account.let_go_micros)
 
 
 def exceeded(budget: Budget, limit: BudgetLimit) -> BudgetExceeded:

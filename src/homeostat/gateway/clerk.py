@@ -42,7 +42,7 @@ from homeostat.core.records.event import Event
 from homeostat.core.records.rate import NO_LOAD, RateDraw, RateDrawn
 from homeostat.gateway.airspace import Airborne, Airspace
 from homeostat.gateway.announcing import Announcer
-from homeostat.gateway.budgets import Budgets, Settlement
+from homeostat.gateway.budgets import Budgets
 from homeostat.gateway.rates import Rates
 
 log = logging.getLogger(__name__)
@@ -78,7 +78,7 @@ class Clerk:
         self.rates = Rates(ledger=self, clock=clock)
         self._number = 0
         self._told_version = -1
-        self._unsure: tuple[Posting, list[Settlement]] | None = None
+        self._unsure: Posting | None = None
         self._draws: deque[tuple[Draw, asyncio.Future[Drawn]]] = deque()
         self._rate_draws: deque[tuple[RateDraw, asyncio.Future[RateDrawn]]] = deque()
         self.airspace = Airspace(clock)
@@ -221,7 +221,7 @@ class Clerk:
 
     @property
     def _pending(self) -> bool:
-        unsettled = self.budgets.settlements or self.rates.pending
+        unsettled = self.budgets.pending or self.rates.pending
         return bool(self.airspace.pending or self._calls or unsettled or self._unsure)
 
     async def leave(self) -> None:
@@ -240,7 +240,7 @@ class Clerk:
         """Write everything that waits now. After an unknown outcome the same posting goes first, under its number."""
         if self._unsure is not None:
             try:
-                await self._repeat(*self._unsure)
+                await self._repeat(self._unsure)
             except StoreUnavailable as error:
                 _fail([future for _, future in (*self._draws, *self._rate_draws)], error)
                 self._draws.clear()
@@ -252,13 +252,12 @@ class Clerk:
         else:
             self.any_open.clear()
         self._flush_refusals()
-        settlements, self.budgets.settlements = self.budgets.settlements, []
-        posting, waiting, pacing = self._compile(settlements)
+        posting, waiting, pacing = self._compile()
         self._under_way = True
         try:
             posted = await self._store.post(posting)
         except BaseException as error:
-            self._unsure = (replace(posting, draws=(), rate_draws=()), settlements)
+            self._unsure = replace(posting, draws=(), rate_draws=())
             known = isinstance(error, StoreUnavailable)
             interrupted = error if known else StoreUnavailable(problem="the gateway was interrupted")
             _fail([*waiting, *pacing], interrupted)
@@ -266,16 +265,14 @@ class Clerk:
         finally:
             self._under_way = False
         if not posted.alive:
-            await self._rise(posting, settlements, [*waiting, *pacing])
+            await self._rise(posting, [*waiting, *pacing])
             return
         _answer(waiting, posted.drawn)
         _answer(pacing, posted.paced)
         self.postings += 1
         await self.announcer.posted(posting, posted.warned)
 
-    def _compile(
-        self, settlements: list[Settlement]
-    ) -> tuple[Posting, list["asyncio.Future[Drawn]"], list["asyncio.Future[RateDrawn]"]]:
+    def _compile(self) -> tuple[Posting, list["asyncio.Future[Drawn]"], list["asyncio.Future[RateDrawn]"]]:
         batch = [self._draws.popleft() for _ in range(min(len(self._draws), POSTING_DRAWS_MAX))]
         paced = [self._rate_draws.popleft() for _ in range(min(len(self._rate_draws), POSTING_DRAWS_MAX))]
         calls = [self._calls.popleft() for _ in range(min(len(self._calls), POSTING_CALLS_MAX))]
@@ -290,7 +287,7 @@ class Clerk:
             now_ms=self._clock.now_ms(),
             expires_at_ms=self._expiry(),
             seen_version=seen_version,
-            spends=_sum([*(spend for s in settlements for spend in s.spends), *self.budgets.surpluses()]),
+            spends=_sum(self.budgets.spends()),
             draws=tuple(draw for draw, _ in batch),
             rate_draws=tuple(draw for draw, _ in paced),
             rate_returns=self.rates.returns(everything=self._leaving),
@@ -302,11 +299,11 @@ class Clerk:
             self._hurry()
         return posting, [future for _, future in batch], [future for _, future in paced]
 
-    async def _repeat(self, posting: Posting, settlements: list[Settlement]) -> None:
+    async def _repeat(self, posting: Posting) -> None:
         posted = await self._store.post(posting)
         if not posted.alive:
             self._unsure = None
-            await self._rise(posting, settlements, [])
+            await self._rise(posting, [])
             return
         if posted.repeated:
             self.budgets.hold(await self._store.holds(self.gateway_id))
@@ -314,19 +311,12 @@ class Clerk:
         self.postings += 1
         await self.announcer.posted(posting, posted.warned)
 
-    async def _rise(
-        self, posting: Posting, settlements: list[Settlement], waiting: Sequence["asyncio.Future[Any]"]
-    ) -> None:
-        """This gateway was silent for so long that others settled its calls: begin anew, and charge nothing twice."""
+    async def _rise(self, posting: Posting, waiting: Sequence["asyncio.Future[Any]"]) -> None:
+        """This gateway was silent for so long that others charged all it held: begin anew, and charge nothing twice."""
         log.warning("gateway %s was taken for dead and begins anew", self.gateway_id)
         unwritten = {flight.call.call_id for flight in posting.opened}
         charged = {*posting.closed, *self.airspace.forget()} - unwritten
-        self.budgets.bury(charged)
-        self.budgets.settlements = [
-            Settlement(one.call_id, tuple(Spend(spend.key, spend.spent, ZERO) for spend in one.spends))
-            for one in (*settlements, *self.budgets.settlements)
-            if one.call_id not in charged
-        ]
+        self.budgets.bury()
         self._calls.extendleft(call for call in reversed(posting.calls) if call.call_id not in charged)
         self.gateway_id = gateway_of(self._ids.scope())
         self._number = 0

@@ -8,7 +8,7 @@ import asyncio
 from typing import Protocol
 
 from homeostat.core.clock import Clock
-from homeostat.core.limits import BUDGET_FLOAT_CALLS, RATE_PORTION_SECONDS, RATE_REFUSAL_SECONDS
+from homeostat.core.limits import RATE_FLOAT_CALLS, RATE_PORTION_SECONDS, RATE_REFUSAL_SECONDS
 from homeostat.core.records.rate import NO_LOAD, Load, RateDraw, RateDrawn, RateKey, RateReturn
 
 
@@ -142,7 +142,7 @@ class Allowance:
     def _wish(self, load: Load) -> Load:
         """Room for the calls of the next moment, if they are as many as those of the last."""
         takes, self._takes = self._takes, 0
-        return load.times(BUDGET_FLOAT_CALLS + 3 * takes)
+        return load.times(RATE_FLOAT_CALLS + 3 * takes)
 
     def _draw_ahead(self, load: Load, most: Load, now: float) -> None:
         """Nobody waits for this, so nothing is needed: where little is left it stays in the store for all to find."""

@@ -124,7 +124,10 @@ class GatewayStore(Protocol):
         ...
 
     async def bury(self, now: Millis, *, sparing: GatewayId, limit: int) -> list[Call]:
-        """Settle the open calls of gateways that died at what was reserved; returns them."""
+        """Settle the open calls of gateways that died at what was reserved, and what else they held; returns them.
+
+        Calls that were not written down yet come as one line for each agent whose budget they were paid from.
+        """
         ...
 
     async def expire_rates(self, before: Millis, limit: int) -> int:

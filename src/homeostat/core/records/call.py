@@ -26,6 +26,7 @@ class Api(StrEnum):
     OPENAI_OTHER = "openai.other"
     ANTHROPIC_MESSAGES = "anthropic.messages"
     ANTHROPIC_OTHER = "anthropic.other"
+    UNKNOWN = "unknown"  # of calls that nobody lived to write down
 
 
 class Outcome(StrEnum):

@@ -251,7 +251,7 @@ async def one_is_warned_once(store: GatewayStore) -> None:
     assert told == [0, 0, 1, 0]
 
 
-async def the_dead_are_settled_at_what_they_reserved(store: GatewayStore) -> None:
+async def the_dead_are_charged_with_all_they_held(store: GatewayStore) -> None:
     await store.put_budget(budget())
     await store.enter(ONE, LATER)
     await store.enter(TWO, Millis(LATER * 2))
@@ -265,14 +265,19 @@ async def the_dead_are_settled_at_what_they_reserved(store: GatewayStore) -> Non
     assert [view.gateway_id for view in await store.gateways(NOW)] == [ONE, TWO]
     assert await store.bury(NOW, sparing=TWO, limit=9) == []
     assert await store.bury(LATER, sparing=ONE, limit=9) == []
-    assert await store.bury(LATER, sparing=TWO, limit=9) == [lost]
+    buried = await store.bury(LATER, sparing=TWO, limit=9)
+    assert len(buried) == 2
+    unwritten = buried[1]
+    assert buried[0] == lost
+    assert (unwritten.agent_id, unwritten.outcome, unwritten.usage.tokens) == ("ann", Outcome.LOST, 30)
     assert await store.bury(LATER, sparing=TWO, limit=9) == []
     account = await store.budget(ANN)
     assert account is not None
-    assert (account.spent, account.held) == (Amount(26, 0), ZERO)
+    assert (account.spent, account.held) == (Amount(56, 0), ZERO)
     assert not (await post(store, 4, spends=(Spend(ANN, Amount(9, 0), ZERO),))).alive
     assert (await store.budget(ANN)) == account
-    assert {one.call_id for one in await store.calls(CallFilter(project=PROJECT), 9)} == {lost.call_id, call(2).call_id}
+    logged = {one.call_id for one in await store.calls(CallFilter(project=PROJECT), 9)}
+    assert logged == {lost.call_id, call(2).call_id, unwritten.call_id}
 
 
 async def calls_are_found_newest_first(store: GatewayStore) -> None:
@@ -336,7 +341,7 @@ CHECKS: tuple[Check, ...] = (
     room_is_counted_by_the_second_for_all_gateways,
     many_who_pace_at_once_never_pass_the_limit,
     one_is_warned_once,
-    the_dead_are_settled_at_what_they_reserved,
+    the_dead_are_charged_with_all_they_held,
     calls_are_found_newest_first,
     any_name_can_be_kept,
 )

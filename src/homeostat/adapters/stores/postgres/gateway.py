@@ -104,7 +104,7 @@ class PostgresGateway:
     async def leave(self, gateway_id: GatewayId) -> None:
         async def work(transaction: Transaction) -> None:
             await transaction.fetch(SQL["gateway_get"], gateway_id)
-            await _bury(transaction, gateway_id, Millis(0))
+            await _bury(transaction, gateway_id, Millis(0), died=False)
 
         await self._engine.transact(work)
 
@@ -116,7 +116,7 @@ class PostgresGateway:
                 # Whoever locks it first buries it; one that has come back to life meanwhile is not dead.
                 if not await transaction.fetch(SQL["gateway_lapsed"], dead, now):
                     return []
-                return await _bury(transaction, dead, now)
+                return await _bury(transaction, dead, now, died=True)
 
             buried += await self._engine.transact(work)
         return buried
@@ -210,15 +210,16 @@ async def _write(transaction: Transaction, gateway_id: GatewayId, entries: Entri
         await transaction.fetch(SQL["holds_tidy"], gateway_id)
 
 
-async def _bury(transaction: Transaction, gateway_id: GatewayId, now: Millis) -> list[Call]:
-    """Settle what a gateway left open, give back what it held, and forget it."""
+async def _bury(transaction: Transaction, gateway_id: GatewayId, now: Millis, *, died: bool) -> list[Call]:
+    """Settle what a gateway left open, charge or give back what it held, and forget it."""
     found = await transaction.fetch(SQL["flights_of_gateway"], gateway_id, None)
     flights = [rows.read_flight(row) for row in found]
     holds = dict(rows.read_hold(row) for row in await transaction.fetch(SQL["holds_get"], gateway_id))
     keys = sorted({*holds, *(key for flight in flights for key in flight.keys)})
-    await _write(transaction, gateway_id, ledger.bury(flights, holds, await _budgets(transaction, keys), now))
-    if flights:
-        await transaction.executemany(SQL["call_put"], [rows.write_call(flight.call) for flight in flights])
+    entries = ledger.bury(gateway_id, flights, holds, await _budgets(transaction, keys), now, died=died)
+    await _write(transaction, gateway_id, entries)
+    if entries.calls:
+        await transaction.executemany(SQL["call_put"], [rows.write_call(call) for call in entries.calls])
     for name in ("flights_drop", "holds_drop", "gateway_drop"):
         await transaction.fetch(SQL[name], gateway_id)
-    return [flight.call for flight in flights]
+    return entries.calls

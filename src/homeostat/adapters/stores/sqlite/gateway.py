@@ -122,7 +122,7 @@ class SqliteGateway:
     async def leave(self, gateway_id: GatewayId) -> None:
         def work(connection: sqlite3.Connection) -> None:
             with immediate(connection):
-                _bury(connection, gateway_id, Millis(0))
+                _bury(connection, gateway_id, Millis(0), died=False)
 
         await self._engine.write(work)
 
@@ -131,7 +131,7 @@ class SqliteGateway:
             buried: list[Call] = []
             for (gateway_id,) in connection.execute(SQL["gateways_dead"], (now, sparing, limit)).fetchall():
                 with immediate(connection):
-                    buried += _bury(connection, gateway_id, now)
+                    buried += _bury(connection, gateway_id, now, died=True)
             return buried
 
         return await self._engine.write(work)
@@ -238,13 +238,14 @@ def _write(connection: sqlite3.Connection, gateway_id: GatewayId, entries: Entri
         connection.execute(SQL["holds_tidy"], (gateway_id,))
 
 
-def _bury(connection: sqlite3.Connection, gateway_id: GatewayId, now: Millis) -> list[Call]:
-    """Settle what a gateway left open, give back what it held, and forget it."""
+def _bury(connection: sqlite3.Connection, gateway_id: GatewayId, now: Millis, *, died: bool) -> list[Call]:
+    """Settle what a gateway left open, charge or give back what it held, and forget it."""
     flights = [rows.read_flight(row) for row in connection.execute(SQL["flights_of_gateway"], (gateway_id, -1))]
     holds = _holds(connection, gateway_id)
     keys = sorted({*holds, *(key for flight in flights for key in flight.keys)})
-    _write(connection, gateway_id, ledger.bury(flights, holds, _budgets(connection, keys), now))
-    _put_calls(connection, [flight.call for flight in flights])
+    entries = ledger.bury(gateway_id, flights, holds, _budgets(connection, keys), now, died=died)
+    _write(connection, gateway_id, entries)
+    _put_calls(connection, entries.calls)
     for name in ("flights_drop", "holds_drop", "gateway_drop"):
         connection.execute(SQL[name], (gateway_id,))
-    return [flight.call for flight in flights]
+    return entries.calls
