@@ -20,6 +20,9 @@ def migrations(dialect: str) -> tuple[tuple[int, str, str], ...]:
     """Every migration of a dialect in order: number, name, text."""
     folder = files("homeostat.adapters.stores") / dialect / "migrations"
     found = [(entry.name, entry.read_text("utf-8")) for entry in folder.iterdir() if entry.name.endswith(".sql")]
+    assert len({name[:4] for name, _ in found}) == len(found), (
+        "two migrations have one number: the second is never applied"
+    )
     return tuple((int(name[:4]), name[5:-4], text) for name, text in sorted(found))
 
 
