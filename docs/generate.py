@@ -1,10 +1,7 @@
 """Writes the reference pages that follow from the code. `--check` says whether they are up to date."""
 
 import asyncio
-import importlib
 import inspect
-import pkgutil
-import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,19 +9,18 @@ from typing import Any
 import typer
 import typer.main
 
-import homeostat
 from homeostat.access.authority import TABLE
 from homeostat.app.assemble import assemble
 from homeostat.app.feed import Kind
 from homeostat.app.settings import SETTINGS, Settings
 from homeostat.cli.application import application
 from homeostat.core import filter as filter_grammar
-from homeostat.core.errors import HomeostatError
 from homeostat.core.filter_fields import NOUNS
 from homeostat.core.machines import ALL
 from homeostat.core.machines.table import Machine
 from homeostat.core.telemetry import ATTRIBUTES, METRICS, SPANS
 from homeostat.server.application import table_of
+from homeostat.server.error_pages import error_pages
 from homeostat.server.metrics import Metrics
 from homeostat.server.patience import Patience
 
@@ -86,34 +82,21 @@ def settings() -> str:
 
 
 def errors() -> str:
-    """Every code that an answer may carry, with what to do about it."""
-    for module in pkgutil.walk_packages(homeostat.__path__, "homeostat."):
-        if re.search(r"\.(errors|ports\.\w+)$", module.name):
-            importlib.import_module(module.name)
-    by_code = {kind.code: kind for kind in _below(HomeostatError)}
+    """Every code that an answer may carry, each with a page of its own."""
     parts = [
         "# Errors",
         "",
-        "Errors are `application/problem+json` with `code`, `detail`, `hint` and `trace_id`. Codes are stable;",
-        "words may change. Generated from the errors themselves; `make docs` writes it anew.",
+        "Errors are `application/problem+json` with `code`, `detail`, `hint` and `trace_id`; their `type` leads to",
+        "the page of their code, which every server has at `/errors/CODE`. Codes are stable; words may change.",
+        "Generated from the errors themselves; `make docs` writes it anew.",
         "",
+        "| Code | HTTP | What it says |",
+        "|---|---|---|",
     ]
-    for code, kind in sorted(by_code.items()):
-        family = next((base.__name__ for base in kind.__mro__[1:] if base.__mro__[1:2] == (HomeostatError,)), "")
-        told = " ".join((kind.__doc__ or "").split())
-        parts += [f"## `{code}`", "", f"HTTP {kind.http_status}" + (f", a kind of `{family}`." if family else "."), ""]
-        parts += [f"> {told}", ""]
-        if kind.hint:
-            parts += [f"{kind.hint}", ""]
-    return "\n".join(parts)
-
-
-def _below(kind: type[HomeostatError]) -> list[type[HomeostatError]]:
-    found: list[type[HomeostatError]] = []
-    for one in kind.__subclasses__():
-        if one.__module__.startswith("homeostat."):
-            found += [one, *_below(one)]
-    return found
+    for code, page in error_pages(table_of()).items():
+        told = page.message.replace("|", "\\|")
+        parts.append(f"| [`{code}`](errors/{code}.md) | {page.kind.http_status} | {told} |")
+    return "\n".join([*parts, ""])
 
 
 def filters() -> str:
@@ -224,15 +207,27 @@ PAGES = {
 }
 
 
+def pages() -> dict[str, str]:
+    """Every page there is to be, by its name."""
+    made = {name: page() for name, page in PAGES.items()}
+    return made | {f"errors/{code}.md": page.markdown() for code, page in error_pages(table_of()).items()}
+
+
 def main(arguments: list[str]) -> int:
-    stale = [name for name, page in PAGES.items() if _read(REFERENCE / name) != page()]
+    wanted = pages()
+    stale = [name for name, page in wanted.items() if _read(REFERENCE / name) != page]
+    gone = sorted(
+        f"errors/{one.name}" for one in (REFERENCE / "errors").glob("*.md") if f"errors/{one.name}" not in wanted
+    )
     if "--check" in arguments:
-        for name in stale:
+        for name in [*stale, *gone]:
             print(f"docs/reference/{name} is out of date: run `make docs`", file=sys.stderr)
-        return 1 if stale else 0
-    REFERENCE.mkdir(exist_ok=True)
+        return 1 if stale or gone else 0
+    (REFERENCE / "errors").mkdir(parents=True, exist_ok=True)
+    for name in gone:
+        (REFERENCE / name).unlink()
     for name in stale:
-        (REFERENCE / name).write_text(PAGES[name](), encoding="utf-8")
+        (REFERENCE / name).write_text(wanted[name], encoding="utf-8")
         print(f"docs/reference/{name}")
     return 0
 

@@ -66,7 +66,9 @@ def _act(
 
 ROWS: Final = (
     # Whether it lives, what it can do, and the way in.
-    *_open("livez", "readyz", "read_openapi", "read_page", "read_session", "login", "login_by_ticket"),
+    *_open(
+        "livez", "readyz", "read_openapi", "read_page", "read_error_page", "read_session", "login", "login_by_ticket"
+    ),
     *_open("oidc_begin", "oidc_end", "logout", "read_dashboard", "read_asset"),
     *_view(
         "read_metrics", "read_gateway", "read_overview", "read_traffic", "list_heads", "list_today", "follow_events"
@@ -128,6 +130,9 @@ ROWS: Final = (
     *_view("read_custody", agents=Agents.ANY),
     *_view("read_control"),
     *(_act(verb, shows="read_control") for verb in ("set_control", "unset_control")),
+    *_view("read_approval", "read_call", "explain_incident", "explain_approval", "explain_call"),
+    *_view("explain_agent", agents=Agents.OWN),
+    *_view("explain_run", "explain_turn", agents=Agents.ANY),
     *_view("list_incidents", "read_incident", "list_approvals", "read_lessons"),
     *(_act(verb, shows="read_health", dry_run=True) for verb in ("quarantine_agent", "kill_agent")),
     *(_act(verb, shows="read_health", dry_run=True) for verb in ("release_agent", "heal_agent")),

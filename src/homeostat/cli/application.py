@@ -16,7 +16,6 @@ from homeostat.cli import (
     events,
     execution,
     gateway,
-    immune,
     immune_alone,
     keys,
     ledger,
@@ -28,6 +27,7 @@ from homeostat.cli import (
     turns,
     ui,
     up,
+    why,
     worker,
 )
 from homeostat.cli.failures import EXIT_CODES
@@ -87,7 +87,7 @@ for verb in (doctor.doctor, ui.ui):
 listing.add_nouns()
 agents.get.command("events")(events.events)
 application.add_typer(agents.get, name="get")
-application.add_typer(immune.why, name="why")
+application.add_typer(why.why, name="why")
 application.add_typer(agents.describe, name="describe")
 application.add_typer(keys.key, name="key")
 application.add_typer(config.config, name="config")

@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from homeostat.cli.connection import Project, Url, talk
-from homeostat.cli.immune import Actor, Agent, Reason
+from homeostat.cli.orders import Actor, Reason
 from homeostat.cli.output import Output, OutputOption, show
+from homeostat.cli.receipts import Agent
 
 if TYPE_CHECKING:
     from homeostat.client.client import Client

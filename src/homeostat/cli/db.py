@@ -1,6 +1,5 @@
 """`homeostat db`: see how far a store's schema is, and bring it up to date."""
 
-import asyncio
 from pathlib import Path
 from typing import Annotated
 
@@ -27,6 +26,8 @@ def migrate(*, store_url: StoreUrl = None, data_dir: DataDir = None, output: Out
 
     with explained():
         url = _url(store_url, data_dir)
+        import asyncio
+
         applied = asyncio.run(stores.migrate(url))
     if output is Output.JSON:
         show({"store": stores.place(url), "applied": applied}, output)
@@ -43,6 +44,8 @@ def status(*, store_url: StoreUrl = None, data_dir: DataDir = None, output: Outp
     from homeostat.app import stores
 
     with explained():
+        import asyncio
+
         found = asyncio.run(stores.schema(_url(store_url, data_dir)))
     if output is Output.JSON:
         show(found, output)

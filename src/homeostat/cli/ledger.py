@@ -1,6 +1,5 @@
 """`homeostat export`, `verify` and `replay`: a run's ledger taken along, checked, and run again."""
 
-import asyncio
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -122,6 +121,8 @@ def replay(  # noqa: PLR0917 — each is an option of the command
             raise fail(words, hint="Say --mode what-if with them.", code=USAGE)
         with _bundle(subject, url, project) as bundle:
             find = _cast(agent or [])
+            import asyncio
+
             report = asyncio.run(_replay(bundle, find, Mode(mode), changes, url, project, simulate=simulate_models))
     shape = replay_shape(report)
     if output is Output.JSON:

@@ -71,6 +71,7 @@ NOUNS: Final = (
         "approval_id",
         (("ID", "approval_id"), ("STATUS", "status"), ("AGENT", "agent_id"), ("ACTION", "action"), ("WHY", "why")),
         (("SIGMA", "sigma"), ("DIAGNOSIS", "diagnosis"), ("BY", "answered_by")),
+        "/v1/immune/approvals/{id}",
         kinds="approval",
     ),
     Noun(
@@ -136,6 +137,7 @@ NOUNS: Final = (
             ("STARTED", "started_at"),
         ),
         (("IN", "tokens_in"), ("OUT", "tokens_out"), ("CODE", "code"), ("RUN", "run_id"), ("TRACE", "trace_id")),
+        "/v1/calls/{id}",
         kinds="call",
     ),
     Noun(

@@ -25,6 +25,7 @@ from homeostat.server import (
     fleet,
     gateway,
     immune,
+    immune_approvals,
     immune_baseline,
     immune_memory,
     ledger,
@@ -40,6 +41,7 @@ from homeostat.server import (
     tools,
     turns,
     webhooks,
+    why,
     workers,
 )
 from homeostat.server.answers import Answer
@@ -47,6 +49,7 @@ from homeostat.server.call import Call
 from homeostat.server.doorkeeper import Doorkeeper
 from homeostat.server.edge import Edge, traceparent
 from homeostat.server.endpoints import Endpoint, Routes
+from homeostat.server.error_pages import error_routes
 from homeostat.server.health import health_routes
 from homeostat.server.metrics import Metrics
 from homeostat.server.patience import Patience
@@ -69,6 +72,7 @@ def table_of(app: FastAPI | None = None, metrics: Metrics | None = None) -> list
         *fleet.routes,
         *gateway.routes,
         *immune.routes,
+        *immune_approvals.routes,
         *immune_baseline.routes,
         *immune_memory.routes,
         *access.routes,
@@ -84,8 +88,10 @@ def table_of(app: FastAPI | None = None, metrics: Metrics | None = None) -> list
         *orders.routes,
         *webhooks.routes,
         *receipts.routes,
+        *why.routes,
         *health_routes(metrics),
     ]
+    endpoints += error_routes(endpoints)
     return [*endpoints, *_documentation(app or FastAPI(), endpoints)]
 
 

@@ -12,6 +12,7 @@ from homeostat.core.records.call import Call as ModelCall
 from homeostat.core.records.call import CallFilter, CallId
 from homeostat.core.records.policy import Policy, PolicyFilter, PolicyId
 from homeostat.core.wire import gateway as w
+from homeostat.gateway.errors import CallUnknown
 from homeostat.gateway.rehearsal import Rehearsal
 from homeostat.server import identity
 from homeostat.server.answers import Answer
@@ -340,6 +341,18 @@ async def list_calls(call: Call, query: w.CallsQuery) -> w.CallsPage:
         limit=query.limit,
     )
     return w.CallsPage(calls=found, next_cursor=following)
+
+
+@routes.plain("GET", "/v1/calls/{call_id}", gives=w.CallShape, errors=(CallUnknown,))
+async def read_call(call: Call) -> w.CallShape:
+    """One model call."""
+    call_id = CallId(call.parameters["call_id"][:NAME_CHARS_MAX])
+    # Ids have one length: the first one below anything longer is the one that is meant, or another.
+    wanted = CallFilter(project=call.project, before=CallId(f"{call_id}0"))
+    found = await call.system.gateway.calls(wanted, 1) if call_id.isprintable() and call_id.isascii() else []
+    if not found or found[0].call_id != call_id:
+        raise CallUnknown(call_id=call_id)
+    return _call(found[0])
 
 
 @routes.taking("GET", "/v1/calls/open", w.OpenCallsQuery, gives=w.OpenCalls)

@@ -12,9 +12,6 @@ from homeostat.core.ids import AgentId
 from homeostat.core.limits import NAME_CHARS_MAX
 from homeostat.core.records.call import ToolUse
 from homeostat.core.records.immune import (
-    Approval,
-    ApprovalId,
-    ApprovalStatus,
     Incident,
     IncidentId,
 )
@@ -22,7 +19,7 @@ from homeostat.core.records.turn import AgentKey
 from homeostat.core.records.vitals import Vitals
 from homeostat.core.wire import immune as w
 from homeostat.immune.baseline import Normal
-from homeostat.immune.errors import AgentMoved, ApprovalSettled, ApprovalUnknown, IncidentUnknown
+from homeostat.immune.errors import AgentMoved, IncidentUnknown
 from homeostat.server import identity
 from homeostat.server.call import Call
 from homeostat.server.endpoints import Routes
@@ -239,14 +236,14 @@ async def list_incidents(call: Call, query: w.IncidentsQuery) -> w.IncidentsPage
 @routes.plain("GET", "/v1/immune/incidents/{incident_id}", gives=w.IncidentShape, errors=(IncidentUnknown,))
 async def read_incident(call: Call) -> w.IncidentShape:
     """One incident."""
-    incident_id = IncidentId(_word(call, "incident_id"))
+    incident_id = IncidentId(word_of(call, "incident_id"))
     found = await call.system.immune.store.incident(call.project, incident_id)
     if found is None:
         raise IncidentUnknown(incident_id=incident_id)
     return _incident(found)
 
 
-def _word(call: Call, name: str) -> str:
+def word_of(call: Call, name: str) -> str:
     """A name out of the path; what cannot be one is as good as unknown."""
     word = call.parameters[name][:NAME_CHARS_MAX]
     return word if word.isprintable() else "?"
@@ -295,105 +292,4 @@ def _incident(incident: Incident) -> w.IncidentShape:
         held=incident.held,
         resumed=incident.resumed,
         lost=incident.lost,
-    )
-
-
-# --- approvals -----------------------------------------------------------------------------------------------
-
-
-@routes.taking("GET", "/v1/immune/approvals", w.ApprovalsQuery, gives=w.ApprovalsPage)
-async def list_approvals(call: Call, query: w.ApprovalsQuery) -> w.ApprovalsPage:
-    """Questions to operators, newest first."""
-    store = call.system.immune.store
-
-    async def read(before: ApprovalId | None, limit: int) -> list[w.ApprovalShape]:
-        found = await store.approvals(call.project, status=query.status, before=before, limit=limit)
-        return [_approval(one) for one in found]
-
-    found, following = await sifted(
-        asked(call, "approvals", query.q),
-        read,
-        lambda one: ApprovalId(one.approval_id),
-        cursor=None if query.cursor is None else ApprovalId(query.cursor),
-        limit=query.limit,
-    )
-    return w.ApprovalsPage(approvals=found, next_cursor=following)
-
-
-@routes.taking(
-    "POST",
-    "/v1/immune/approvals/approve-all",
-    w.ReasonBody,
-    gives=w.Answered,
-    errors=(Forbidden, Unauthenticated),
-)
-async def approve_all(call: Call, body: w.ReasonBody) -> w.Answered:
-    """Say yes to every question that is open now."""
-    await identity.require_operator(call, verb="answer", what="approvals")
-    immune = call.system.immune
-    pending = await immune.store.approvals(call.project, status=ApprovalStatus.PENDING, before=None, limit=500)
-    approved: list[w.ApprovalShape] = []
-    settled: list[str] = []
-    for one in reversed(pending):
-        try:
-            answer = await immune.approvals.approve(
-                call.project, one.approval_id, reason=body.reason, actor=call.actor(body.actor)
-            )
-            approved.append(_approval(answer))
-        except (ApprovalSettled, IllegalTransition):
-            settled.append(one.approval_id)
-    return w.Answered(approved=approved, settled=settled)
-
-
-@routes.taking(
-    "POST",
-    "/v1/immune/approvals/{approval_id}/approve",
-    w.ApproveBody,
-    gives=w.ApprovalShape,
-    errors=(ApprovalUnknown, ApprovalSettled, Forbidden, Unauthenticated),
-)
-async def approve(call: Call, body: w.ApproveBody) -> w.ApprovalShape:
-    """Say yes: it is tried once, on what was asked about; for `hours` also without asking when the same comes again."""
-    await identity.require_operator(call, verb="answer", what="approvals")
-    approval_id = ApprovalId(_word(call, "approval_id"))
-    answer = await call.system.immune.approvals.approve(
-        call.project, approval_id, reason=body.reason, actor=call.actor(body.actor), hours=body.hours
-    )
-    return _approval(answer)
-
-
-@routes.taking(
-    "POST",
-    "/v1/immune/approvals/{approval_id}/reject",
-    w.ReasonBody,
-    gives=w.ApprovalShape,
-    errors=(ApprovalUnknown, ApprovalSettled, Forbidden, Unauthenticated),
-)
-async def reject(call: Call, body: w.ReasonBody) -> w.ApprovalShape:
-    """Say no: the agent stays isolated until somebody heals or releases it."""
-    await identity.require_operator(call, verb="answer", what="approvals")
-    approval_id = ApprovalId(_word(call, "approval_id"))
-    answer = await call.system.immune.approvals.reject(
-        call.project, approval_id, reason=body.reason, actor=call.actor(body.actor)
-    )
-    return _approval(answer)
-
-
-def _approval(approval: Approval) -> w.ApprovalShape:
-    return w.ApprovalShape(
-        approval_id=approval.approval_id,
-        agent_id=approval.agent_id,
-        incident_id=approval.incident_id,
-        action=approval.action,
-        diagnosis=approval.diagnosis,
-        sigma=approval.sigma,
-        evidence_digest=approval.evidence_digest,
-        why=approval.why,
-        status=approval.status,
-        asked_at=rfc3339(approval.asked_at_ms),
-        expires_at=rfc3339(approval.expires_at_ms),
-        answered_at=instant(approval.answered_at_ms),
-        answered_by=approval.answered_by,
-        reason=approval.reason,
-        stands_until=instant(approval.stands_until_ms),
     )

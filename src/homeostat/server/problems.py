@@ -19,7 +19,7 @@ def problem(error: HomeostatError, trace_id: str) -> Answer:
     facts = {name: fact for name, fact in error.facts.items() if name not in RESERVED}
     body = _encode(
         {
-            "type": f"urn:homeostat:problem:{kind.code}",
+            "type": f"/errors/{kind.code}",
             "title": _title(kind.code),
             "status": kind.http_status,
             "detail": error.message,

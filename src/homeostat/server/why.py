@@ -1,0 +1,244 @@
+"""Why anything is as it is, in one paragraph: cause, evidence, decision, effect. Every surface shows this text."""
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+import msgspec
+
+from homeostat.core.errors import AgentUnknown, TurnUnknown
+from homeostat.core.machines.task import TaskStatus
+from homeostat.core.records.immune import ApprovalStatus
+from homeostat.core.run_errors import RunUnknown
+from homeostat.core.wire.answers import TurnShape
+from homeostat.core.wire.gateway import CallShape
+from homeostat.core.wire.immune import ApprovalShape, HealthShape, IncidentShape
+from homeostat.core.wire.runs import RunShape, TaskShape, TasksPage, TasksQuery
+from homeostat.core.wire.why import WhyShape
+from homeostat.gateway.errors import CallUnknown
+from homeostat.immune.errors import ApprovalUnknown, IncidentUnknown
+from homeostat.server import gateway, immune, immune_approvals, runs, turns
+from homeostat.server.call import Call
+from homeostat.server.endpoints import Routes
+
+T = TypeVar("T")
+
+routes = Routes("why")
+
+SEEN_MAX = 3
+TOLD_CHARS_MAX = 200
+TASKS_LOOKED_AT = 200
+
+
+@routes.plain("GET", "/v1/why/agents/{agent_id}", gives=WhyShape, errors=(AgentUnknown,))
+async def explain_agent(call: Call) -> WhyShape:
+    """Why an agent's health is what it is."""
+    return of_agent(_as(HealthShape, await immune.read_health(call)))
+
+
+@routes.plain("GET", "/v1/why/incidents/{incident_id}", gives=WhyShape, errors=(IncidentUnknown,))
+async def explain_incident(call: Call) -> WhyShape:
+    """Why there was an incident, and what was done about it."""
+    return of_incident(_as(IncidentShape, await immune.read_incident(call)))
+
+
+@routes.plain("GET", "/v1/why/approvals/{approval_id}", gives=WhyShape, errors=(ApprovalUnknown,))
+async def explain_approval(call: Call) -> WhyShape:
+    """Why somebody is asked, and what came of it."""
+    return of_approval(_as(ApprovalShape, await immune_approvals.read_approval(call)))
+
+
+@routes.plain("GET", "/v1/why/runs/{run_id}", gives=WhyShape, errors=(RunUnknown,))
+async def explain_run(call: Call) -> WhyShape:
+    """Why a run stands where it stands."""
+    run = _as(RunShape, await runs.read_run(call))
+    page = _as(TasksPage, await runs.list_tasks(call, TasksQuery(limit=TASKS_LOOKED_AT)))
+    return of_run(run, page.tasks)
+
+
+@routes.plain("GET", "/v1/why/turns/{turn_id}", gives=WhyShape, errors=(TurnUnknown,))
+async def explain_turn(call: Call) -> WhyShape:
+    """Why a turn is where it is: who asked, who works on it, what it waits for, how it ended."""
+    return of_turn(_as(TurnShape, await turns.read_turn(call)))
+
+
+@routes.plain("GET", "/v1/why/calls/{call_id}", gives=WhyShape, errors=(CallUnknown,))
+async def explain_call(call: Call) -> WhyShape:
+    """Why a model call ended as it did, and what it cost."""
+    return of_call(_as(CallShape, await gateway.read_call(call)))
+
+
+def _as(kind: type[T], given: object) -> T:
+    """What another route shows; a route may answer with anything, these answer with one shape."""
+    assert isinstance(given, kind)
+    return given
+
+
+# --- in words ------------------------------------------------------------------------------------------------------
+
+
+def _why(noun: str, thing: str, *, cause: str, evidence: str = "", decision: str = "", effect: str = "") -> WhyShape:
+    text = " ".join(part for part in (cause, evidence, decision, effect) if part)
+    return WhyShape(noun=noun, id=thing, cause=cause, evidence=evidence, decision=decision, effect=effect, text=text)
+
+
+def of_agent(health: HealthShape) -> WhyShape:
+    said = f", by {health.actor}: {health.cause}." if health.cause else "."
+    incident = health.incident
+    steps = [f"{step.target} by {step.actor} ({step.cause})" for step in reversed(health.history[:5])]
+    effect = "" if incident is None else _kept(incident)
+    if steps:
+        effect = f"{effect} It came to this by {' → '.join(steps)}.".strip()
+    return _why(
+        "agent",
+        health.agent_id,
+        cause=f"{health.agent_id} is {health.phase} since {health.since}{said}",
+        evidence="" if incident is None else _evidence(incident),
+        decision="" if incident is None else _decision(incident),
+        effect=effect,
+    )
+
+
+def of_incident(incident: IncidentShape) -> WhyShape:
+    whom = incident.agent_id or f"{len(incident.agents)} agents of {incident.cohort}"
+    state = f"ended at {incident.closed_at}" if incident.closed_at else "is open"
+    outcome = f" as {incident.outcome}" if incident.outcome and incident.closed_at else ""
+    return _why(
+        "incident",
+        incident.incident_id,
+        cause=f"{incident.incident_id} of {whom} began at {incident.opened_at} and {state}{outcome}.",
+        evidence=_evidence(incident),
+        decision=_decision(incident) or "Nothing was done about it yet.",
+        effect=_kept(incident),
+    )
+
+
+def _evidence(incident: IncidentShape) -> str:
+    seen = list(dict.fromkeys(one.why for one in incident.evidence))[:SEEN_MAX]
+    noticed = f"It was noticed because {'; '.join(seen)} ({incident.sigma:.1f} sigma at worst)." if seen else ""
+    likely = [f"{one.diagnosis} ({one.confidence:.0%})" for one in incident.hypotheses[:SEEN_MAX]]
+    return f"{noticed} It may be {', or '.join(likely)}.".strip() if likely else noticed
+
+
+def _decision(incident: IncidentShape) -> str:
+    told: list[str] = []
+    for one in incident.treatments:
+        result = {True: "it helped", False: "it did not help", None: "probation will tell"}[one.cured]
+        told.append(f"{one.action} was {one.applied.replace('_', ' ')} ({one.note}); {result}.")
+    return " ".join(told)
+
+
+def _kept(incident: IncidentShape) -> str:
+    return f"{incident.held} messages were held, {incident.resumed} resumed, {incident.lost} lost."
+
+
+def of_approval(approval: ApprovalShape) -> WhyShape:
+    if approval.answered_at is not None:
+        reason = f": {approval.reason}" if approval.reason else ""
+        decision = f"It was {approval.status} by {approval.answered_by} at {approval.answered_at}{reason}."
+    elif approval.status is ApprovalStatus.PENDING:
+        decision = f"Nobody has answered; it can be answered until {approval.expires_at}."
+    else:
+        decision = f"It is {approval.status}."
+    effects = {
+        ApprovalStatus.PENDING: "Until then the agent stays isolated, and its messages wait.",
+        ApprovalStatus.APPROVED: "It is tried once, on this evidence; probation shows whether it helped.",
+        ApprovalStatus.REJECTED: "The agent stays isolated until somebody heals or releases it.",
+    }
+    asked = f"{approval.action} of {approval.agent_id} was proposed at {approval.asked_at}"
+    return _why(
+        "approval",
+        approval.approval_id,
+        cause=f"{asked}, against {approval.diagnosis}.",
+        evidence=f"The reason given is: {approval.why} ({approval.sigma:.1f} sigma, incident {approval.incident_id}).",
+        decision=decision,
+        effect=effects.get(approval.status, "The agent stays as it is."),
+    )
+
+
+def of_run(run: RunShape, tasks: Sequence[TaskShape]) -> WhyShape:
+    moved, budget = run.moved, run.budget
+    counted = ", ".join(f"{count} {word}" for word, count in run.tasks.items()) or "none yet"
+    held = [task for task in tasks if task.status is TaskStatus.HELD]
+    failed = [task for task in tasks if task.status is TaskStatus.FAILED]
+    seen = [f"Its tasks: {counted}; it has spent ${budget.usd_spent:.2f} and {budget.tokens_spent:,} tokens."]
+    seen += [f"Task {one.name} failed: {_brief(one.error)}." for one in failed[:SEEN_MAX]]
+    seen += [f"Task {one.name} waits to be approved." for one in held[:SEEN_MAX] if one.approval]
+    if run.error is not None:
+        seen.append(f"Its error is {_brief(run.error)}.")
+    reason = f": {moved.reason}" if moved.reason else ""
+    after = {
+        "paused": f"No task begins; homeostat resume {run.run_id} goes on, kill ends it.",
+        "planned": f"It waits to be carried out: homeostat apply {run.run_id}.",
+        "applying": f"It goes on; {budget.forecast}." if budget.forecast else "It goes on.",
+    }
+    ended = "It is over, and nothing of it runs." if run.at_rest else "It is being brought to rest."
+    held_by = f" (held by {run.paused_by})" if run.paused_by is not None else ""
+    return _why(
+        "run",
+        run.run_id,
+        cause=f"{run.run_id} ({_cut(run.goal)}) was begun by {run.created_by} at {run.created_at}.",
+        evidence=" ".join(seen),
+        decision=f"It is {run.status}{held_by} since {moved.at}, by {moved.actor}{reason}.",
+        effect=after.get(run.status, ended),
+    )
+
+
+def of_turn(turn: TurnShape) -> WhyShape:
+    asked = f"by {turn.source_agent_id}" if turn.source_agent_id else "from outside"
+    seen: list[str] = []
+    if turn.starts:
+        seen.append(f"It was started {turn.starts} times under epoch {turn.epoch}, and lost {turn.losses} times.")
+    if turn.worker_id and turn.lease_expires_at:
+        seen.append(f"{turn.worker_id} works on it; its lease holds until {turn.lease_expires_at}.")
+    seen += [
+        f"It waits for {wait.tool} ({wait.tool_call_id}) until {wait.deadline_at}."
+        for wait in turn.waits
+        if wait.status == "pending"
+    ]
+    ended, effect = turn.deliverable, ""
+    if ended is not None:
+        told = ended.result if bytes(ended.error) == b"null" else ended.error
+        effect = f"It ended at {ended.finished_at} as {ended.status}: {_brief(told)}."
+    elif turn.status == "queued":
+        effect = f"It waits for its place in the line; `homeostat describe head {turn.agent_id}` shows the gate."
+    return _why(
+        "turn",
+        turn.turn_id,
+        cause=f"{turn.turn_id} of {turn.agent_id} is {turn.status}, asked for {asked} at {turn.created_at}.",
+        evidence=" ".join(seen),
+        effect=effect,
+    )
+
+
+def of_call(call: CallShape) -> WhyShape:
+    cost = "an unknown price" if call.cost_usd is None else f"${call.cost_usd:.6f}"
+    paid = f", for run {call.run_id}" if call.run_id else ""
+    decision = f"The gateway let it through; {call.upstream} answered with HTTP {call.status}."
+    if call.policy_id:
+        decision = f"Policy {call.policy_id} acted on it: {call.code or call.outcome}."
+    elif call.code:
+        decision = f"It was answered with HTTP {call.status}: {call.code}."
+    tools = list(dict.fromkeys(one.name for one in call.tool_calls))[:SEEN_MAX]
+    tokens = f"{call.tokens_in} tokens in and {call.tokens_out} out"
+    seen = f"It took {call.latency_ms:.0f} ms, {tokens}, {call.retries} retries."
+    if tools:
+        seen += f" The model asked for {', '.join(tools)}."
+    return _why(
+        "call",
+        call.call_id,
+        cause=f"{call.agent_id} asked {call.model} at {call.started_at}{paid}.",
+        evidence=seen,
+        decision=decision,
+        effect=f"It ended as {call.outcome} and cost {cost} ({call.metered}, {call.priced}).",
+    )
+
+
+def _brief(value: object) -> str:
+    if isinstance(value, msgspec.Raw):
+        return _cut(bytes(value).decode())
+    return _cut(value if isinstance(value, str) else msgspec.json.encode(value, enc_hook=str).decode())
+
+
+def _cut(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= TOLD_CHARS_MAX else text[: TOLD_CHARS_MAX - 1] + "…"

@@ -1,0 +1,117 @@
+"""Why, for everything that has one: cause, evidence, decision and effect in the server's words; pages of errors."""
+
+import html.parser
+from typing import Any
+
+import httpx2
+import pytest
+
+from homeostat.app.assemble import System
+from homeostat.server.error_pages import error_kinds
+from homeostat.testing.crews import crew
+
+Json = dict[str, Any]
+
+
+@pytest.fixture(autouse=True)
+async def ann(http: httpx2.AsyncClient) -> None:
+    await http.post("/v1/agents/register", json={"agent_type": "t", "agent_id": "ann"})
+
+
+async def why(http: httpx2.AsyncClient, noun: str, thing: str) -> Json:
+    answer = await http.get(f"/v1/why/{noun}/{thing}")
+    assert answer.status_code == 200, answer.text
+    told: Json = answer.json()
+    parts = [told[part] for part in ("cause", "evidence", "decision", "effect") if told[part]]
+    assert told["text"] == " ".join(parts)
+    assert told["cause"]
+    return told
+
+
+async def test_a_run_says_who_brought_it_where_it_is(http: httpx2.AsyncClient) -> None:
+    begun = await http.post(
+        "/v1/runs",
+        json={"goal": "the weekly report", "tasks": [{"name": "it", "agent": "ann", "input": {}}], "actor": "bea"},
+    )
+    run_id = begun.json()["run_id"]
+    await http.post(f"/v1/runs/{run_id}/pause", json={"reason": "prices are wrong", "actor": "cid"})
+    told = await why(http, "runs", run_id)
+    assert "the weekly report" in told["cause"]
+    assert "begun by bea" in told["cause"]
+    assert "paused" in told["decision"]
+    assert "by cid: prices are wrong" in told["decision"]
+    assert "resume" in told["effect"]
+    await http.post(f"/v1/runs/{run_id}/kill", json={"reason": "enough", "actor": "cid"})
+    assert "killed" in (await why(http, "runs", run_id))["decision"]
+
+
+async def test_an_agent_and_its_incident_say_what_was_seen_and_done(http: httpx2.AsyncClient) -> None:
+    await http.post("/v1/agents/ann/quarantine", json={"reason": "it mails customers", "actor": "bea"})
+    told = await why(http, "agents", "ann")
+    assert "by bea: it mails customers" in told["cause"]
+    listed = (await http.get("/v1/immune/incidents")).json()["incidents"]
+    for incident in listed:
+        assert incident["incident_id"] in (await why(http, "incidents", incident["incident_id"]))["cause"]
+
+
+async def test_a_turn_says_who_asked_and_how_it_ended(http: httpx2.AsyncClient, system: System) -> None:
+    sent = (await http.post("/v1/agents/ann/inbox", json={"type": "turn", "payload": 1})).json()
+    assert "asked for from outside" in (await why(http, "turns", sent["turn_id"]))["cause"]
+    async with crew(system.kernel, "ann"):
+        await http.get(f"/v1/turns/{sent['turn_id']}/deliverable", params={"wait": 10})
+    assert "It ended at" in (await why(http, "turns", sent["turn_id"]))["effect"]
+
+
+async def test_a_call_says_what_it_cost(http: httpx2.AsyncClient) -> None:
+    key = (await http.post("/v1/agents/register", json={"agent_type": "t", "agent_id": "bob"})).json()["api_key"]
+    body = {"model": "sim-1", "messages": [{"role": "user", "content": "hello"}]}
+    answer = await http.post("/openai/v1/chat/completions", json=body, headers={"authorization": f"Bearer {key}"})
+    assert answer.status_code < 600
+    calls = (await http.get("/v1/calls", params={"q": "agent:bob"})).json()["calls"]
+    assert calls
+    for one in calls:
+        assert (await http.get(f"/v1/calls/{one['call_id']}")).json() == one
+        told = await why(http, "calls", one["call_id"])
+        assert "bob asked sim-1" in told["cause"]
+        assert told["effect"]
+
+
+@pytest.mark.parametrize("noun", ["agents", "runs", "turns", "incidents", "approvals", "calls"])
+async def test_what_does_not_exist_has_no_why(http: httpx2.AsyncClient, noun: str) -> None:
+    name = "turn_" + "0" * 24 if noun == "turns" else "nobody"
+    assert (await http.get(f"/v1/why/{noun}/{name}")).status_code == 404
+
+
+# --- pages of errors -----------------------------------------------------------------------------------------------
+
+
+class _Text(html.parser.HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: set[str] = set()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        del attrs
+        self.tags.add(tag)
+
+
+async def test_every_code_has_its_page(http: httpx2.AsyncClient) -> None:
+    assert len(error_kinds()) > 90
+    for code in error_kinds():
+        page = await http.get(f"/errors/{code}")
+        assert (page.status_code, page.headers["content-type"]) == (200, "text/html; charset=utf-8"), code
+        assert "default-src 'none'" in page.headers["content-security-policy"]
+        assert code in page.text
+        read = _Text()
+        read.feed(page.text)
+        assert "script" not in read.tags
+    assert (await http.get("/errors/no_such_code")).status_code == 404
+
+
+async def test_the_type_of_a_problem_leads_to_its_page(http: httpx2.AsyncClient, url: str) -> None:
+    refused = await http.get("/v1/agents/nobody")
+    told = refused.json()
+    assert {"code", "hint", "trace_id", "detail", "status"} <= set(told)
+    page = await http.get(httpx2.URL(f"{url}/v1/agents/nobody").join(told["type"]))
+    assert page.status_code == 200
+    assert "What to do" in page.text
