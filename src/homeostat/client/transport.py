@@ -21,6 +21,7 @@ BACKOFF_SECONDS_MAX: Final = 1.0
 CONNECT_SECONDS_MAX: Final = 5.0
 ANSWER_SECONDS_MAX: Final = 15.0  # beyond the time a request asks to be held open
 CONNECTIONS_MAX: Final = 256
+UNDER_WAY: Final = "request_under_way"  # another one under this key has not ended: it will have, or was abandoned
 
 _RESERVED: Final = frozenset({"type", "title", "status", "detail", "code", "hint", "trace_id"})
 _encode: Final = msgspec.json.Encoder().encode
@@ -134,7 +135,7 @@ def error_of(status: int, content: bytes) -> HomeostatError:
     code = str(body.get("code"))
     kind = by_code().get(code) or run_errors.BY_CODE.get(code)
     if kind is None:
-        kind = Unavailable if status in {502, 503, 504} else HomeostatError
+        kind = Unavailable if status in {502, 503, 504} or code == UNDER_WAY else HomeostatError
     error = kind(**{name: fact for name, fact in body.items() if name not in _RESERVED or name == "trace_id"})
     detail = body.get("detail")
     error.args = (detail if isinstance(detail, str) else f"the server answered {status}",)

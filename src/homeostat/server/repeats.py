@@ -20,6 +20,8 @@ SEE_TO_IT_THEMSELVES: Final = frozenset(
     {
         # The kernel keeps these answers in the transaction that does the work.
         *("send_message", "report", "stop_turn", "create_box", "fork_box", "register", "write_cards"),
+        # A run remembers the keys of requests that changed it, in the transaction in which they did.
+        *("create_run", "plan_run", "apply_run", "pause_run", "resume_run", "kill_run", "approve_task", "reject_task"),
         # A beat is a beat, and what a fence protects cannot happen twice.
         *("push_status", "open_session", "host_agents", "claim_turns", "renew_lease", "store_step", "swap_boxes"),
         *("suspend_turn", "deliver_turn", "release_turn", "emit_chunk", "register_tools", "take_calls"),

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from homeostat import Client
+from homeostat.access.errors import RequestUnderWay
 from homeostat.client.transport import Transport, error_of
 from homeostat.core import errors
 from homeostat.core.errors import HomeostatError, InternalError, ServerUnreachable, StoreUnavailable, Unavailable
@@ -134,3 +135,10 @@ def test_whatever_a_proxy_says_is_an_error_of_ours() -> None:
     assert type(error_of(418, b'{"code": "teapot", "detail": "short and stout"}')) is HomeostatError
     assert str(error_of(418, b'{"code": "teapot", "detail": "short and stout"}')) == "short and stout"
     assert "404" in str(error_of(404, b"\xff"))
+
+
+def test_a_request_that_is_still_under_way_is_asked_for_again() -> None:
+    """A server that died with it leaves its key behind; who repeats the request waits, and does not fail."""
+    assert isinstance(
+        error_of(RequestUnderWay.http_status, RequestUnderWay.code.join(('{"code": "', '"}')).encode()), Unavailable
+    )
