@@ -16,7 +16,7 @@ from homeostat.app.settings import Settings
 from homeostat.app.supervisor import Supervisor
 from homeostat.core.clock import Clock, Millis, rfc3339
 from homeostat.core.codec import Json, from_json
-from homeostat.core.errors import HomeostatError
+from homeostat.core.errors import HomeostatError, Unavailable
 from homeostat.core.ids import Ids, ProjectId, digest_of
 from homeostat.core.ports.bus import Bus
 from homeostat.core.ports.webhook import Courier, WebhookStore
@@ -107,7 +107,10 @@ class Webhooks:
 
     async def run(self) -> None:
         while True:
-            await self.tick()
+            try:
+                await self.tick()
+            except Unavailable as error:
+                log.warning("webhooks wait: %s", error)
             self._woken.clear()
             try:
                 async with asyncio.timeout(TICK_SECONDS):

@@ -245,7 +245,10 @@ class Fleet:
     async def _hear(self, changes: list[Change], register_changed: bool) -> None:  # noqa: FBT001 - one caller
         """Take in what another process heard."""
         if register_changed:
-            await self._catch_up()
+            try:
+                await self._catch_up()
+            except Unavailable as error:  # the registrar looks again soon; what was heard is not lost for that
+                log.warning("the register could not be read: %s", error)
         news = [change for change in changes if not self._overtaken(change)]
         await self._keeper.learn([change.beat for change in news if isinstance(change, Heard)])
         for change in news:

@@ -44,6 +44,7 @@ class Sweeper:
         self._clock = clock
         self._listen = listen
         self._next_ms: Millis | None = None
+        self._deaf = False
         self._waking_ms = Millis(0)
         self._sooner = asyncio.Event()
         self.marked = {Liveness.STALE: 0, Liveness.DEAD: 0, Liveness.GONE: 0}
@@ -52,6 +53,9 @@ class Sweeper:
     async def run(self) -> None:
         while True:
             try:
+                if self._deaf:
+                    await self._listen()
+                    self._deaf = False
                 await self.tick()
             except Unavailable as error:
                 log.warning("the sweep could not look: %s", error)
@@ -78,7 +82,7 @@ class Sweeper:
                 break
         if abs(self._clock.now_ms() - self._waking_ms) > LISTENING_GAP_SECONDS * 1000:
             log.warning("nobody listened for a while; that silence is not held against anybody")
-            await self._listen()
+            self._deaf = True  # and nobody is judged before that is settled, however long the store is away
 
     async def tick(self) -> int:
         """One bounded round; returns how many verdicts were passed."""

@@ -55,7 +55,7 @@ class ScriptedRedis:
             return await cast("Awaitable[Any]", self._redis.execute_command(*words))  # pyright: ignore[reportUnknownMemberType]
         except NoScriptError:
             raise
-        except (RedisError, OSError) as problem:
+        except (RedisError, OSError, RuntimeError) as problem:  # the last is uvloop's word for a socket that was closed
             raise StatusUnavailable(problem=str(problem) or type(problem).__name__) from problem
 
     async def close(self) -> None:
