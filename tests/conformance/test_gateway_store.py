@@ -54,8 +54,8 @@ class Forgetful(SqliteGateway):
 class Generous(SqliteGateway):
     """Lets the dead keep what they held."""
 
-    async def bury(self, now: Millis, *, sparing: GatewayId, limit: int) -> list[Call]:
-        await super().bury(now, sparing=sparing, limit=limit)
+    async def bury(self, now: Millis, *, latest: Millis, sparing: GatewayId, limit: int) -> list[Call]:
+        await super().bury(now, latest=latest, sparing=sparing, limit=limit)
         return []
 
 

@@ -51,7 +51,7 @@ class Gateless(SqliteRuns):
 class Greedy(SqliteRuns):
     """Takes runs from drivers that live."""
 
-    async def claim(self, driver: str, now: Millis, *, limit: int) -> list[Run]:
+    async def claim(self, driver: str, now: Millis, *, latest: Millis, limit: int) -> list[Run]:
         return await super().claim(driver, Millis(now + 1_000_000), limit=limit)
 
 

@@ -164,7 +164,7 @@ class Clerk:
 
     async def enter(self) -> None:
         """Begin: settle what dead gateways left behind, and take a place in the ledger."""
-        await self._store.bury(self._clock.now_ms(), sparing=self.gateway_id, limit=SWEEP_ROWS_MAX)
+        await self._bury(self._clock.now_ms())
         await self._store.enter(self.gateway_id, self._expiry())
 
     async def run(self) -> None:
@@ -185,12 +185,16 @@ class Clerk:
     async def sweep(self) -> int:
         """Settle the calls of dead gateways and forget old ones; returns how many rows were touched."""
         now = self._clock.now_ms()
-        lost = await self._store.bury(now, sparing=self.gateway_id, limit=SWEEP_ROWS_MAX)
+        lost = await self._bury(now)
         if lost:
             log.warning("%d open calls of a gateway that died were settled at what was reserved", len(lost))
         before = call_of(scope_floor(now - self._retention_ms))
         await self._store.expire_rates(Millis(now - RATE_KEPT_SECONDS * 1000), SWEEP_ROWS_MAX)
         return len(lost) + await self._store.expire_calls(before, SWEEP_ROWS_MAX)
+
+    async def _bury(self, now: Millis) -> list[Call]:
+        latest = Millis(now + int(2 * self._lease_seconds * 1000))
+        return await self._store.bury(now, latest=latest, sparing=self.gateway_id, limit=SWEEP_ROWS_MAX)
 
     async def run_sweeps(self) -> None:
         while True:

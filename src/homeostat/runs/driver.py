@@ -69,9 +69,10 @@ class Driver:
         store, now = self._desk.store, self._desk.clock.now_ms()
         if self._conductors:
             await self._beat(now)
-        if await store.unclaimed(now):
+        latest = Millis(now + int(2 * self._lease_seconds * 1000))
+        if await store.unclaimed(now, latest=latest):
             await self._beat(now, always=True)
-            for run in await store.claim(self.name, now, limit=RUNS_CLAIMED_MAX):
+            for run in await store.claim(self.name, now, latest=latest, limit=RUNS_CLAIMED_MAX):
                 self._conduct(run)
         if self._beaten_at is None:
             return 0

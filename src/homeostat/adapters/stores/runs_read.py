@@ -64,8 +64,8 @@ class RunsReading(ABC):
     async def driven(self, driver: str) -> dict[RunId, tuple[ProjectId, int]]:
         return {row[0]: (row[1], row[2]) for row in await self._all("runs_driven", driver)}
 
-    async def unclaimed(self, now: Millis) -> bool:
-        return bool(await self._all("runs_unclaimed", now))
+    async def unclaimed(self, now: Millis, *, latest: Millis) -> bool:
+        return bool(await self._all("runs_unclaimed", now, latest))
 
     async def held(self) -> list[RunId]:
         return [row[0] for row in await self._all("runs_held")]
@@ -85,9 +85,9 @@ class RunsReading(ABC):
     async def leave(self, driver: str) -> None:
         await self._do("driver_drop", driver)
 
-    async def claim(self, driver: str, now: Millis, *, limit: int) -> list[Run]:
-        await self._do("drivers_tidy", now)
-        found = [rows.read_run(row) for row in await self._do("run_claim", driver, now, limit)]
+    async def claim(self, driver: str, now: Millis, *, latest: Millis, limit: int) -> list[Run]:
+        await self._do("drivers_tidy", now, latest)
+        found = [rows.read_run(row) for row in await self._do("run_claim", driver, now, limit, latest)]
         return sorted(found, key=lambda run: run.run_id)
 
     async def lift(self, project: str) -> RedButton | None:

@@ -123,10 +123,11 @@ class GatewayStore(Protocol):
         """A gateway ends: what it holds and has not spent goes back."""
         ...
 
-    async def bury(self, now: Millis, *, sparing: GatewayId, limit: int) -> list[Call]:
+    async def bury(self, now: Millis, *, latest: Millis, sparing: GatewayId, limit: int) -> list[Call]:
         """Settle the open calls of gateways that died at what was reserved, and what else they held; returns them.
 
-        Calls that were not written down yet come as one line for each agent whose budget they were paid from.
+        Calls that were not written down yet come as one line for each agent whose budget they were paid from. A gateway
+        that says it lives longer than `latest` was told so by a clock that is wrong, and is taken for dead.
         """
         ...
 

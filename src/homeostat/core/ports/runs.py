@@ -67,12 +67,15 @@ class RunStore(Protocol):
         """A driver ends; its runs are anybody's."""
         ...
 
-    async def claim(self, driver: str, now: Millis, *, limit: int) -> list[Run]:
-        """Take live runs that no living driver has, each under its next epoch."""
+    async def claim(self, driver: str, now: Millis, *, latest: Millis, limit: int) -> list[Run]:
+        """Take live runs that no living driver has, each under its next epoch.
+
+        A driver that says it lives longer than `latest` was told so by a clock that is wrong, and is taken for dead.
+        """
         ...
 
-    async def unclaimed(self, now: Millis) -> bool:
-        """Whether there is a live run that no living driver has."""
+    async def unclaimed(self, now: Millis, *, latest: Millis) -> bool:
+        """Whether there is a live run that no living driver has, as `claim` sees it."""
         ...
 
     async def driven(self, driver: str) -> dict[RunId, tuple[ProjectId, int]]:

@@ -31,6 +31,7 @@ Check = Callable[[GatewayStore], Awaitable[None]]
 PROJECT = ProjectId("default")
 NOW = Millis(1_000_000)
 LATER = Millis(2_000_000)
+FAR = Millis(9_000_000)
 ONE = GatewayId("gw_1")
 TWO = GatewayId("gw_2")
 ANN: BudgetKey = (PROJECT, BudgetKind.AGENT, "ann")
@@ -251,6 +252,22 @@ async def one_is_warned_once(store: GatewayStore) -> None:
     assert told == [0, 0, 1, 0]
 
 
+async def a_lease_from_a_clock_that_was_wrong_ends(store: GatewayStore) -> None:
+    """A gateway that died a day ahead of everybody would else hold its part of a budget for a day."""
+    await store.put_budget(budget())
+    await store.enter(ONE, Millis(FAR + 1))
+    await store.enter(TWO, FAR)
+    need = Amount(60, 0)
+    assert (await post(store, 1, draws=(Draw(ANN, need, need),), expires_at_ms=Millis(FAR + 1))).drawn[0].granted
+    assert await store.bury(NOW, latest=Millis(FAR + 1), sparing=TWO, limit=9) == []
+    assert len(await store.gateways(NOW)) == 2
+    await store.bury(NOW, latest=FAR, sparing=TWO, limit=9)
+    assert [view.gateway_id for view in await store.gateways(NOW)] == [TWO]
+    account = await store.budget(ANN)
+    assert account is not None
+    assert account.held == ZERO
+
+
 async def the_dead_are_charged_with_all_they_held(store: GatewayStore) -> None:
     await store.put_budget(budget())
     await store.enter(ONE, LATER)
@@ -263,14 +280,14 @@ async def the_dead_are_charged_with_all_they_held(store: GatewayStore) -> None:
     assert await store.flights_count(PROJECT, AgentId("ann"), besides=ONE) == 0
     assert [flight.call for flight in await store.flights(PROJECT, None, 9)] == [lost]
     assert [view.gateway_id for view in await store.gateways(NOW)] == [ONE, TWO]
-    assert await store.bury(NOW, sparing=TWO, limit=9) == []
-    assert await store.bury(LATER, sparing=ONE, limit=9) == []
-    buried = await store.bury(LATER, sparing=TWO, limit=9)
+    assert await store.bury(NOW, latest=FAR, sparing=TWO, limit=9) == []
+    assert await store.bury(LATER, latest=FAR, sparing=ONE, limit=9) == []
+    buried = await store.bury(LATER, latest=FAR, sparing=TWO, limit=9)
     assert len(buried) == 2
     unwritten = buried[1]
     assert buried[0] == lost
     assert (unwritten.agent_id, unwritten.outcome, unwritten.usage.tokens) == ("ann", Outcome.LOST, 30)
-    assert await store.bury(LATER, sparing=TWO, limit=9) == []
+    assert await store.bury(LATER, latest=FAR, sparing=TWO, limit=9) == []
     account = await store.budget(ANN)
     assert account is not None
     assert (account.spent, account.held) == (Amount(56, 0), ZERO)
@@ -341,6 +358,7 @@ CHECKS: tuple[Check, ...] = (
     room_is_counted_by_the_second_for_all_gateways,
     many_who_pace_at_once_never_pass_the_limit,
     one_is_warned_once,
+    a_lease_from_a_clock_that_was_wrong_ends,
     the_dead_are_charged_with_all_they_held,
     calls_are_found_newest_first,
     any_name_can_be_kept,

@@ -74,6 +74,8 @@ async def one_process_decides_at_a_time(store: ImmuneStore) -> None:
     assert not await store.hold("one", Millis(2_600), Millis(3_600))
     await store.let_go("two")
     assert await store.hold("one", Millis(2_600), Millis(3_600))
+    assert await store.hold("one", Millis(90_000), Millis(91_000)), "its clock jumped ahead, and it died"
+    assert await store.hold("two", Millis(2_700), Millis(3_700)), "nobody waits for a clock that was wrong"
 
 
 async def a_patient_moves_only_from_where_it_was_read(store: ImmuneStore) -> None:

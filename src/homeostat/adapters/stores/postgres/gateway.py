@@ -108,13 +108,13 @@ class PostgresGateway:
 
         await self._engine.transact(work)
 
-    async def bury(self, now: Millis, *, sparing: GatewayId, limit: int) -> list[Call]:
+    async def bury(self, now: Millis, *, latest: Millis, sparing: GatewayId, limit: int) -> list[Call]:
         buried: list[Call] = []
-        for (gateway_id,) in await self._all("gateways_dead", now, sparing, limit):
+        for (gateway_id,) in await self._all("gateways_dead", now, sparing, limit, latest):
 
             async def work(transaction: Transaction, dead: GatewayId = gateway_id) -> list[Call]:
                 # Whoever locks it first buries it; one that has come back to life meanwhile is not dead.
-                if not await transaction.fetch(SQL["gateway_lapsed"], dead, now):
+                if not await transaction.fetch(SQL["gateway_lapsed"], dead, now, latest):
                     return []
                 return await _bury(transaction, dead, now, died=True)
 

@@ -126,10 +126,10 @@ class SqliteGateway:
 
         await self._engine.write(work)
 
-    async def bury(self, now: Millis, *, sparing: GatewayId, limit: int) -> list[Call]:
+    async def bury(self, now: Millis, *, latest: Millis, sparing: GatewayId, limit: int) -> list[Call]:
         def work(connection: sqlite3.Connection) -> list[Call]:
             buried: list[Call] = []
-            for (gateway_id,) in connection.execute(SQL["gateways_dead"], (now, sparing, limit)).fetchall():
+            for (gateway_id,) in connection.execute(SQL["gateways_dead"], (now, sparing, limit, latest)).fetchall():
                 with immediate(connection):
                     buried += _bury(connection, gateway_id, now, died=True)
             return buried

@@ -1,2 +1,2 @@
 -- Forgets drivers that died.
-DELETE FROM run_drivers WHERE expires_at_ms <= $1
+DELETE FROM run_drivers WHERE expires_at_ms <= $1 OR expires_at_ms > $2
