@@ -168,6 +168,13 @@ async def schema(url: str) -> Schema:
     return Schema(place(url), applied, pending, unknown)
 
 
+def require(url: str) -> None:
+    """Refuse to make a store where somebody means to read one."""
+    path = _sqlite_path(url)
+    if path is not None and not path.exists():
+        raise SettingInvalid(setting="data_dir", problem=f"there is no store at {path}")
+
+
 def place(url: str | None) -> str:
     """Where a store is, in words that may be shown: no credentials."""
     if url is None:

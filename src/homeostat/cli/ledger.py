@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from homeostat.cli.connection import Project, Url, talk
+from homeostat.cli.db import DataDir, StoreUrl
 from homeostat.cli.failures import ERROR, USAGE, explained, fail
 from homeostat.cli.output import Output, OutputOption
+from homeostat.cli.verification import verify_store
 
 if TYPE_CHECKING:
     from homeostat.client.client import Client
@@ -19,7 +21,8 @@ if TYPE_CHECKING:
     from homeostat.runs.replaying.changes import Changes
     from homeostat.runs.replaying.replay import FindFactory, Report
 
-Subject = Annotated[str, typer.Argument(metavar="RUN|FILE", help="A run's id, or a file made by `homeostat export`.")]
+_SUBJECT = "A run's id, or a file made by `homeostat export`."
+Subject = Annotated[str, typer.Argument(metavar="RUN|FILE", help=_SUBJECT)]
 HeadFile = Annotated[Path | None, typer.Option("--head", help="A head you kept: the ledger has to agree with it.")]
 PublicKey = Annotated[str | None, typer.Option("--key", help="The public key, in Base64, that must have signed.")]
 Code = Annotated[
@@ -61,14 +64,28 @@ def export(
 
 
 def verify(  # noqa: PLR0917 — each is an option of the command
-    subject: Subject,
+    subject: Annotated[str | None, typer.Argument(metavar="RUN|FILE", help=_SUBJECT)] = None,
     head: HeadFile = None,
     key: PublicKey = None,
     url: Url = None,
     project: Project = None,
     output: OutputOption = Output.TABLE,
+    store_url: StoreUrl = None,
+    data_dir: DataDir = None,
+    *,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Check all that a store remembers: turns, money, runs, approvals, audit log.")
+    ] = False,
 ) -> None:
-    """Check a run's ledger: hashes, order, signed heads. Names the first entry that is not as it was written."""
+    """Check a run's ledger: hashes, order, signed heads. Names the first entry that is not as it was written.
+
+    With --all everything a store remembers is checked, page by page, whether or not somebody works on it.
+    """
+    if everything == (subject is not None):
+        raise fail("say what to verify", hint="Name a run or a file, or say --all.", code=USAGE)
+    if subject is None:
+        verify_store(store_url, data_dir, output)
+        return
     from homeostat.runs.heads import read_head
     from homeostat.runs.shapes import verdict_shape
     from homeostat.runs.verify import verify as check

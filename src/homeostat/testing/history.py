@@ -1,37 +1,22 @@
 """Reads everything a store remembers and says which promises it breaks."""
 
-from collections.abc import AsyncGenerator, Collection, Iterable, Mapping
+import asyncio
+from collections.abc import AsyncGenerator, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
-from typing import Final, cast
+from typing import Any, Final, cast
 
+from homeostat.app.verification import turns
+from homeostat.app.verification.findings import Violation
 from homeostat.core.codec import Json, from_json
 from homeostat.core.errors import MalformedPayload
-from homeostat.core.ids import AgentId, CardId, ProjectId, Scope, ToolCallId, TurnId, digest_of
+from homeostat.core.ids import AgentId, CardId, ProjectId, Scope, ToolCallId, TurnId
 from homeostat.core.limits import PAGE_MAX
-from homeostat.core.machines.turn import HeadStatus
 from homeostat.core.ports.store import TurnStore
-from homeostat.core.records.card import DELIVERABLE
 from homeostat.core.records.event import Channel, Event
-from homeostat.core.records.head import Gate, Head
-from homeostat.core.records.turn import AgentKey, WaitStatus
-from homeostat.core.records.view import Outcome, TurnView
+from homeostat.core.records.turn import AgentKey
+from homeostat.core.records.view import TurnView
 
 _LAST: Final = Scope("f" * 24)
-_FORGOTTEN: Final = TurnId("turn_" + "g")
-"""Behind every turn there can be: nothing is known of another project's."""
-
-
-@dataclass(frozen=True, slots=True)
-class Violation:
-    """One promise that does not hold. Its name says when it should: always, or finally, when all has come to rest."""
-
-    promise: str
-    about: str
-    detail: str
-
-    def __str__(self) -> str:
-        return f"{self.promise}: {self.about}: {self.detail}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,15 +39,6 @@ class Acknowledged:
     steps: dict[tuple[TurnId, str], Json] = field(default_factory=dict[tuple[TurnId, str], Json])
 
 
-@dataclass(slots=True)
-class Agent:
-    """One agent with all its turns, the oldest first."""
-
-    head: Head
-    turns: list[TurnView]
-    line: list[TurnId]
-
-
 async def check(
     store: TurnStore,
     projects: Collection[ProjectId],
@@ -71,149 +47,51 @@ async def check(
     acknowledged: Acknowledged | None = None,
     effects: Iterable[Effect] = (),
     at_rest: bool = True,
+    announced: bool = True,
 ) -> list[Violation]:
     """Check the whole stored history of some projects.
 
     `heard` is a recording of terminal events (None: there is none), `effects` what steps really did. `at_rest` says
-    that faults are over and work has run dry; without it only what must always hold is checked.
+    that faults are over and work has run dry; without it only what must always hold is checked. Not `announced` says
+    that there was no bus to announce anything on.
     """
     found: list[Violation] = []
     views: dict[TurnId, TurnView] = {}
     oldest: dict[AgentKey, TurnId] = {}
     for project in projects:
-        async for agent in agents(store, project):
-            oldest[agent.head.key] = agent.turns[0].turn.turn_id if agent.turns else TurnId("")
-            found += _always_in_one_place(agent)
-            found += _always_an_unbroken_line(agent)
-            found += _always_growing_epochs(agent)
-            if at_rest:
-                found += _finally_idle(agent)
-            views.update({view.turn.turn_id: view for view in agent.turns})
-    found += await _always_true_cards(store, views)
+        async for head in turns.heads(store, project):
+            walk = turns.Walk(head, set(await turns.line(store, head)))
+            oldest[head.key] = TurnId("")
+            async for page in turns.history(store, head):
+                walk.take(page)
+                found += await turns.true_cards(store, page)
+                views.update({view.turn.turn_id: view for view in page})
+                oldest[head.key] = page[-1].turn.turn_id
+            found += walk.close(at_rest=at_rest)
+    found += _always_one_turn_for_one_message(views)
     if heard is not None:
-        known = [event for event in heard if TurnId(event.event_id) >= oldest.get(_author(event), _FORGOTTEN)]
+        known = [event for event in heard if _is_remembered(event, views, oldest)]
         found += _always_one_terminal_event(views, known, at_rest=at_rest)
     found += await _always_kept(store, views, acknowledged or Acknowledged())
     found += await _always_once(store, views, effects)
-    if at_rest and (rest := await store.outbox(_LAST, PAGE_MAX)):
+    if at_rest and announced and (rest := await store.outbox(_LAST, PAGE_MAX)):
         found.append(Violation("finally_everything_is_announced", "outbox", f"{len(rest)} rows were not published"))
     return found
-
-
-async def agents(store: TurnStore, project: ProjectId) -> AsyncGenerator[Agent]:
-    """Every agent of a project with everything that is remembered of it."""
-    after: AgentId | None = None
-    while page := await store.heads(project, after=after, limit=PAGE_MAX):
-        for view in page:
-            after = view.head.agent_id
-            yield Agent(view.head, await _turns(store, view.head), await _line(store, view.head))
-
-
-async def _turns(store: TurnStore, head: Head) -> list[TurnView]:
-    turns: dict[TurnId, TurnView] = {}
-    before: TurnId | None = None
-    while page := await store.history(head.project, head.agent_id, before=before, limit=PAGE_MAX):
-        if page[-1].turn.turn_id in turns:
-            break  # a broken chain must not lead in circles
-        turns.update({view.turn.turn_id: view for view in page})
-        before = page[-1].turn.turn_id
-    return list(turns.values())[::-1]
-
-
-async def _line(store: TurnStore, head: Head) -> list[TurnId]:
-    line: list[TurnId] = []
-    after = -1
-    while page := await store.inbox(head.project, head.agent_id, after_seq=after, limit=PAGE_MAX):
-        line += [entry.turn.turn_id for entry in page]
-        if page[-1].turn.seq <= after:
-            break
-        after = page[-1].turn.seq
-    return line
-
-
-# --- each agent --------------------------------------------------------------------------------------------------
-
-
-def _always_in_one_place(agent: Agent) -> list[Violation]:
-    """A turn is finished, on the head or in line: exactly one of them. Otherwise it is lost, or runs twice."""
-    promise = "always_every_turn_is_in_one_place"
-    head = agent.head
-    found: list[Violation] = []
-    if head.queued != len(agent.line):
-        found.append(Violation(promise, head.agent_id, f"the head counts {head.queued} in line, {len(agent.line)} are"))
-    waiting = set(agent.line)
-    for view in agent.turns:
-        turn_id = view.turn.turn_id
-        places = [
-            place
-            for place, there in (
-                ("finished", view.deliverable is not None),
-                ("active", head.turn_id == turn_id),
-                ("in line", turn_id in waiting),
-            )
-            if there
-        ]
-        if len(places) != 1:
-            found.append(Violation(promise, turn_id, " and ".join(places) or "nowhere"))
-        if view.deliverable is not None and any(wait.status is WaitStatus.PENDING for wait in view.waits):
-            found.append(Violation("always_the_finished_wait_for_nothing", turn_id, "a tool call is still pending"))
-    known = {view.turn.turn_id for view in agent.turns}
-    found += [Violation(promise, turn_id, "in line, but not in history") for turn_id in waiting - known]
-    return found
-
-
-def _always_an_unbroken_line(agent: Agent) -> list[Violation]:
-    """Numbers follow each other without a gap; only the oldest turns may have been forgotten."""
-    promise = "always_an_unbroken_line"
-    found: list[Violation] = []
-    for one, other in pairwise(agent.turns):
-        if other.turn.seq != one.turn.seq + 1 or other.turn.previous_turn_id != one.turn.turn_id:
-            detail = f"number {other.turn.seq} follows {one.turn.turn_id}, which has number {one.turn.seq}"
-            found.append(Violation(promise, other.turn.turn_id, detail))
-    last = agent.turns[-1].turn.seq if agent.turns else 0
-    if agent.turns and last != agent.head.tail_seq:
-        found.append(Violation(promise, agent.head.agent_id, f"the head counts {agent.head.tail_seq}, history {last}"))
-    return found
-
-
-def _always_growing_epochs(agent: Agent) -> list[Violation]:
-    """Each turn that was worked on has a larger epoch than the one before; one stopped in line never had its own."""
-    promise = "always_growing_epochs"
-    ended = [(view.turn.turn_id, view.deliverable) for view in agent.turns if view.deliverable is not None]
-    found = [
-        Violation(promise, turn_id, f"ended under epoch {end.epoch}, the head is at {agent.head.epoch}")
-        for turn_id, end in ended
-        if end.epoch > agent.head.epoch
-    ]
-    worked = [(turn_id, end.epoch) for turn_id, end in ended if end.status is not Outcome.STOP]
-    for (_, one), (turn_id, other) in pairwise(worked):
-        if other <= one:
-            found.append(Violation(promise, turn_id, f"epoch {other} follows epoch {one}"))
-    return found
-
-
-def _finally_idle(agent: Agent) -> list[Violation]:
-    if agent.head.gate is not Gate.OPEN or (agent.head.status is HeadStatus.IDLE and not agent.line):
-        return []
-    detail = f"{agent.head.status.value}, {len(agent.line)} in line"
-    return [Violation("finally_every_turn_has_a_deliverable", agent.head.agent_id, detail)]
 
 
 # --- each turn ---------------------------------------------------------------------------------------------------
 
 
-async def _always_true_cards(store: TurnStore, views: Mapping[TurnId, TurnView]) -> list[Violation]:
-    """A deliverable is a card that can be read by its id and holds what its digest says."""
-    promise = "always_true_cards"
+def _always_one_turn_for_one_message(views: Mapping[TurnId, TurnView]) -> list[Violation]:
+    """A message that says who it is (`{"id": …}`) was accepted once, however often it was sent."""
     found: list[Violation] = []
+    known: dict[str, TurnId] = {}
     for turn_id, view in views.items():
-        if view.deliverable is None:
+        if not view.turn.payload.startswith('{"id":'):
             continue
-        card = await store.card(view.turn.project, view.deliverable.card_id)
-        if card is None:
-            found.append(Violation(promise, turn_id, f"{view.deliverable.card_id} cannot be read"))
-        elif card.type != DELIVERABLE or digest_of(card.content) != card.digest:
-            found.append(Violation(promise, turn_id, f"{card.card_id} is not what it says"))
+        name = str(from_json(view.turn.payload)["id"])
+        if (other := known.setdefault(name, turn_id)) != turn_id:
+            found.append(Violation("always_one_turn_for_one_message", turn_id, f"{name} is {other} too"))
     return found
 
 
@@ -248,6 +126,12 @@ def _always_one_terminal_event(
     return found
 
 
+def _is_remembered(event: Event, views: Mapping[TurnId, TurnView], oldest: Mapping[AgentKey, TurnId]) -> bool:
+    """Whether something must be known of it: it tells of one of these projects, and not of what was forgotten."""
+    first = oldest.get(_author(event))
+    return first is not None and (TurnId(event.event_id) in views or event.event_id >= first)
+
+
 def _author(event: Event) -> AgentKey:
     return (event.project, AgentId(event.target))
 
@@ -280,10 +164,15 @@ async def _always_kept(
         wait = next((wait for wait in waits if wait.call_id == call_id), None)
         if wait is None or wait.result_card_id != card_id:
             found.append(Violation(promise, turn_id, f"the result of {call_id} was taken in and is gone"))
+    told: dict[TurnId, dict[str, Json]] = {}
     for (turn_id, name), outcome in acknowledged.steps.items():
-        stored = await _steps(store, views, turn_id)
-        if stored.get(name) != outcome:
-            found.append(Violation(promise, turn_id, f"step {name} was stored as {outcome}, now {stored.get(name)}"))
+        told.setdefault(turn_id, {})[name] = outcome
+    async for turn_id, stored in _steps(store, views, told):
+        found += [
+            Violation(promise, turn_id, f"step {name} was stored as {outcome}, now {stored.get(name)}")
+            for name, outcome in told[turn_id].items()
+            if stored.get(name) != outcome
+        ]
     return found
 
 
@@ -295,27 +184,39 @@ async def _always_once(
     A stored outcome names the effect it came from: `{"epoch": …, "token": …}`. An effect of a lower epoch is that of
     a worker who had lost the turn, or died, before it could store anything.
     """
-    promise = "always_a_stored_step_ran_once"
     found: list[Violation] = []
-    done: dict[tuple[TurnId, str], list[Effect]] = {}
+    done: dict[TurnId, dict[str, list[Effect]]] = {}
     for effect in effects:
-        done.setdefault((effect.turn_id, effect.step), []).append(effect)
-    for (turn_id, step), ran in done.items():
-        outcome = (await _steps(store, views, turn_id)).get(step)
-        if outcome is None:
-            continue
-        stored = from_json(outcome)
-        if stored["token"] not in {effect.token for effect in ran}:
-            found.append(Violation(promise, turn_id, f"step {step} is stored, and its effect never happened"))
-        again = [e for e in ran if e.epoch >= stored["epoch"] and e.token != stored["token"]]
-        found += [
-            Violation(promise, turn_id, f"step {step}, stored under epoch {stored['epoch']}, ran in {effect.epoch}")
-            for effect in again
-        ]
+        done.setdefault(effect.turn_id, {}).setdefault(effect.step, []).append(effect)
+    async for turn_id, steps in _steps(store, views, done):
+        for step, ran in done[turn_id].items():
+            if (outcome := steps.get(step)) is not None:
+                found += _ran_once(turn_id, step, ran, from_json(outcome))
     return found
 
 
-async def _steps(store: TurnStore, views: Mapping[TurnId, TurnView], turn_id: TurnId) -> dict[str, Json]:
-    if turn_id not in views:
-        return {}
-    return (await store.hydrate(views[turn_id].turn, fresh=False)).steps
+def _ran_once(turn_id: TurnId, step: str, ran: Sequence[Effect], stored: Any) -> list[Violation]:
+    promise = "always_a_stored_step_ran_once"
+    found: list[Violation] = []
+    if stored["token"] not in {effect.token for effect in ran}:
+        found.append(Violation(promise, turn_id, f"step {step} is stored, and its effect never happened"))
+    again = [e for e in ran if e.epoch >= stored["epoch"] and e.token != stored["token"]]
+    found += [
+        Violation(promise, turn_id, f"step {step}, stored under epoch {stored['epoch']}, ran in {effect.epoch}")
+        for effect in again
+    ]
+    return found
+
+
+async def _steps(
+    store: TurnStore, views: Mapping[TurnId, TurnView], wanted: Collection[TurnId]
+) -> AsyncGenerator[tuple[TurnId, dict[str, Json]]]:
+    """What is stored of the steps of each of these turns."""
+    ids = list(wanted)
+    for first in range(0, len(ids), turns.CARDS_AT_ONCE):
+        some = ids[first : first + turns.CARDS_AT_ONCE]
+        known = [turn_id for turn_id in some if turn_id in views]
+        read = await asyncio.gather(*(store.hydrate(views[turn_id].turn, fresh=False) for turn_id in known))
+        stored = {turn_id: hydration.steps for turn_id, hydration in zip(known, read, strict=True)}
+        for turn_id in some:
+            yield turn_id, stored.get(turn_id, {})

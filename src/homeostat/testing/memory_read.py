@@ -74,6 +74,10 @@ class MemoryTurnsReading:
     def _head_view(self, head: Head) -> HeadView:
         return HeadView(head, self.leases.get(head.worker_id) if head.worker_id else None)
 
+    async def turns_counted(self, since: TurnId) -> dict[ProjectId, int]:
+        of = [turn.project for turn in self.turns.values() if turn.turn_id >= since]
+        return {project: of.count(project) for project in sorted({key[0] for key in self.heads_by_key})}
+
     async def heads(self, project: ProjectId, *, after: AgentId | None, limit: int) -> list[HeadView]:
         found = [
             head for head in self.heads_by_key.values() if head.project == project and head.agent_id > (after or "")

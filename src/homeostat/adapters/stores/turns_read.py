@@ -121,6 +121,9 @@ class TurnsReading(ABC):
         row = await self._one("head_get", project, agent_id)
         return _head_view(row) if row else None
 
+    async def turns_counted(self, since: TurnId) -> dict[ProjectId, int]:
+        return {ProjectId(row[0]): row[1] for row in await self._all("turns_counted", since)}
+
     async def heads(self, project: ProjectId, *, after: AgentId | None, limit: int) -> list[HeadView]:
         return [_head_view(row) for row in await self._all("heads_list", project, after or "", limit)]
 

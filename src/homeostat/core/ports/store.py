@@ -67,6 +67,10 @@ class TurnStore(Protocol):
 
     async def heads(self, project: ProjectId, *, after: AgentId | None, limit: int) -> list[HeadView]: ...
 
+    async def turns_counted(self, since: TurnId) -> dict[ProjectId, int]:
+        """How many turns each project has whose ids are not below this one, for whoever means to read them all."""
+        ...
+
     async def inbox(self, project: ProjectId, agent_id: AgentId, *, after_seq: int, limit: int) -> list[OpenTurn]:
         """What waits for an agent, in order."""
         ...

@@ -140,6 +140,8 @@ async def heads_are_listed_page_by_page(open_store: OpenStore) -> None:
     await a.register(store, *(a.idle(name) for name in reversed(names)), a.idle("a2", a.ELSEWHERE))
     await a.put(store, heads=a.swap(heads[1]), turns=a.by_id([active]), leases={a.WORKER: a.NOW})
     views = [HeadView(head, a.NOW if head is heads[1] else None) for head in heads]
+    assert await store.turns_counted(TurnId("")) == {a.PROJECT: 1, a.ELSEWHERE: 0}
+    assert await store.turns_counted(TurnId(active.turn_id + "0")) == {a.PROJECT: 0, a.ELSEWHERE: 0}
     assert await store.heads(a.PROJECT, after=None, limit=2) == views[:2]
     assert await store.heads(a.PROJECT, after=AgentId("a"), limit=2) == views[2:4]
     assert await store.heads(a.PROJECT, after=AgentId("b"), limit=2) == views[4:]

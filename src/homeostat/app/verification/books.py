@@ -1,0 +1,106 @@
+"""Money, isolation and approvals: within the cap, not served while held, each yes used once."""
+
+from collections import Counter
+from collections.abc import AsyncGenerator
+from typing import Final
+
+from homeostat.app.verification.findings import Violation
+from homeostat.core.clock import Millis, rfc3339
+from homeostat.core.ids import ProjectId
+from homeostat.core.limits import PAGE_MAX
+from homeostat.core.machines.phase import RUNS
+from homeostat.core.ports.gateway import GatewayStore
+from homeostat.core.ports.immune import ImmuneStore
+from homeostat.core.records.budget import ZERO, Amount, Budget, BudgetKey
+from homeostat.core.records.call import CallFilter, CallId, Outcome
+from homeostat.core.records.immune import ApprovalStatus, IncidentId, Patient
+from homeostat.core.records.turn import AgentKey
+
+CLOCKS_APART_MS: Final = 5_000
+"""Who isolates and who answers may be on two machines; what lies closer than this to either end proves nothing."""
+
+Span = tuple[Millis, Millis]
+
+
+async def budgets(store: GatewayStore, project: ProjectId) -> AsyncGenerator[list[Budget]]:
+    """A project's accounts, some at a time."""
+    after: BudgetKey | None = None
+    while page := await store.budgets(project, after=after, limit=PAGE_MAX):
+        yield page
+        after = page[-1].key
+
+
+async def always_within_the_cap(store: GatewayStore, key: BudgetKey) -> list[Violation]:
+    """What is spent and held lies within the bounds, and what is held is held by somebody."""
+    account = await store.budget(key)
+    if account is None:
+        return []
+    found: list[Violation] = []
+    about = f"{account.kind.value} {account.holder}"
+    left = account.left
+    if left.tokens < 0 or left.micros < 0:
+        detail = f"{account.spent.tokens} tokens and {account.spent.micros} micro-dollars are spent"
+        found.append(Violation("always_within_the_cap", about, f"{detail}, {account.held} held, of {_bounds(account)}"))
+    held = ZERO
+    for gateway in await store.gateways(Millis(0)):
+        held = held.plus((await store.holds(gateway.gateway_id)).get(key, ZERO))
+    if held != account.held:
+        found.append(Violation("always_what_is_held_is_somebodys", about, f"{account.held} held, by gateways {held}"))
+    return found
+
+
+def _bounds(account: Budget) -> Amount:
+    return Amount(-1 if account.tokens_max is None else account.tokens_max, account.micros_max or -1)
+
+
+async def closed_spans(store: ImmuneStore, patient: Patient, now: Millis) -> AsyncGenerator[Span]:
+    """When an agent was held: from the step that closed it to the one that opened it, the latest first."""
+    before: str | None = None
+    opened: Millis | None = now
+    while page := await store.transitions(patient.key, before=before, limit=PAGE_MAX):
+        for step in page:
+            if step.target in RUNS:
+                opened = step.at_ms
+            elif step.source in RUNS and opened is not None:
+                yield step.at_ms, opened
+                opened = None
+        before = page[-1].transition_id
+
+
+async def always_the_isolated_are_not_served(store: GatewayStore, agent: AgentKey, span: Span) -> list[Violation]:
+    """No call that began while an agent was held was answered."""
+    closed, opened = span[0] + CLOCKS_APART_MS, span[1] - CLOCKS_APART_MS
+    before: CallId | None = None
+    while closed < opened:
+        wanted = CallFilter(project=agent[0], agent_id=agent[1], since_ms=Millis(closed), before=before)
+        page = await store.calls(wanted, PAGE_MAX)
+        for call in page:
+            if closed < call.started_at_ms < opened and call.outcome is Outcome.ANSWERED:
+                detail = f"{call.call_id} was answered at {rfc3339(call.started_at_ms)}"
+                return [Violation("always_the_isolated_are_not_served", agent[1], detail)]
+        if len(page) < PAGE_MAX:
+            break
+        before = page[-1].call_id
+    return []
+
+
+async def always_a_yes_is_used_once(
+    store: ImmuneStore, project: ProjectId
+) -> AsyncGenerator[tuple[int, list[Violation]]]:
+    """What was approved was done once at most, and nothing was done on a word that was not yes."""
+    before: IncidentId | None = None
+    while page := await store.incidents(project, agent_id=None, before=before, limit=PAGE_MAX):
+        for incident in page:
+            found: list[Violation] = []
+            used = Counter(one.approval_id for one in incident.treatments if one.approval_id is not None)
+            for approval_id, times in used.items():
+                approval = await store.approval(project, approval_id)
+                if approval is None or approval.status is not ApprovalStatus.APPROVED:
+                    said = "nobody knows of" if approval is None else f"is {approval.status.value}"
+                    detail = f"{incident.incident_id} was treated on it, and it {said}"
+                    found.append(Violation("always_treated_on_a_yes", approval_id, detail))
+                elif times > 1:
+                    detail = f"it was used {times} times for {incident.incident_id}"
+                    found.append(Violation("always_an_approval_is_executed_once", approval_id, detail))
+            yield len(used), found
+        before = page[-1].incident_id

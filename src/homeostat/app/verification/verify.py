@@ -1,0 +1,157 @@
+"""`homeostat verify --all`: one pass over everything there is, page by page, while others go on working."""
+
+import asyncio
+from collections import Counter
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from functools import partial
+
+from homeostat.access.access import Access
+from homeostat.app import stores
+from homeostat.app.ledgers import open_ledgers
+from homeostat.app.settings import Settings
+from homeostat.app.verification import books, runs, turns
+from homeostat.app.verification.findings import Report, Violation, confirmed
+from homeostat.core.clock import Clock, SystemClock
+from homeostat.core.ids import Ids, ProjectId, Scope, scope_floor, turn_of
+from homeostat.core.limits import PAGE_MAX
+from homeostat.core.ports.access import AccessKeeper
+from homeostat.core.ports.gateway import GatewayStore
+from homeostat.core.ports.immune import ImmuneStore
+from homeostat.core.ports.runs import RunStore
+from homeostat.core.ports.store import TurnStore
+from homeostat.core.records.head import Head
+from homeostat.core.records.run import Run
+from homeostat.runs.ledgers import Ledgers
+
+LOOK_AGAIN_SECONDS = 0.2
+MARGIN_SECONDS = 3600.0
+_LAST = Scope("f" * 24)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Archives:
+    """Where everything that is to be read is kept."""
+
+    turns: TurnStore
+    gateway: GatewayStore
+    immune: ImmuneStore
+    runs: RunStore
+    access: AccessKeeper
+    ledgers: Ledgers
+
+
+async def verify_all(settings: Settings, *, clock: Clock | None = None) -> Report:
+    """Check the whole history of the store that the settings name. Nothing is changed."""
+    clock = clock or SystemClock()
+    async with AsyncExitStack() as stack:
+        engine = await stores.open_engine(settings.store_url or stores.embedded_url(settings.data_dir))
+        stack.push_async_callback(engine.close)
+        archives = Archives(
+            turns=stores.turn_store(engine),
+            gateway=stores.gateway_store(engine),
+            immune=stores.immune_store(engine),
+            runs=stores.run_store(engine),
+            access=stores.access_store(engine),
+            ledgers=open_ledgers(settings, stores.ledger_store(engine), clock),
+        )
+        return await Inspection(archives, clock, settings.retention_seconds).run()
+
+
+async def _pause() -> None:
+    await asyncio.sleep(LOOK_AGAIN_SECONDS)
+
+
+class Inspection:
+    """One pass. What looks wrong is looked at again before it is said: others may have been at work on it."""
+
+    def __init__(self, archives: Archives, clock: Clock, retention_seconds: float) -> None:
+        self._archives = archives
+        self._clock = clock
+        margin = min(MARGIN_SECONDS, retention_seconds / 2)
+        # Older ones may be forgotten for their age before they are read.
+        self._since = turn_of(scope_floor(clock.now_ms() - int((retention_seconds - margin) * 1000)))
+        self.report = Report(Counter(dict.fromkeys(("projects", "agents", "turns", "deliverables"), 0)))
+
+    async def run(self) -> Report:
+        for project, there in (await self._archives.turns.turns_counted(self._since)).items():
+            self.report.counts["projects"] += 1
+            await self._turns(project, there)
+            await self._budgets(project)
+            await self._approvals(project)
+            await self._runs(project)
+        await self._isolated()
+        await self._audit()
+        self.report.counts["announcements that wait"] = len(await self._archives.turns.outbox(_LAST, PAGE_MAX))
+        return self.report
+
+    async def _turns(self, project: ProjectId, there: int) -> None:
+        counts = self.report.counts
+        async for head in turns.heads(self._archives.turns, project):
+            counts["agents"] += 1
+            seen: Counter[str] = Counter()
+            self.report.add(await confirmed(head.agent_id, partial(self._agent, head, seen), _pause))
+            there -= seen.pop("lately", 0)
+            counts.update(seen)
+        if there > 0:
+            detail = f"{there} turns stand in no agent's history"
+            self.report.add([Violation("always_an_unbroken_line", f"project {project}", detail)])
+
+    async def _agent(self, known: Head, seen: Counter[str]) -> list[Violation]:
+        store = self._archives.turns
+        view = await store.head(known.project, known.agent_id)
+        if view is None:
+            return [Violation("always_every_turn_is_in_one_place", known.agent_id, "its head is gone")]
+        walk = turns.Walk(view.head, set(await turns.line(store, view.head)))
+        cards: list[Violation] = []
+        ended = lately = 0
+        async for page in turns.history(store, view.head):
+            walk.take(page)
+            cards += await turns.true_cards(store, page)
+            ended += sum(one.deliverable is not None for one in page)
+            lately += sum(one.turn.turn_id >= self._since for one in page)
+        seen.clear()
+        seen.update({"turns": walk.turns, "deliverables": ended, "lately": lately})
+        return [*walk.close(at_rest=False), *cards]
+
+    async def _budgets(self, project: ProjectId) -> None:
+        async for page in books.budgets(self._archives.gateway, project):
+            for account in page:
+                self.report.counts["budgets"] += 1
+                look = partial(books.always_within_the_cap, self._archives.gateway, account.key)
+                self.report.add(await confirmed(account.holder, look, _pause))
+
+    async def _approvals(self, project: ProjectId) -> None:
+        async for used, found in books.always_a_yes_is_used_once(self._archives.immune, project):
+            self.report.counts["incidents"] += 1
+            self.report.counts["approvals"] += used
+            self.report.add(found)
+
+    async def _runs(self, project: ProjectId) -> None:
+        async for run in runs.runs(self._archives.runs, project):
+            entries = 0
+
+            async def look(run: Run = run) -> list[Violation]:
+                nonlocal entries
+                entries, found = await runs.always_a_whole_ledger(self._archives.runs, self._archives.ledgers, run)
+                return found
+
+            self.report.add(await confirmed(run.run_id, look, _pause))
+            self.report.counts["runs"] += 1
+            self.report.counts["ledger entries"] += entries
+
+    async def _isolated(self) -> None:
+        now = self._clock.now_ms()
+        for patient in await self._archives.immune.patients():
+            async for span in books.closed_spans(self._archives.immune, patient, now):
+                self.report.counts["quarantines"] += 1
+                self.report.add(
+                    await books.always_the_isolated_are_not_served(self._archives.gateway, patient.key, span)
+                )
+
+    async def _audit(self) -> None:
+        access = Access(store=self._archives.access, clock=self._clock, ids=Ids(clock=self._clock), required=False)
+        verdict = await access.verify()
+        self.report.counts["acts of operators"] = verdict.entries
+        if verdict.broken_at is not None:
+            self.report.add([Violation("always_a_whole_audit_log", f"entry {verdict.broken_at}", verdict.problem)])

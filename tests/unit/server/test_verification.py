@@ -1,0 +1,121 @@
+"""`verify --all` on a real installation: it holds while everybody works, and names whatever was tampered with."""
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from homeostat.app.assemble import System
+from homeostat.app.settings import Settings
+from homeostat.app.verification import Report, verify_all
+from homeostat.core.clock import Millis
+from homeostat.core.ids import DEFAULT_PROJECT, AgentId
+from homeostat.core.records.immune import (
+    Applied,
+    ApprovalId,
+    Chart,
+    Diagnosis,
+    Incident,
+    IncidentId,
+    RemedyAction,
+    Treatment,
+)
+from homeostat.testing.crews import crew, eventually
+
+CHAT = {"model": "gpt-4o-mini", "messages": [{"role": "user", "content": "hello"}], "max_tokens": 5}
+
+BACKDATED = (
+    "UPDATE transitions SET transition = json_set(transition, '$.at_ms', transition ->> '$.at_ms' - 3600000) "
+    "WHERE transition ->> '$.target' = 'draining'"
+)
+TAMPERED = [
+    ("UPDATE cards SET content = replace(content, 'success', 'failed') WHERE position = 0", "always_true_cards"),
+    ("UPDATE cards SET content = '{}' WHERE position = 0", "always_legible"),
+    ("DELETE FROM cards WHERE position = 0", "always_every_turn_is_in_one_place"),
+    ("DELETE FROM turns WHERE seq = 2 AND agent_id = 'ann'", "always_an_unbroken_line"),
+    ("UPDATE turns SET seq = 9 WHERE seq = 2 AND agent_id = 'ann'", "always_an_unbroken_line"),
+    ("UPDATE heads SET queued = 3 WHERE agent_id = 'ann'", "always_every_turn_is_in_one_place"),
+    ("UPDATE heads SET epoch = 0", "always_growing_epochs"),
+    ("UPDATE ledger SET payload = '{}' WHERE seq = 2", "always_a_whole_ledger"),
+    ("DELETE FROM ledger WHERE seq = 3", "always_a_whole_ledger"),
+    ("DELETE FROM ledger WHERE seq = (SELECT max(seq) FROM ledger)", "always_a_whole_ledger"),
+    ("UPDATE budgets SET tokens_spent = 1000000", "always_within_the_cap"),
+    ("UPDATE budgets SET tokens_held = 1", "always_what_is_held_is_somebodys"),
+    ("UPDATE audit SET act = replace(act, 'bob', 'eve') WHERE instr(act, 'bob')", "always_a_whole_audit_log"),
+    ("DELETE FROM audit WHERE seq = 2", "always_a_whole_audit_log"),
+    (BACKDATED, "always_the_isolated_are_not_served"),
+]
+
+
+@pytest.fixture
+async def past(system: System, http: httpx2.AsyncClient, tmp_path: Path) -> Path:
+    """A little of everything: turns, a run with an approval, a call under a budget, a quarantine."""
+    async with crew(system.kernel, "ann"):
+        registered = await http.post("/v1/agents/register", json={"agent_type": "test", "agent_id": "kim"})
+        await http.put("/v1/budgets/agent/kim", json={"tokens": 1_000})
+        said = {"authorization": f"Bearer {registered.json()['api_key']}"}
+        assert (await http.post("/openai/v1/chat/completions", json=CHAT, headers=said)).status_code == 200
+        tasks = [{"name": name, "agent": "ann", "approval": name == "risky"} for name in ("first", "risky")]
+        run = (await http.post("/v1/runs", json={"goal": "x", "tasks": tasks})).json()["run_id"]
+
+        async def asked() -> bool:
+            return "held" in (await http.get(f"/v1/runs/{run}")).json()["tasks"]
+
+        async def ended() -> bool:
+            return (await http.get(f"/v1/runs/{run}")).json()["status"] == "completed"
+
+        await eventually(asked)
+        await http.post(f"/v1/runs/{run}/tasks/risky/approve", json={"reason": "go", "actor": "bob"})
+        await eventually(ended)
+        await http.post("/v1/agents/ann/inbox", json={"type": "turn", "payload": {"number": 3}})
+        assert (await http.post("/v1/agents/kim/quarantine", json={"reason": "odd"})).status_code < 300
+        await system.gateway.clerk.flush()
+    return tmp_path
+
+
+async def verified(folder: Path, file: str = "homeostat.db") -> Report:
+    return await verify_all(Settings(data_dir=folder, store_url=f"sqlite://{folder / file}"))
+
+
+async def test_an_honest_installation_is_as_it_was_promised_while_it_works(past: Path) -> None:
+    report = await verified(past)
+    assert report.violations == []
+    looked_at = {name for name, count in report.counts.items() if count}
+    assert looked_at >= {"agents", "turns", "deliverables", "budgets", "runs", "ledger entries", "acts of operators"}
+    assert report.counts["turns"] >= 3
+
+
+async def test_whatever_was_tampered_with_is_named(past: Path) -> None:
+    for number, (statement, promise) in enumerate(TAMPERED):
+        copied = sqlite3.connect(past / f"{number}.db")
+        with closing(sqlite3.connect(past / "homeostat.db")) as real, closing(copied) as copy:
+            real.backup(copy)
+            assert copy.execute(statement).rowcount > 0, statement
+            copy.commit()
+        report = await verified(past, f"{number}.db")
+        assert report.violations, statement
+        assert report.violations[0].promise == promise, (statement, report.violations)
+
+
+async def test_an_approval_that_was_used_twice_is_named(system: System, past: Path) -> None:
+    (question,) = [ApprovalId("apr_1")]
+    treatment = Treatment(
+        action=RemedyAction.RESET_MEMORY,
+        diagnosis=Diagnosis.UNKNOWN,
+        applied=Applied.APPLIED,
+        note="",
+        at_ms=Millis(1),
+        approval_id=question,
+    )
+    incident = Incident(
+        incident_id=IncidentId("inc_1"),
+        project=DEFAULT_PROJECT,
+        agent_id=AgentId("kim"),
+        opened_at_ms=Millis(1),
+        treatments=(treatment, treatment),
+    )
+    assert await system.immune.store.save(Chart(incidents=(incident,)))
+    report = await verified(past)
+    assert [violation.promise for violation in report.violations] == ["always_treated_on_a_yes"]
