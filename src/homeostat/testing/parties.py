@@ -6,7 +6,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
@@ -25,7 +25,7 @@ from homeostat.core.records.event import Channel, Event, subject
 from homeostat.core.records.turn import AgentKey, Grant, MessageType, ToolCall, WaitStatus
 from homeostat.core.records.view import Hydration, Outcome
 from homeostat.core.records.work import Ask, Fence
-from homeostat.kernel.commands import Enqueue, Idempotency
+from homeostat.kernel.commands import Enqueue, Idempotency, Reported
 from homeostat.kernel.kernel import Kernel
 
 T = TypeVar("T")
@@ -36,7 +36,17 @@ SCRIPTS: tuple[list[str], ...] = (
     ["step a", "nap", "step b", "nap", "step c"],
     ["nap", "step a", "tool", "step b"],
     ["step a", "ask", "nap", "step b"],
+    ["two tools", "step a"],
 )
+CALLS: Mapping[str, tuple[ToolCallId, ...]] = {
+    "tool": (ToolCallId("tool"),),
+    "two tools": (ToolCallId("one"), ToolCallId("other")),
+}
+TOOL_SECONDS = 0.7
+LATE_SECONDS = (0.8, 1.2)
+LATE_SHARE = 0.1
+REPEATED_SHARE = 0.3
+AGENTS = 12
 
 
 def agents(count: int) -> list[AgentKey]:
@@ -44,14 +54,13 @@ def agents(count: int) -> list[AgentKey]:
 
 
 class Journal:
-    """Lines that are on disk when `note` returns."""
+    """Lines that are in the file when `note` returns, whatever becomes of the process that wrote them."""
 
     def __init__(self, path: Path) -> None:
         self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
 
     def note(self, **entry: object) -> None:
         os.write(self._file, json.dumps(entry).encode() + b"\n")
-        os.fsync(self._file)
 
 
 @asynccontextmanager
@@ -92,6 +101,7 @@ class Worker:
         self._journal = Journal(folder / f"told-{os.getpid()}.jsonl")
         self._effects = Journal(folder / "effects.jsonl")
         self._tasks: dict[TurnId, asyncio.Task[None]] = {}
+        self._hosted: list[AgentKey] = []
         self.session: WorkerSession
 
     def revoked(self, fence: Fence) -> None:
@@ -100,6 +110,7 @@ class Worker:
             task.cancel()
 
     async def run(self, hosted: list[AgentKey]) -> None:
+        self._hosted = hosted
         self.session = await insist(lambda: LocalTurns(self._kernel).open(hosted, self.revoked))
         beating = asyncio.create_task(self._beat())
         try:
@@ -148,8 +159,10 @@ class Worker:
         elif action.startswith("step"):
             if action not in hydration.steps:
                 await self._step(grant, action)
-        elif not any(wait.call_id == action and wait.status is not WaitStatus.PENDING for wait in grant.waits):
-            return await self._wait(grant, action)
+        else:
+            answered = {wait.call_id for wait in grant.waits if wait.status is not WaitStatus.PENDING}
+            if not answered.issuperset(CALLS.get(action, (ToolCallId(action),))):
+                return await self._wait(grant, action)
         return True
 
     async def _step(self, grant: Grant, name: str) -> None:
@@ -160,14 +173,17 @@ class Worker:
         self._journal.note(step=name, turn=grant.turn.turn_id, outcome=outcome)
 
     async def _wait(self, grant: Grant, action: str) -> bool:
-        call_id = ToolCallId(action)
-        if action == "tool":
-            calls = (ToolCall(call_id, "echo", Json("{}"), timeout_seconds=0.7),)
+        if action in CALLS:
+            calls = tuple(
+                ToolCall(call_id, "echo", Json("{}"), timeout_seconds=TOOL_SECONDS) for call_id in CALLS[action]
+            )
             suspended = await insist(lambda: self.session.suspend(grant, calls))
         else:
-            others = [key for key in agents(12) if key[1] != grant.turn.agent_id]
+            others = [key for key in self._hosted if key[1] != grant.turn.agent_id]
             child = to_json({"id": f"child of {grant.turn.turn_id}", "script": ["step a"]})
-            ask = Ask(call_id=call_id, agent_id=self._chance.choice(others)[1], payload=child, timeout_seconds=3.0)
+            ask = Ask(
+                call_id=ToolCallId(action), agent_id=self._chance.choice(others)[1], payload=child, timeout_seconds=3.0
+            )
             suspended = await insist(lambda: self.session.suspend(grant, asks=(ask,)))
         return suspended.ready
 
@@ -207,8 +223,8 @@ class Client:
             if accepted is None:
                 return
             self._journal.note(turn=accepted.turn_id, payload=payload)
-            if "tool" in script:
-                self._spawn(self._answer(accepted.turn_id))
+            for action in CALLS.keys() & set(script):
+                self._spawn(self._answer(accepted.turn_id, CALLS[action]))
             if self._chance.random() < 0.1:
                 await self._stop(accepted.turn_id)
             elif self._chance.random() < 0.7:
@@ -238,20 +254,40 @@ class Client:
         if stopped is not None and stopped.card_id is not None:
             self._journal.note(end=turn_id, card=stopped.card_id)
 
-    async def _answer(self, turn_id: TurnId) -> None:
-        """Be the tool: bring the result until it is taken in, or nobody wants it any more."""
-        for _ in range(100):
-            reported = await self._insist(
-                lambda: self._kernel.report(
-                    PROJECT, turn_id, ToolCallId("tool"), status=WaitStatus.SUCCESS, result=Json('"answer"')
-                )
-            )
+    async def _answer(self, turn_id: TurnId, call_ids: Sequence[ToolCallId]) -> None:
+        """Be a tool service of the worst kind: answers come in any order, too late, and more than once."""
+        order = self._chance.sample(call_ids, len(call_ids))
+        if order != list(call_ids):
+            self._journal.note(seen="results out of order")
+        for call_id in order:
+            if late := self._chance.random() < LATE_SHARE:
+                await asyncio.sleep(self._chance.uniform(*LATE_SECONDS))
+            accepted = await self._bring(turn_id, call_id)
+            if late and not accepted:
+                self._journal.note(seen="results that came too late")
+            if accepted and self._chance.random() < REPEATED_SHARE:
+                again = await self._report(turn_id, call_id, "another answer")
+                if again is not None and again.accepted:
+                    self._journal.note(broken=turn_id, error=f"the result of {call_id} was taken in twice")
+                self._journal.note(seen="results repeated")
+
+    async def _bring(self, turn_id: TurnId, call_id: ToolCallId) -> bool:
+        """Until it is taken in, or nobody wants it any more."""
+        for attempt in range(40):
+            reported = await self._report(turn_id, call_id, "answer")
             if reported is None:
-                return
+                return False
             if reported.accepted:
-                self._journal.note(result="tool", turn=turn_id, card=reported.result_card_id)
-                return
-            await asyncio.sleep(0.05)
+                assert reported.result_card_id is not None
+                self._journal.note(result=call_id, turn=turn_id, card=reported.result_card_id)
+                return True
+            await asyncio.sleep(min(0.05 * (attempt + 1), 0.3))
+        return False
+
+    async def _report(self, turn_id: TurnId, call_id: ToolCallId, answer: str) -> Reported | None:
+        return await self._insist(
+            lambda: self._kernel.report(PROJECT, turn_id, call_id, status=WaitStatus.SUCCESS, result=to_json(answer))
+        )
 
 
 # --- what runs ---------------------------------------------------------------------------------------------------
@@ -269,7 +305,7 @@ async def serve(arguments: argparse.Namespace) -> None:
 
 
 async def act(arguments: argparse.Namespace, kernel: Kernel, chance: Chance) -> None:
-    hosted = agents(12)
+    hosted = agents(arguments.agents)
     sys.stdout.write("ready\n")
     sys.stdout.flush()
     stopping = asyncio.Event()
@@ -304,6 +340,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--lease", type=float, default=1.0)
     parser.add_argument("--streams", type=int, default=10)
+    parser.add_argument("--agents", type=int, default=AGENTS)
     asyncio.run(serve(parser.parse_args()))
 
 

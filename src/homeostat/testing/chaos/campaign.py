@@ -3,6 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -13,38 +14,58 @@ from homeostat.core.ids import Chance, TurnId
 from homeostat.core.records.event import Channel, Event, subject
 from homeostat.testing.chaos import journals
 from homeostat.testing.chaos.citizens import Citizens
-from homeostat.testing.chaos.scene import LEASE_SECONDS, STORES, Scene, rest, scene
+from homeostat.testing.chaos.echoes import echoes
+from homeostat.testing.chaos.faults import Faults, goals_for, inflict, timetable
+from homeostat.testing.chaos.installation import LEASE_SECONDS, Installation, Size, installation
+from homeostat.testing.chaos.operators import Operators
+from homeostat.testing.chaos.people import People
+from homeostat.testing.chaos.scene import rest
 from homeostat.testing.history import check
-from homeostat.testing.homeostat import HomeostatServer
 from homeostat.testing.parties import PROJECT, kernel_on
-from homeostat.testing.servers import RedisServer
 
-WORKERS: Final = 3
-SERVERS: Final = 2
 STREAMS: Final = 8
-PAUSE_SECONDS_MAX: Final = 0.4
 REST_SECONDS: Final = 120.0
-MUST_HAPPEN: Final = (
-    "turns taken over by other workers",
-    "steps stored",
-    "tools answered",
-    "turns over HTTP",
-    "calls answered 200",
-    "calls without an answer",
-    "questions without an answer",
-    "calls of an isolated agent refused",
-)
+HEARD_SECONDS: Final = 20.0
+RACES: Final[Mapping[str, float]] = {
+    "turns taken over by other workers": 4.0,
+    "steps stored": 100.0,
+    "tools answered": 10.0,
+    "results repeated": 2.0,
+    "results out of order": 1.0,
+    "results that came too late": 0.5,
+    "turns over HTTP": 20.0,
+    "calls answered 200": 20.0,
+    "calls answered 402": 1.0,
+    "calls without an answer": 1.0,
+    "questions without an answer": 1.0,
+    "calls of an isolated agent refused": 2.0,
+    "approvals answered by two at once": 1.0,
+    "approvals executed": 1.0,
+}
+"""What has to happen, and how often in a minute, or the run has shown nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """What a campaign is to do: for how long, how often each fault, how many turns."""
+
+    engine: str
+    seed: int
+    seconds: float
+    goals: Mapping[str, int] | None = None
+    turns: int = 0
+    size: Size = field(default_factory=Size)
 
 
 @dataclass(slots=True)
 class Verdict:
     """What a campaign did, and what it found."""
 
-    seed: int
-    engine: str
+    ask: Ask
     seconds: float = 0.0
     rest_seconds: float | None = None
     counts: Counter[str] = field(default_factory=Counter[str])
+    faults: dict[str, int] = field(default_factory=dict[str, int])
     violations: list[str] = field(default_factory=list[str])
     unseen: list[str] = field(default_factory=list[str])
 
@@ -53,83 +74,106 @@ class Verdict:
         return not self.violations and not self.unseen and self.rest_seconds is not None
 
 
-async def campaign(
-    engine: str, folder: Path, *, seed: int, seconds: float, goals: Mapping[str, int] | None = None
-) -> Verdict:
-    """Hurt an installation for some time, and longer where `goals` (fault → how often) ask for it."""
+@dataclass(slots=True)
+class Cast:
+    """Everybody in a campaign who is not hurt."""
+
+    people: People
+    citizens: Citizens
+    operators: Operators
+    heard: list[Event]
+
+
+async def campaign(ask: Ask, folder: Path) -> Verdict:
+    """Hurt an installation, let it come to rest, and see what it kept."""
+    verdict = Verdict(ask)
     clock = SystemClock()
-    verdict = Verdict(seed, engine)
-    heard: list[Event] = []
-
-    async def hear(event: Event) -> None:
-        heard.append(event)
-
-    async with scene(STORES[engine], folder, seed) as stage:
-        with RedisServer() as redis:
-            listening = await NatsBus.connect(stage.nats.url)
-            try:
-                await listening.subscribe(subject(PROJECT, Channel.EVT, "agent", "*", "task"), hear)
-                await _open(stage, redis.url)
-                citizens = Citizens([server.url for server in stage.servers], folder, Chance(seed + 1))
-                await citizens.settle_in()
-                living = asyncio.create_task(citizens.live(STREAMS))
-                began = clock.monotonic()
-                await _hurt(stage, clock, until=began + seconds, goals=goals or {})
-                verdict.seconds = clock.monotonic() - began
-                verdict.violations += [f"somebody fell: {words[-500:]}" for words in stage.fallen]
-                citizens.over.set()
-                await living
-                await _look(stage, citizens, heard, verdict, clock)
-            finally:
-                await listening.close()
+    async with AsyncExitStack() as stack:
+        hurt = await stack.enter_async_context(installation(ask.engine, folder, seed=ask.seed, size=ask.size))
+        await hurt.open()
+        people = await stack.enter_async_context(People(hurt.urls, hurt.gateway_urls, Chance(ask.seed + 1)))
+        citizens, operators = Citizens(people, folder, ask.size.agents), Operators(people, ask.size.agents)
+        cast = Cast(people, citizens, operators, [])
+        if not ask.size.absent:
+            await _listen(hurt, cast, stack)
+        await citizens.settle_in()
+        await hurt.begin(hurt.everybody("client"))
+        faults = Faults(hurt)
+        goals = goals_for([*faults.known], ask.seconds) if ask.goals is None else ask.goals
+        goals = {name: count for name, count in goals.items() if name in faults.known}
+        began = clock.monotonic()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(citizens.live(STREAMS))
+            group.create_task(operators.live())
+            await inflict(faults, timetable(Chance(ask.seed + 2), ask.seconds, goals))
+            await _load(hurt, ask.turns, began + ask.seconds * 1.5 + 60, clock)
+            verdict.seconds = clock.monotonic() - began
+            verdict.violations += [f"somebody fell: {words}" for words in hurt.fallen]
+            people.over.set()
+        await _look(hurt, cast, verdict, clock)
+        verdict.faults = {name: hurt.counts[name] for name in sorted(faults.known)}
+        verdict.unseen += _missing(goals, hurt.counts) + _missing({"turns accepted": ask.turns}, verdict.counts)
+        await hurt.leave()
+        hurt.store.inspect()
     return verdict
 
 
-async def _open(stage: Scene, status_url: str) -> None:
-    options = ("--store-url", stage.store.url, "--bus-url", stage.nats.url, "--status-url", status_url)
-    for _ in range(SERVERS):
-        server = HomeostatServer(*options, "--lease-seconds", str(LEASE_SECONDS), project=PROJECT)
-        stage.servers.append(await asyncio.to_thread(server.start))
-    stage.start("client")
-    for _ in range(WORKERS):
-        stage.start("worker")
-    await stage.ready()
+def _missing(wanted: Mapping[str, float], counts: Mapping[str, int]) -> list[str]:
+    return [
+        f"{name}: {counts.get(name, 0)} of {often:g}" for name, often in wanted.items() if counts.get(name, 0) < often
+    ]
 
 
-async def _hurt(stage: Scene, clock: Clock, *, until: float, goals: Mapping[str, int]) -> None:
-    planned: list[str] = []
-    while True:
-        open_goals = {name: count - stage.done[name] for name, count in goals.items() if stage.done[name] < count}
-        if clock.monotonic() >= until and not open_goals:
-            break
-        if not planned:
-            planned = list(stage.faults)
-            planned += [name for name in open_goals for _ in range(min(8, open_goals[name] // 50))]
-            stage.chance.shuffle(planned)
-        await stage.faults[planned.pop()]()
-        await asyncio.sleep(stage.chance.uniform(0.02, PAUSE_SECONDS_MAX))
-    await stage.settle()
+async def _load(hurt: Installation, turns: int, deadline: float, clock: Clock) -> None:
+    """Until the client was told of so many turns, or it takes too long."""
+    (client,) = hurt.everybody("client")
+    accepted = 0
+    with (hurt.folder / f"told-{client.pid}.jsonl").open("rb") as told:
+        while accepted < turns and clock.monotonic() < deadline:
+            accepted += sum(line.startswith(b'{"turn"') for line in told)
+            await asyncio.sleep(1.0)
 
 
-async def _look(stage: Scene, citizens: Citizens, heard: list[Event], verdict: Verdict, clock: Clock) -> None:
+async def _listen(hurt: Installation, cast: Cast, stack: AsyncExitStack) -> None:
+    async def hear(event: Event) -> None:
+        cast.heard.append(event)
+
+    bus = await NatsBus.connect(hurt.bus.url)
+    stack.push_async_callback(bus.close)
+    await bus.subscribe(subject(PROJECT, Channel.EVT, "agent", "*", "task"), hear)
+    await stack.enter_async_context(echoes(hurt.bus.url, Chance(hurt.chance.getrandbits(32)), hurt.counts))
+
+
+async def _look(hurt: Installation, cast: Cast, verdict: Verdict, clock: Clock) -> None:
     """The faults are over: let it come to rest, then read everything."""
-    await stage.clients[0].leave()
-    stage.clients.clear()
+    for client in hurt.everybody("client"):
+        await client.leave()
     began = clock.monotonic()
-    async with kernel_on(stage.store.url, stage.nats.url, LEASE_SECONDS) as kernel:
-        if await rest(kernel.store, REST_SECONDS):
+    absent = hurt.size.absent
+    async with kernel_on(hurt.store.url, hurt.bus.url, LEASE_SECONDS) as kernel:
+        rested = await rest(kernel.store, REST_SECONDS, announced=not absent)
+        rested = await cast.operators.rest(REST_SECONDS) and rested
+        if rested:
             verdict.rest_seconds = clock.monotonic() - began
         else:
             verdict.violations.append(f"finally_all_comes_to_rest: not within {REST_SECONDS:.0f} s")
-        await citizens.audit()
-        told = journals.acknowledged(journals.entries(stage.folder, "told-*.jsonl"))
-        ran = journals.effects(journals.entries(stage.folder, "effects.jsonl"))
-        await asyncio.sleep(2.0)  # the recording of events lags behind the outbox
-        found = await check(kernel.store, [PROJECT], heard=heard, acknowledged=told, effects=ran)
+        await cast.citizens.audit()
+        await cast.operators.audit()
+        told = journals.acknowledged(journals.entries(hurt.folder, "told-*.jsonl"))
+        ran = journals.effects(journals.entries(hurt.folder, "effects.jsonl"))
+        await _until_heard(cast, set(told.ends))
+        found = await check(
+            kernel.store,
+            [PROJECT],
+            heard=None if absent else cast.heard,
+            acknowledged=told,
+            effects=ran,
+            announced=not absent,
+        )
     epochs: dict[TurnId, set[int]] = {}
     for effect in ran:
         epochs.setdefault(effect.turn_id, set()).add(effect.epoch)
-    verdict.counts = stage.done + citizens.counts
+    verdict.counts = hurt.counts + cast.people.counts + journals.seen(journals.entries(hurt.folder, "told-*.jsonl"))
     verdict.counts |= {
         "turns accepted": len(told.turns),
         "ends seen": len(told.ends),
@@ -137,10 +181,15 @@ async def _look(stage: Scene, citizens: Citizens, heard: list[Event], verdict: V
         "tools answered": len(told.results),
         "turns taken over by other workers": sum(len(seen) > 1 for seen in epochs.values()),
     }
-    verdict.violations += [str(violation) for violation in found] + citizens.violations
-    verdict.unseen = [name for name in (*stage.faults, *MUST_HAPPEN) if not verdict.counts[name]]
-    await stage.leave()
-    for server in stage.servers:
-        await asyncio.to_thread(server.close)
-    stage.servers.clear()
-    stage.store.inspect()
+    verdict.violations += [str(violation) for violation in found] + cast.people.violations
+    minutes = verdict.seconds / 60
+    verdict.unseen += _missing({name: max(1, int(often * minutes)) for name, often in RACES.items()}, verdict.counts)
+
+
+async def _until_heard(cast: Cast, ends: set[TurnId]) -> None:
+    """The recording of events lags behind the outbox by a moment."""
+    for _ in range(int(HEARD_SECONDS / 0.1)):
+        ends -= {TurnId(event.event_id) for event in cast.heard}
+        if not ends or not cast.heard:
+            return
+        await asyncio.sleep(0.1)

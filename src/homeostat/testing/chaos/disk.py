@@ -48,10 +48,14 @@ def compiler() -> str | None:
 
 def build(folder: Path) -> Path:
     """The library that a process under test is started with."""
+    return compiled(SOURCE, folder / "disk.so")
+
+
+def compiled(source: Path, library: Path) -> Path:
+    """A library to preload, made from its source."""
     found = compiler()
-    assert found is not None, "a disk that records needs a C compiler"
-    library = folder / "disk.so"
-    arguments = [found, "-shared", "-fPIC", "-O2", "-o", str(library), str(SOURCE), "-ldl", "-lpthread"]
+    assert found is not None, f"{source.name} needs a C compiler"
+    arguments = [found, "-shared", "-fPIC", "-O2", "-o", str(library), str(source), "-ldl", "-lpthread"]
     subprocess.run(arguments, check=True, capture_output=True)
     return library
 

@@ -1,6 +1,7 @@
 """What the parties of a campaign noted: what they were told, what their steps did, what they heard."""
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -39,9 +40,16 @@ def acknowledged(noted: Iterable[dict[str, Any]]) -> Acknowledged:
                 told.results[TurnId(turn), ToolCallId(call)] = CardId(card)
             case {"step": step, "turn": turn, "outcome": outcome}:
                 told.steps[TurnId(turn), step] = Json(outcome)
+            case {"seen": _}:
+                pass
             case _:
                 raise AssertionError(f"an entry that says nothing: {entry}")
     return told
+
+
+def seen(noted: Iterable[dict[str, Any]]) -> Counter[str]:
+    """What happened to callers by the way, and how often."""
+    return Counter(str(entry["seen"]) for entry in noted if "seen" in entry)
 
 
 def effects(noted: Iterable[dict[str, Any]]) -> list[Effect]:

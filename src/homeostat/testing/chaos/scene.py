@@ -252,12 +252,12 @@ async def scene(kind: type[SqliteFile] | type[Postgres], folder: Path, seed: int
         store.close()
 
 
-async def rest(store: TurnStore, seconds: float = REST_SECONDS) -> bool:
+async def rest(store: TurnStore, seconds: float = REST_SECONDS, *, announced: bool = True) -> bool:
     """Wait until every head is idle, every line empty and everything announced; False if that does not come."""
     for _ in range(int(seconds / 0.2)):
         heads = [view.head for view in await store.heads(PROJECT, after=None, limit=500)]
         busy = [head for head in heads if head.status is not HeadStatus.IDLE or head.queued]
-        if not busy and not await store.outbox(Scope("f" * 24), 1):
+        if not busy and not (announced and await store.outbox(Scope("f" * 24), 1)):
             return True
         await asyncio.sleep(0.2)
     return False

@@ -1,0 +1,182 @@
+"""What is done to an installation, each under the name it is counted by, and when: a timetable made from the seed."""
+
+import asyncio
+import signal
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Final
+
+from homeostat.core.clock import Clock, SystemClock
+from homeostat.core.ids import Chance
+from homeostat.testing.chaos.installation import LEASE_SECONDS, Installation
+from homeostat.testing.chaos.processes import Process
+from homeostat.testing.chaos.proxy import Link
+from homeostat.testing.servers import Server
+
+Fault = Callable[[], Awaitable[None]]
+
+HOUR: Final = 3600.0
+JUMPS: Final[Mapping[str, float]] = {
+    "clock + 1 hour": HOUR,
+    "clock - 1 hour": -HOUR,
+    "clock + 1 day": 24 * HOUR,
+    "clock - 1 day": -24 * HOUR,
+}
+TROUBLES: Final = ("delayed", "cut", "reset", "black-holed")
+PER_MINUTE: Final[Mapping[str, float]] = {
+    "worker killed": 40,
+    "worker stopped": 12,
+    "store killed": 5,
+    "bus killed": 3,
+    "status killed": 3,
+    "disk full": 2,
+}
+"""How often each is done by default; all others once a minute."""
+
+
+class Faults:
+    """Everything that can be done here. A victim is left alone by others until it is well again."""
+
+    def __init__(self, hurt: Installation) -> None:
+        self._hurt = hurt
+        self._chance = hurt.chance
+        self._well = asyncio.Condition()
+        self._exclusive = {name: asyncio.Lock() for name in ("store", "bus", "status", "disk")}
+        self.known: Final = self._known()
+
+    def _known(self) -> dict[str, Fault]:
+        hurt = self._hurt
+        known: dict[str, Fault] = {}
+        for title in ("worker", "server", "gateway", "immune"):
+            known[f"{title} killed"] = lambda title=title: self._kill(title)
+            known[f"{title} stopped"] = lambda title=title: self._stop(title)
+        if hurt.store.mortal:
+            known["store killed"] = self._lose_store
+        if not hurt.size.absent:
+            known["bus killed"] = lambda: self._lose("bus", hurt.bus)
+            known["status killed"] = lambda: self._lose("status", hurt.status)
+        for name in hurt.links:
+            if hurt.size.absent and name in ("bus", "status"):
+                continue
+            for trouble in TROUBLES:
+                known[f"{name} link {trouble}"] = lambda name=name, trouble=trouble: self._spoil(name, trouble)
+        if hurt.zygote.library is not None:
+            for name, seconds in JUMPS.items():
+                known[name] = lambda seconds=seconds: self._jump(seconds)
+            if not hurt.store.mortal:
+                known["disk full"] = self._fill_disk
+        return known
+
+    async def do(self, name: str) -> None:
+        """Do one of them, and see it through."""
+        await self.known[name]()
+        self._hurt.counts[name] += 1
+
+    # --- processes -----------------------------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def _victim(self, *titles: str) -> AsyncGenerator[Process]:
+        hurt = self._hurt
+        async with self._well:
+            await self._well.wait_for(lambda: not hurt.busy.issuperset(hurt.everybody(*titles)))
+            victim = self._chance.choice([one for one in hurt.everybody(*titles) if one not in hurt.busy])
+            hurt.busy.add(victim)
+        try:
+            yield victim
+        finally:
+            async with self._well:
+                hurt.busy.discard(victim)
+                self._well.notify_all()
+
+    async def _kill(self, title: str) -> None:
+        async with self._victim(title) as victim:
+            assert victim.alive, f"{title} fell before it was killed: {victim.last_words}"
+            victim.kill()
+            if title != "worker":
+                await asyncio.sleep(self._chance.uniform(0.0, 0.3))
+            await self._hurt.begin([victim])
+
+    async def _stop(self, title: str) -> None:
+        """Longer than its lease: others take over what it held, and it wakes up believing that it is its own."""
+        async with self._victim(title) as victim:
+            victim.send(signal.SIGSTOP)
+            await asyncio.sleep(LEASE_SECONDS * self._chance.uniform(1.2, 1.8))
+            victim.send(signal.SIGCONT)
+
+    async def _jump(self, seconds: float) -> None:
+        """Somebody's wall clock is wrong for a while, and then it is set right: that is a jump too."""
+        async with self._victim("worker", "server", "gateway", "immune") as victim:
+            assert victim.world is not None
+            victim.world.wall_seconds = seconds
+            await asyncio.sleep(self._chance.uniform(0.5, 2.5))
+            if self._chance.random() < 0.3:  # some die before anybody has set it right
+                victim.kill()
+                victim.world.wall_seconds = 0.0
+                await self._hurt.begin([victim])
+                self._hurt.counts["killed with a wrong clock"] += 1
+            victim.world.wall_seconds = 0.0
+
+    async def _fill_disk(self) -> None:
+        async with self._exclusive["disk"]:
+            worlds = [one.world for one in self._hurt.everybody() if one.world is not None]
+            for one in worlds:
+                one.full = True
+            await asyncio.sleep(self._chance.uniform(0.2, 1.2))
+            for one in worlds:
+                one.full = False
+
+    # --- servers and links ---------------------------------------------------------------------------------------
+
+    async def _lose(self, name: str, server: Server) -> None:
+        async with self._exclusive[name]:
+            await asyncio.to_thread(server.kill)
+            await asyncio.sleep(self._chance.uniform(0.1, 0.5))
+            await asyncio.to_thread(server.start)
+
+    async def _lose_store(self) -> None:
+        async with self._exclusive["store"]:
+            await asyncio.to_thread(self._hurt.store.kill)
+            await asyncio.sleep(self._chance.uniform(0.0, 0.3))
+            await asyncio.to_thread(self._hurt.store.start)
+
+    async def _spoil(self, name: str, trouble: str) -> None:
+        link: Link = self._hurt.links[name]
+        match trouble:
+            case "delayed":
+                link.delay_seconds = self._chance.uniform(0.02, 0.3)
+                await asyncio.sleep(self._chance.uniform(0.5, 2.0))
+                link.delay_seconds = 0.0
+            case "cut":
+                link.cut()
+            case "reset":
+                link.reset()
+            case _:
+                link.swallow()
+                await asyncio.sleep(self._chance.uniform(0.5, 2.5))
+                link.let_through()
+                if self._chance.random() < 0.5:
+                    link.reset()
+
+
+def timetable(chance: Chance, seconds: float, goals: Mapping[str, int]) -> list[tuple[float, str]]:
+    """When each fault is done, in seconds from the beginning: spread evenly, and the same for the same seed."""
+    planned: list[tuple[float, str]] = []
+    for name, count in goals.items():
+        stride = seconds / max(1, count)
+        planned += [(stride * (number + chance.random()), name) for number in range(count)]
+    return sorted(planned)
+
+
+def goals_for(known: Sequence[str], seconds: float) -> dict[str, int]:
+    """What is done in a run of this length: each fault once at least."""
+    return {name: max(1, round(PER_MINUTE.get(name, 1.0) * seconds / 60)) for name in known}
+
+
+async def inflict(faults: Faults, planned: Sequence[tuple[float, str]], clock: Clock | None = None) -> None:
+    """Keep to a timetable; what takes long does not hold up what comes next. All are well again at the end."""
+    clock = clock or SystemClock()
+    began = clock.monotonic()
+    async with asyncio.TaskGroup() as group:
+        for at, name in planned:
+            await asyncio.sleep(max(0.0, began + at - clock.monotonic()))
+            group.create_task(faults.do(name), name=name)

@@ -1,0 +1,91 @@
+"""What a run of the campaign consists of: minutes by default, or the large figure, split between the engines."""
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from homeostat.testing.chaos.campaign import Ask
+from homeostat.testing.chaos.faults import JUMPS, TROUBLES
+from homeostat.testing.chaos.installation import Size
+from homeostat.testing.chaos.scene import STORES
+
+RECORDING_CUTS: Final = 25
+FULL_CUTS: Final = 200
+FULL_TURNS: Final = 50_000
+ABSENT_SECONDS: Final = 45.0
+FULL_SECONDS: Final[Mapping[str, float]] = {"sqlite": 450.0, "postgres": 540.0}
+FULL: Final[Mapping[str, Mapping[str, int]]] = {
+    "sqlite": {
+        "worker killed": 500,
+        "worker stopped": 120,
+        "server killed": 18,
+        "gateway killed": 18,
+        "immune killed": 12,
+        "server stopped": 10,
+        "gateway stopped": 10,
+        "immune stopped": 10,
+        "bus killed": 12,
+        "status killed": 12,
+        "disk full": 15,
+    },
+    "postgres": {
+        "worker killed": 500,
+        "worker stopped": 120,
+        "store killed": 100,
+        "server killed": 20,
+        "gateway killed": 20,
+        "immune killed": 12,
+        "server stopped": 10,
+        "gateway stopped": 10,
+        "immune stopped": 10,
+        "bus killed": 12,
+        "status killed": 12,
+    },
+}
+FULL_OTHERS: Final = 6
+"""How often each trouble of each link and each jump of a clock is had in the large run."""
+
+ABSENT: Final[Mapping[str, int]] = {
+    "worker killed": 15,
+    "worker stopped": 4,
+    "store killed": 2,
+    "server killed": 1,
+    "gateway killed": 1,
+    "immune killed": 1,
+}
+
+TOTALS: Final[Mapping[str, tuple[str, ...]]] = {
+    "turns accepted": ("turns accepted",),
+    "worker kills": ("worker killed",),
+    "stalls past the lease": ("worker stopped", "server stopped", "gateway stopped", "immune stopped"),
+    "database kills": ("store killed",),
+    "control-plane kills": ("server killed", "gateway killed", "immune killed"),
+    "kills of Redis and NATS": ("status killed", "bus killed"),
+    "troubles of links": tuple(
+        f"{name} link {trouble}" for name in ("store", "bus", "status", "upstream") for trouble in TROUBLES
+    ),
+    "jumps of clocks": tuple(JUMPS),
+    "full disks": ("disk full",),
+}
+"""What the lines of the large figure are made of."""
+
+
+def campaigns(engines: Iterable[str], *, seed: int, seconds: float, full: bool) -> list[Ask]:
+    """Each engine for some time, and one more time without Redis and NATS."""
+    asks: list[Ask] = []
+    for engine in engines:
+        if full:
+            asks.append(Ask(engine, seed, FULL_SECONDS[engine], goals=_full(engine), turns=FULL_TURNS))
+        else:
+            asks.append(Ask(engine, seed, seconds))
+    absent = min(ABSENT_SECONDS, seconds / 2)
+    asks.append(Ask([*engines][-1], seed, absent, goals=ABSENT, size=Size(absent=True)))
+    return asks
+
+
+def _full(engine: str) -> dict[str, int]:
+    links = [name for name in ("store", "bus", "status", "upstream") if engine == "postgres" or name != "store"]
+    others = [f"{name} link {trouble}" for name in links for trouble in TROUBLES] + [*JUMPS]
+    return {**FULL[engine], **dict.fromkeys(others, FULL_OTHERS)}
+
+
+ENGINES: Final = tuple(STORES)

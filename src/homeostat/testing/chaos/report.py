@@ -1,0 +1,95 @@
+"""What a run of the campaign did and found, as lines to read while it goes on, as JSON, and as a table for a page."""
+
+import os
+import platform
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from homeostat.core.clock import Clock, rfc3339
+from homeostat.testing.chaos.campaign import Verdict
+from homeostat.testing.chaos.plans import TOTALS
+from homeostat.testing.chaos.power import Verdict as PowerVerdict
+
+VIOLATIONS_TOLD_MAX: Final = 20
+
+
+def say(*lines: str) -> None:
+    for line in lines:
+        sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+def tell_power(verdict: PowerVerdict) -> None:
+    say(f"power cuts: {verdict.cuts}, {verdict.acknowledged} turns acknowledged before, {dict(verdict.happened)}")
+    say(*(f"BROKEN {violation}" for violation in verdict.violations[:VIOLATIONS_TOLD_MAX]))
+
+
+def tell(verdict: Verdict) -> None:
+    rested = "NOT AT REST" if verdict.rest_seconds is None else f"at rest after {verdict.rest_seconds:.1f} s"
+    say(f"{name_of(verdict)}: {verdict.seconds:.0f} s of faults, {rested}")
+    say(*(f"{count:9d}  {name}" for name, count in sorted(verdict.counts.items())))
+    say(*(f"BROKEN {violation}" for violation in verdict.violations[:VIOLATIONS_TOLD_MAX]))
+    say(*(f"TOO SELDOM: {name}" for name in verdict.unseen))
+
+
+def name_of(verdict: Verdict) -> str:
+    return verdict.ask.engine + (", without Redis and NATS" if verdict.ask.size.absent else "")
+
+
+def as_json(seed: int, verdicts: Sequence[Verdict], power: PowerVerdict | None, seconds: float, clock: Clock) -> bytes:
+    """Everything, for whoever compares two runs."""
+    whole: dict[str, Any] = {
+        "seed": seed,
+        "at": rfc3339(clock.now_ms()),
+        "machine": {"cpus": os.cpu_count(), "system": platform.platform(), "python": platform.python_version()},
+        "seconds": round(seconds, 1),
+        "ok": all(one.ok for one in verdicts) and not (power and power.violations),
+        "totals": totals(verdicts, power),
+        "power_cuts": power and {"cuts": power.cuts, "acknowledged": power.acknowledged, "found": power.violations},
+        "parts": [
+            {
+                "part": name_of(one),
+                "fault_seconds": round(one.seconds, 1),
+                "rest_seconds": one.rest_seconds and round(one.rest_seconds, 1),
+                "faults": one.faults,
+                "counts": dict(sorted(one.counts.items())),
+                "violations": one.violations,
+                "too_seldom": one.unseen,
+            }
+            for one in verdicts
+        ],
+    }
+    return msgspec.json.format(msgspec.json.encode(whole), indent=2) + b"\n"
+
+
+def totals(verdicts: Sequence[Verdict], power: PowerVerdict | None) -> dict[str, int]:
+    counts = sum((one.counts for one in verdicts), Counter[str]())
+    found = {title: sum(counts[name] for name in names) for title, names in TOTALS.items()}
+    return {**found, "power cuts": power.cuts if power else 0}
+
+
+def as_table(verdicts: Sequence[Verdict], power: PowerVerdict | None) -> str:
+    """A table in Markdown: what was done in each part and in all, and what was found."""
+    heads = [name_of(one) for one in verdicts]
+    whole = totals(verdicts, power)
+    lines = ["| | " + " | ".join([*heads, "in all"]) + " |", "|---|" + "---:|" * (len(heads) + 1)]
+    for title, names in TOTALS.items():
+        parts = [sum(one.counts[name] for name in names) for one in verdicts]
+        lines.append(f"| {title} | " + " | ".join(f"{number:,}" for number in (*parts, whole[title])) + " |")
+    lines.append("| power cuts | " + " | ".join([*([""] * len(heads)), f"{whole['power cuts']:,}"]) + " |")
+    rested = ["never" if one.rest_seconds is None else f"{one.rest_seconds:.1f} s" for one in verdicts]
+    lines.append("| at rest after | " + " | ".join([*rested, ""]) + " |")
+    broken = [len(one.violations) for one in verdicts]
+    every = sum(broken) + (len(power.violations) if power else 0)
+    lines.append("| promises broken | " + " | ".join(f"{number:,}" for number in (*broken, every)) + " |")
+    return "\n".join(lines)
+
+
+def write(path: Path, content: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)

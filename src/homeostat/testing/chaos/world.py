@@ -1,0 +1,56 @@
+"""Wall clocks that jump and a disk that is full, for processes that are started with the library of `world.c`."""
+
+import ctypes
+import mmap
+import struct
+from pathlib import Path
+from typing import Final
+
+from homeostat.testing.chaos import disk
+
+SOURCE: Final = Path(__file__).with_name("world.c")
+_PAGE: Final = struct.Struct("<qq")
+
+
+def build(folder: Path) -> Path:
+    """The library that processes are started with."""
+    return disk.compiled(SOURCE, folder / "world.so")
+
+
+def follow(path: str) -> None:
+    """In a process that was started with the library: live in this world from here on."""
+    library = ctypes.CDLL(None)
+    assert library.world_follow(path.encode()) == 0, f"{path} cannot be followed"
+
+
+class World:
+    """What one process takes for the time of day and the room on its disk, as the harness turns it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path: Final = path
+        path.write_bytes(bytes(mmap.PAGESIZE))
+        with path.open("r+b") as file:
+            self._page = mmap.mmap(file.fileno(), mmap.PAGESIZE)
+        self._wall_seconds, self._full = 0.0, False
+
+    @property
+    def wall_seconds(self) -> float:
+        """How far its wall clock is ahead."""
+        return self._wall_seconds
+
+    @wall_seconds.setter
+    def wall_seconds(self, seconds: float) -> None:
+        self._wall_seconds = seconds
+        self._write()
+
+    @property
+    def full(self) -> bool:
+        return self._full
+
+    @full.setter
+    def full(self, full: bool) -> None:
+        self._full = full
+        self._write()
+
+    def _write(self) -> None:
+        self._page[: _PAGE.size] = _PAGE.pack(int(self._wall_seconds * 1e9), int(self._full))
