@@ -62,11 +62,11 @@ class Generous(SqliteGateway):
 class Lenient(SqliteGateway):
     """Gives back what the dead held, as if they had left."""
 
-    async def bury(self, now: Millis, *, sparing: GatewayId, limit: int) -> list[Call]:
+    async def bury(self, now: Millis, *, latest: Millis, sparing: GatewayId, limit: int) -> list[Call]:
         for view in await self.gateways(Millis(0)):
             if view.gateway_id != sparing and view.expires_at_ms <= now:
                 await self.leave(view.gateway_id)
-        return await super().bury(now, sparing=sparing, limit=limit)
+        return await super().bury(now, latest=latest, sparing=sparing, limit=limit)
 
 
 class Careless(SqliteGateway):
