@@ -52,7 +52,7 @@ class Greedy(SqliteRuns):
     """Takes runs from drivers that live."""
 
     async def claim(self, driver: str, now: Millis, *, latest: Millis, limit: int) -> list[Run]:
-        return await super().claim(driver, Millis(now + 1_000_000), limit=limit)
+        return await super().claim(driver, Millis(now + 1_000_000), latest=latest, limit=limit)
 
 
 class Unasked(SqliteTurns):
