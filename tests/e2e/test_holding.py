@@ -15,9 +15,10 @@ import httpx2
 import psutil
 import pytest
 
-from homeostat.app.assemble import assemble
+from homeostat.app.assemble import System, assemble
 from homeostat.app.settings import Settings
 from homeostat.core.ids import DEFAULT_PROJECT, AgentId
+from homeostat.core.records.enforcement import Strategy
 from homeostat.core.records.immune import Applied, RemedyAction
 from homeostat.server.serving import bind, serving, url_of
 from homeostat.testing.homeostat import HomeostatServer
@@ -152,6 +153,7 @@ async def test_an_agent_is_reset_by_its_supervisor_and_treated_by_its_worker(tmp
         run = [sys.executable, str(looper.script), str(tmp_path)]
         command = start(tmp_path, url, "exec", "--agent-id", "looper", "--", *run)
         worker = start(tmp_path, url, "worker", "clerks:Clerk", "--agent-id", "clerk")
+        shared = start(tmp_path, url, "worker", "clerks:Clerk", "--agent-id", "cain", "--agent-id", "abel")
         try:
             assert await asyncio.to_thread(looper.runs)
             before = looper.read("parent")[0]
@@ -178,7 +180,24 @@ async def test_an_agent_is_reset_by_its_supervisor_and_treated_by_its_worker(tmp
             await system.immune.release(clerk, reason="", actor="ann")
             applied, note = await remedies.apply(clerk, RemedyAction.RESET_AGENT, "")
             assert (applied, "begin its process again" in note) == (Applied.NOT_APPLICABLE, True)
+            await _a_shared_worker_is_not_stopped(system, shared.pid)
         finally:
-            for process in (command, worker):
+            for process in (command, worker, shared):
                 process.terminate()
                 await asyncio.to_thread(process.wait, 30)
+
+
+async def _a_shared_worker_is_not_stopped(system: System, pid: int) -> None:
+    """One of two agents of a worker is held at the gates alone, and the receipt says why."""
+    cain, abel = (DEFAULT_PROJECT, AgentId("cain")), (DEFAULT_PROJECT, AgentId("abel"))
+    for key in (cain, abel):
+        for _ in range(600):
+            if await system.immune.enforcement.store.control(key) is not None:
+                break
+            await asyncio.sleep(0.1)
+    await system.immune.quarantine(cain, reason="it strikes", actor="ann")
+    receipt = await system.immune.enforcement.receipt(cain)
+    assert [hold.strategy for hold in receipt.holds] == [Strategy.GATEWAY, Strategy.KERNEL]
+    ((strategy, why),) = receipt.apart
+    assert (strategy, f"process {pid} hosts 2 agents" in why) == (Strategy.PROCESS, True)
+    assert psutil.Process(pid).status() in {"sleeping", "running"}

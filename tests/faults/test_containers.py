@@ -13,8 +13,10 @@ from homeostat.core.ids import AgentId, ProjectId
 from homeostat.core.machines.phase import Phase
 from homeostat.core.records.enforcement import Effect
 from homeostat.core.records.immune import Applied, RemedyAction, Stance
+from homeostat.immune.doctrine import Doctrine
 from homeostat.immune.enforcement import Enforcement
 from homeostat.immune.engines import EngineWatch
+from homeostat.testing.clock import ManualClock
 from homeostat.testing.docker import DockerServer, EngineServer, PodmanServer
 from homeostat.testing.holding import ANN, Alerts, Frugal, patient
 from homeostat.testing.packages import STEP_SECONDS, ProgramMissing
@@ -51,8 +53,9 @@ class Ward:
         self.store = store
         self.engine = enforcer.engine
         self.alerts = Alerts()
+        self.clock = ManualClock()
         self.enforcement = Enforcement(
-            store=store, enforcers=[enforcer], spending=Frugal(), clock=SystemClock(), tell=self.alerts
+            store=store, enforcers=[enforcer], spending=Frugal(), clock=self.clock, tell=self.alerts
         )
 
 
@@ -77,6 +80,7 @@ async def test_a_container_is_paused_outlives_its_engine_and_is_let_go(ward: War
     (hold,) = await store.holds_of(ANN)
     assert hold.effect is Effect.UNVERIFIED, "an engine that is away proves nothing"
     assert "cannot be reached" in hold.note
+    ward.clock.advance(2 * Doctrine().reconcile_seconds)  # it is back between two looks
     docker.start()
     brought_back = docker.state(ours) == "running"
     assert brought_back is docker.brings_back, "as its restart policy wants, where the engine has it in hand"
@@ -85,6 +89,7 @@ async def test_a_container_is_paused_outlives_its_engine_and_is_let_go(ward: War
     (hold,) = await store.holds_of(ANN)
     assert (hold.effect, hold.gaps_count) == (Effect.ENFORCED, 1)
     assert hold.gaps[0].until_ms is not None
+    assert hold.gaps[0].until_ms - hold.gaps[0].from_ms <= 5_000
 
     await enforcement.bring(patient(Phase.PROBATION))
     assert docker.state(ours) == "running"

@@ -96,6 +96,7 @@ class CustodyDesk:
         finally:
             if key is not None and self._lines.get(key) is writer:
                 del self._lines[key]
+                self._processes.unshare(key)
                 if key not in self._immune.enforcement.unsettled:  # else it is told that there is nobody left to hold
                     with suppress(HomeostatError):
                         await self._processes.let_go(key)
@@ -110,7 +111,9 @@ class CustodyDesk:
                 raise CustodyRefused(pid=pid, problem="it belongs to another user")
             if claim.control_url:
                 await self._take_address(key, pid, claim.control_url)
-            if not claim.shared:
+            if claim.shared:
+                self._processes.share(key, pid)
+            else:
                 await self._processes.take(key, pid, uid=uid, supervises=claim.supervises)
             await self._look_after(key)
         except HomeostatError as problem:

@@ -37,6 +37,7 @@ def told(receipt: dict[str, Any]) -> str:
         lines.append(f"  {one['strategy']:<11} {one['wanted']:<9} {one['effect']:<11} read {checked}  {one['note']}")
         gaps = one["gaps"][-GAPS_SHOWN:]
         lines += [f"              open from {gap['since']} to {gap['until'] or 'now'}: {gap['note']}" for gap in gaps]
+    lines += [f"  {one['strategy']:<11} not used: {one['why']}" for one in receipt["not_applicable"]]
     lines.append(
         f"  since then {receipt['requests_refused']} requests were refused, {receipt['requests_answered']} answered, "
         f"{receipt['tokens_spent']} tokens spent"

@@ -342,6 +342,7 @@ class Enforcement:
             effect=worst,
             holds=told,
             spent=await self._spending.spent(key, latest.asked_at_ms),
+            apart=tuple((one.strategy, why) for one in self.enforcers if (why := one.apart(key))),
         )
 
 

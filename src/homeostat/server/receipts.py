@@ -124,6 +124,7 @@ def _receipt(receipt: Receipt) -> w.ReceiptShape:
         read_at=rfc3339(receipt.read_at_ms),
         effect=receipt.effect,
         strategies=[_hold(hold) for hold in receipt.holds],
+        not_applicable=[w.ApartShape(strategy=strategy, why=why) for strategy, why in receipt.apart],
         requests_refused=receipt.spent.refused,
         requests_answered=receipt.spent.answered,
         tokens_spent=receipt.spent.tokens,

@@ -157,6 +157,10 @@ class ContainerEnforcer:
             raise ContainerUnknown(kind="container", agent_id=key[1], problem=f"none is labelled {LABEL}={key[1]}")
         return found
 
+    def apart(self, key: AgentKey) -> str:
+        del key
+        return ""
+
     async def in_flight(self, key: AgentKey) -> int:
         del key
         return 0

@@ -68,6 +68,10 @@ class GatewayEnforcer:
             return Reading(stance=Stance.CLOSED, note=f"calls are refused by policy {policy_id} too")
         return Reading(stance=STANCES[code], note="calls are refused with 503")
 
+    def apart(self, key: AgentKey) -> str:
+        del key
+        return ""
+
     async def in_flight(self, key: AgentKey) -> int:
         return await self._policies.in_flight(key)
 

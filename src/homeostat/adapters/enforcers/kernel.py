@@ -50,6 +50,10 @@ class KernelEnforcer:
             return Reading(stance=Stance.OPEN, note=f"its gate is ours no more: {view.head.gate_reason}")
         return Reading(stance=STANCES[view.head.gate], note=f"its gate is {view.head.gate}, {view.head.queued} wait")
 
+    def apart(self, key: AgentKey) -> str:
+        del key
+        return ""
+
     async def in_flight(self, key: AgentKey) -> int:
         view = await self._heads.head(*key)
         return int(view is not None and view.head.turn_id is not None)

@@ -79,6 +79,10 @@ class KubernetesEnforcer:
             raise ContainerUnknown(kind="deployment", agent_id=key[1], problem=problem)
         return found
 
+    def apart(self, key: AgentKey) -> str:
+        del key
+        return ""
+
     async def in_flight(self, key: AgentKey) -> int:
         del key
         return 0

@@ -33,6 +33,10 @@ class NoopEnforcer:
         del before
         return Reading(stance=self.stances.get(key, Stance.OPEN))
 
+    def apart(self, key: AgentKey) -> str:
+        del key
+        return ""
+
     async def in_flight(self, key: AgentKey) -> int:
         del key
         return 0

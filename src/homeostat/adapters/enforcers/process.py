@@ -76,6 +76,7 @@ class ProcessEnforcer:
         self._clock = clock
         self._groups = groups
         self._held: dict[AgentKey, _Held] = {}
+        self._shared: dict[AgentKey, int] = {}
         self.tell_supervisor: Callable[[AgentKey, OrderWord], Awaitable[bool]] = _nobody_listens
         self._boot = proc.boot_id() if proc.PROC.joinpath("sys/kernel/random/boot_id").exists() else ""
 
@@ -133,6 +134,13 @@ class ProcessEnforcer:
         else:
             return began
         raise CustodyRefused(pid=pid, problem=problem)
+
+    def share(self, key: AgentKey, pid: int) -> None:
+        """Know that an agent lives in a process with others, none of whom may be stopped for another."""
+        self._shared[key] = pid
+
+    def unshare(self, key: AgentKey) -> None:
+        self._shared.pop(key, None)
 
     async def gather(self, key: AgentKey) -> None:
         """Bring whoever belongs to an agent into its group, before any of them can leave the tree."""
@@ -275,6 +283,13 @@ class ProcessEnforcer:
             return Reading(stance=Stance.OPEN, note=_told(awake, "runs", "run"))
         how = "frozen as a group" if all(one.pid in frozen for one in members) else "stopped one by one"
         return Reading(stance=Stance.CLOSED, note=f"{_told(members, 'is', 'are')} {how}")
+
+    def apart(self, key: AgentKey) -> str:
+        pid = self._shared.get(key)
+        if pid is None:
+            return ""
+        count = sum(one == pid for one in self._shared.values())
+        return f"process {pid} hosts {count} agents, and stopping it would stop all; its turns and calls are held"
 
     async def in_flight(self, key: AgentKey) -> int:
         """Whoever was asked for an orderly end and has not come to it."""

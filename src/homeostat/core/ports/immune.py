@@ -150,6 +150,10 @@ class Enforcer(Protocol):
         """The stance an agent is found in, read where it takes effect, beside what there was before."""
         ...
 
+    def apart(self, key: AgentKey) -> str:
+        """Why an agent is not held so though somebody might expect it; nothing where there is nothing to say."""
+        ...
+
     async def in_flight(self, key: AgentKey) -> int:
         """How much of an agent's work is under way."""
         ...

@@ -151,3 +151,4 @@ class Receipt:
     effect: Effect
     holds: tuple[Hold, ...]
     spent: Spent
+    apart: tuple[tuple[Strategy, str], ...] = ()  # ways that do not apply to this agent, and why

@@ -227,6 +227,13 @@ class HoldShape(Shape, frozen=True, kw_only=True):
     gaps_count: int
 
 
+class ApartShape(Shape, frozen=True, kw_only=True):
+    """A strategy that does not apply to an agent, and why."""
+
+    strategy: Strategy
+    why: str
+
+
 class ReceiptShape(Shape, frozen=True, kw_only=True):
     """What was asked, each strategy's read-back with its time, and what the agent got from the gateway since."""
 
@@ -238,6 +245,7 @@ class ReceiptShape(Shape, frozen=True, kw_only=True):
     read_at: Instant
     effect: Effect
     strategies: list[HoldShape]
+    not_applicable: list[ApartShape]
     requests_refused: int
     requests_answered: int
     tokens_spent: int
