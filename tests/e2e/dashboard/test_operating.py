@@ -14,6 +14,7 @@ from homeostat.adapters.upstreams.simulated.faults import Faults
 from homeostat.app.assemble import assemble
 from homeostat.app.settings import Auth, Settings
 from homeostat.core.codec import Json
+from homeostat.core.ids import DEFAULT_PROJECT
 from homeostat.core.machines.phase import Phase
 from homeostat.core.records.immune import Applied, RemedyAction
 from homeostat.core.records.turn import AgentKey, Grant
@@ -155,7 +156,64 @@ async def test_the_filter_is_in_the_address(ward: Clinic, visit: Visit) -> None:
     await page.keyboard.press("Escape")
     await page.keyboard.press("j")
     await page.keyboard.press("Enter")
-    await expect(page.get_by_role("heading", name="one")).to_be_visible()
+    await expect(page.get_by_role("heading", name="one", exact=True)).to_be_visible()
+
+
+async def test_the_fleet_says_what_each_agent_spent_and_filters_by_it(ward: Clinic, visit: Visit) -> None:
+    await ward.enrol("ann", "bob")
+    await ward.sample("ann", times=3)
+    page = visit.page
+    await visit.go("fleet")
+    ann = page.locator('[data-agent="ann"]')
+    await expect(ann.get_by_role("img", name="latency of the last 3 calls")).to_be_visible()
+    await expect(ann).to_contain_text("$0.0")
+    await page.get_by_label("Filter").fill("cost>0")
+    await expect(page.locator("[data-agent]")).to_have_count(1)
+
+
+async def test_the_same_filter_reaches_the_server_from_every_list(ward: Clinic, visit: Visit) -> None:
+    await ward.enrol("ann", "bob")
+    await ward.sample("ann", "bob", times=2)
+    page = visit.page
+    await visit.go("gateway")
+    calls = page.get_by_role("table", name="Calls").get_by_role("row")
+    await expect(calls).to_have_count(5)
+    await page.get_by_label("Filter").fill("agent:ann status:200")
+    await expect(calls).to_have_count(3)
+    await page.get_by_label("Filter").fill("agnt:ann")
+    await expect(page.get_by_role("alert")).to_contain_text("The fields are")
+
+
+async def test_a_yes_can_be_given_for_some_hours(ward: Clinic, visit: Visit) -> None:
+    await ward.train("ann", "bob", "cid", "dan", samples=60)
+    await fall_ill(ward, "ann")
+    page = visit.page
+    await visit.go("approvals")
+    await page.get_by_role("button", name="Approve…").click()
+    await page.get_by_role("dialog").get_by_label("for 8 h").check()
+    await answer(page, "known")
+    await expect(page.get_by_text("and for 8 h whenever the same is found")).to_be_visible()
+    (kept,) = await ward.system.immune.store.approvals(DEFAULT_PROJECT, status=None, before=None, limit=9)
+    assert kept.stands_until_ms == (kept.answered_at_ms or 0) + 8 * 3_600_000
+
+
+async def test_a_task_that_waits_for_a_yes_gets_it_on_the_page_of_its_run(
+    context: BrowserContext, tmp_path: Path
+) -> None:
+    async with assemble(Settings(data_dir=tmp_path)) as system:
+        listener = bind("127.0.0.1", free_port())
+        async with serving(system, listener), crew(system.kernel, "ann"):
+            visit = Visit(await context.new_page(), url_of(listener))
+            visit.watch()
+            page = visit.page
+            async with httpx2.AsyncClient(base_url=visit.url, trust_env=False) as http:
+                tasks = [{"name": "publish", "agent": "ann", "approval": True}]
+                begun = await http.post("/v1/runs", json={"goal": "tell everybody", "tasks": tasks})
+            await visit.go(f"runs/{begun.json()['run_id']}")
+            await page.get_by_role("button", name="Allow…").click()
+            await answer(page, "go on")
+            await expect(page.get_by_test_id("run-status")).to_have_text("completed")
+            assert visit.errors == []
 
 
 async def test_the_palette_leads_anywhere(ward: Clinic, visit: Visit) -> None:

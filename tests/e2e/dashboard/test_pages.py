@@ -1,6 +1,7 @@
 """Every page: reachable by anybody, quick with long lists, at home under any path, and deaf to hostile words."""
 
 import json
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -59,7 +60,7 @@ def corpus() -> list[str]:
     return [dress.format(payload.replace("{x}", act)) for payload in payloads for act in actions for dress in dressings]
 
 
-async def plant(ward: Clinic, url: str) -> None:
+async def plant(ward: Clinic, url: str) -> str:
     """Hostile words wherever somebody may put words."""
     words = corpus()
     assert len(words) == 200
@@ -94,10 +95,14 @@ async def plant(ward: Clinic, url: str) -> None:
             order = {"reason": words[number * 16], "actor": words[number * 16 + 1][:60]}
             held = await http.post(f"/v1/agents/agent-{number:03d}/quarantine", json=order)
             assert held.status_code == 200, held.text
+        goal = {"goal": words[7], "tasks": [{"name": "one", "agent": "agent-199", "input": {"a": words[8]}}]}
+        begun = await http.post("/v1/runs", json=goal)
+        assert begun.status_code == 201, begun.text
         for name in ("agent-000", "agent-001"):
             model = "<img src=x onerror=pwned=1>"
             asked = {"model": model, "messages": [{"role": "user", "content": model}]}
             await http.post("/openai/v1/chat/completions", json=asked, headers={"x-agent-id": name})
+        return str(begun.json()["run_id"])
 
 
 HARMLESS = """() => [
@@ -109,12 +114,13 @@ HARMLESS = """() => [
 
 
 async def test_hostile_words_stay_words(ward: Clinic, visit: Visit, url: str) -> None:
-    await plant(ward, url)
+    run = await plant(ward, url)
     page = visit.page
     dialogs: list[str] = []
     page.on("dialog", lambda dialog: dialogs.append(dialog.message))
     places = [*PAGES, "fleet?view=list", "fleet?view=list&group=tag", "fleet?view=list&q=<script>&peek=agent-003"]
     places += [f"agents/agent-{number:03d}" for number in (0, 5, 11)] + ["turns?agent=agent-000", "agents/<img src=x>"]
+    places += [f"runs/{run}", f"replay/{run}?mode=what-if", "replay/<img src=x>", "runs?q=<script>", "audit?q=by:<svg>"]
     for place in places:
         await visit.go(place)
         await visit.settle()
@@ -135,14 +141,19 @@ async def test_everybody_can_use_every_page(ward: Clinic, url: str, browser: Bro
     async with httpx2.AsyncClient(base_url=url, trust_env=False) as http:
         await http.post("/v1/agents/cid/quarantine", json={"reason": "a drill"})
         await http.put("/v1/budgets/agent/ann", json={"usd": 2})
+        tasks = [{"name": "one", "agent": "ann"}, {"name": "two", "agent": "bob", "after": ["one"], "approval": True}]
+        run = (await http.post("/v1/runs", json={"goal": "count the stars", "tasks": tasks})).json()["run_id"]
+    SHOTS.mkdir(parents=True, exist_ok=True)
     # The checker is put into the page by the browser itself, which the page's own policy would refuse.
     context = await browser.new_context(color_scheme=scheme, bypass_csp=True, viewport={"width": 1280, "height": 900})
     visit = Visit(await context.new_page(), url)
     visit.watch()
     found: dict[str, list[str]] = {}
-    for place in (*PAGES, "agents/ann", "fleet?peek=cid", "fleet?view=heat"):
+    for place in (*PAGES, "agents/ann", "fleet?peek=cid", "fleet?view=heat", f"runs/{run}", f"replay/{run}"):
         await visit.go(place)
         await visit.settle()
+        name = re.sub(r"run_\w+", "one", re.sub(r"[/?=]", "-", place))
+        await visit.page.screenshot(path=SHOTS / f"{name}-{scheme}.png")
         await visit.page.evaluate(AXE.read_text())
         # Only colours differ between the schemes.
         rules = {"resultTypes": ["violations"]} | ({"runOnly": ["color-contrast"]} if scheme == "dark" else {})
@@ -154,9 +165,8 @@ async def test_everybody_can_use_every_page(ward: Clinic, url: str, browser: Bro
         ]
         if grave:
             found[place] = grave
-        SHOTS.mkdir(parents=True, exist_ok=True)
-        await visit.page.screenshot(path=SHOTS / f"{place.replace('/', '-').replace('?', '-')}-{scheme}.png")
     await context.close()
+    print(f"screenshots are in {SHOTS}")  # noqa: T201 - whoever keeps them has to know
     assert found == {}
 
 
@@ -283,6 +293,8 @@ async def test_a_ledger_of_a_hundred_thousand_entries_is_read_as_one_scrolls(vis
 async def test_a_replay_that_differs_shows_both_sides(visit: Visit) -> None:
     divergence = {"seq": 7, "message": "the model was asked something else", "recorded": "<b>a</b>", "now": "<b>c</b>"}
     answer = {
+        "run_id": "run_1",
+        "mode": "what-if",
         "verdict": "diverged",
         "turns": 1,
         "entries": 9,
@@ -291,20 +303,35 @@ async def test_a_replay_that_differs_shows_both_sides(visit: Visit) -> None:
         "changed_code": ["module:Agent"],
         "skipped": [],
     }
+    asked: list[Any] = []
+
+    async def replay(route: Route) -> None:
+        asked.append(route.request.post_data_json)
+        await route.fulfill(json=answer)
+
+    told = {"at": "2026-01-01T00:00:00Z", "hash": "0", "payload": {"said": "<img src=x onerror=pwned=1>"}}
+    entries = [{"seq": seq, "kind": "model.asked", **told} for seq in range(1, 10)]
     page = visit.page
-    await page.route("**/v1/runs/run_1/replay", lambda route: route.fulfill(json=answer))
-    await page.route(
-        "**/v1/runs/run_1/ledger**", lambda route: route.fulfill(json={"entries": [], "next_cursor": None})
-    )
-    await page.route("**/v1/runs/run_1/tasks**", lambda route: route.fulfill(json={"tasks": [], "next_cursor": None}))
+    await page.route("**/v1/runs/run_1/replay", replay)
+    ledger = {"entries": entries, "next_cursor": None}
+    await page.route("**/v1/runs/run_1/ledger**", lambda route: route.fulfill(json=ledger))
     await page.route("**/v1/runs/run_1", lambda route: route.fulfill(json=RUN))
-    await visit.go("runs/run_1")
-    await page.get_by_role("button", name="Replay…").click()
-    await page.get_by_role("dialog").get_by_role("button", name="Replay").click()
-    main = page.locator("main")
-    await expect(main).to_contain_text("First divergence, at entry 7: the model was asked something else")
-    await expect(main.get_by_text("<b>a</b>")).to_be_visible()
-    await expect(main.get_by_text("<b>c</b>")).to_be_visible()
+    await visit.go("replay/run_1")
+    await page.get_by_role("radio", name="what-if").check()
+    await expect(page).to_have_url(re.compile(r"mode=what-if"))
+    await page.get_by_label("System prompt").fill("Be brief.")
+    await page.get_by_label("Refuse tools").fill("delete_*, drop")
+    await page.get_by_role("button", name="Replay", exact=True).click()
+    outcome = page.get_by_role("region", name="Outcome")
+    await expect(outcome).to_contain_text("First divergence, at entry 7: the model was asked something else")
+    denied = {"models": {"deny": []}, "tools": {"deny": ["delete_*", "drop"]}}
+    assert asked == [{"mode": "what-if", "prompt": "Be brief.", "policy": denied}]
+    sides = page.get_by_role("table", name="Recorded and replayed")
+    await expect(sides.get_by_text("<b>a</b>")).to_be_visible()
+    await expect(sides.get_by_text("<b>c</b>")).to_be_visible()
+    await expect(sides.get_by_text("the same")).to_have_count(6)
+    await expect(sides.get_by_text("not reached")).to_have_count(2)
+    assert await page.evaluate(HARMLESS) == [True, 0, 0, 0]
 
 
 class Under:
@@ -372,7 +399,7 @@ def test_the_bundle_is_small() -> None:
     files = dashboard.bundle()
     if not files:
         pytest.skip("the dashboard has not been built: run make dashboard")
-    assert sum(len(file.packed) for file in files.values()) <= 100_000
+    assert sum(len(file.packed) for file in files.values()) <= 112_000
     first = [file for name, file in files.items() if Path(name).name.startswith("index")]
     assert sum(len(file.packed) for file in first) <= 50_000
     assert not any(b"//" in line and b"https://" in line for line in files["index.html"].plain.splitlines())

@@ -14,9 +14,11 @@ export interface Question {
   needsReason?: boolean
   // A word that has to be typed, for what cannot be undone.
   word?: string
+  // For how many hours it may be meant; once where it is none.
+  hours?: number[]
   // What it would reach, asked of the server without doing it.
   preview?: () => Promise<string>
-  run: (reason: string) => Promise<void>
+  run: (reason: string, hours: number) => Promise<void>
 }
 
 export interface Note {
@@ -181,11 +183,30 @@ export function askApproval(answer: 'approve' | 'reject', approval: { approval_i
     verb: approve ? 'Approve' : 'Reject',
     danger: !approve,
     needsReason: !approve,
-    run: async (reason) => {
+    ...(approve ? { hours: [1, 8, 24] } : {}),
+    run: async (reason, hours) => {
       await acts.attempt(`${answer} ${words} for ${approval.agent_id}`, async () => {
         const path = `v1/immune/approvals/${encodeURIComponent(approval.approval_id)}/${answer}`
-        await send('POST', path, { reason, actor: 'dashboard' })
-        return `${approve ? 'Approved' : 'Rejected'}: ${words} for ${approval.agent_id}`
+        await send('POST', path, { reason, actor: 'dashboard', ...(hours ? { hours } : {}) })
+        return `${approve ? 'Approved' : 'Rejected'}: ${words} for ${approval.agent_id}${hours ? `, and for ${hours} h whenever the same is found` : ''}`
+      })
+    },
+  })
+}
+
+export function askRedButton(then: () => void = () => undefined): void {
+  acts.ask({
+    title: 'Press the red button?',
+    effect: 'Every run of every project is killed: no task starts, running turns are stopped, model calls of runs are refused. None begins until the button is lifted.',
+    verb: 'Kill every run',
+    danger: true,
+    needsReason: true,
+    word: 'kill',
+    run: async (reason) => {
+      await acts.attempt('red button', async () => {
+        const found = await send<{ killed: string[] }>('POST', 'v1/red-button', { reason, actor: 'dashboard' })
+        then()
+        return `In effect: ${plural(found?.killed.length ?? 0, 'run')} killed, none may begin`
       })
     },
   })

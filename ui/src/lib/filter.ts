@@ -1,4 +1,5 @@
-// One filter grammar everywhere: `phase:quarantined tag:gpu -type:bot queue>2 seen<-5m free words`.
+// The one filter grammar, as docs/reference/filters.md tells it: `phase:quarantined tag:gpu -type:bot cost>2 started>-1h words`.
+// Lists of the server take it as `?q=`; here it is for what is on this page already.
 // Terms are joined by "and"; values of one term by commas, as "or"; a dash in front turns a term round.
 
 export type Fields = Record<string, string | number | string[] | null | undefined>
@@ -10,8 +11,8 @@ export interface Term {
   negated: boolean
 }
 
-const TERM = /^(-?)([a-z_]+)(>=|<=|:|>|<)(.+)$/i
-const SPAN = /^(-?\d+(?:\.\d+)?)(ms|s|m|h|d|k)?$/
+const TERM = /^([-!]?)([a-z_]+)(!=|>=|<=|:|=|>|<)(.+)$/i
+const SPAN = /^\$?(-?\d+(?:\.\d+)?)(ms|s|m|h|d|k)?$/
 const SCALES: Record<string, number> = { ms: 0.001, s: 1, m: 60, h: 3600, d: 86_400, k: 1000 }
 
 export function parse(text: string): Term[] {
@@ -24,9 +25,9 @@ export function parse(text: string): Term[] {
     const [, minus, field, operator, value] = found
     return {
       field: (field ?? '').toLowerCase(),
-      operator: operator as Term['operator'],
+      operator: operator === '=' || operator === '!=' ? ':' : (operator as Term['operator']),
       values: (value ?? '').split(',').map(bare).filter(Boolean),
-      negated: minus === '-',
+      negated: (minus !== '') !== (operator === '!='),
     }
   })
 }
@@ -57,15 +58,29 @@ function holds(term: Term, fields: Fields, searched: string[]): boolean {
   const value = fields[term.field]
   if (term.operator === ':') {
     const found = texts(value)
-    return term.values.some((wanted) =>
-      wanted.endsWith('*') ? found.some((one) => one.startsWith(wanted.slice(0, -1))) : found.includes(wanted),
-    )
+    if (term.values.includes('none') && !found.length) return true
+    if (typeof value === 'number') return term.values.some((wanted) => quantity(wanted) === value)
+    return term.values.some((wanted) => (wanted.includes('*') ? found.some((one) => fits(one, wanted)) : found.includes(wanted)))
   }
   const bound = quantity(term.values[0] ?? '')
   if (typeof value !== 'number' || bound === null) return false
   if (term.operator === '>') return value > bound
   if (term.operator === '<') return value < bound
   return term.operator === '>=' ? value >= bound : value <= bound
+}
+
+// A star stands for anything.
+function fits(text: string, pattern: string): boolean {
+  const [first = '', ...rest] = pattern.split('*')
+  if (!text.startsWith(first)) return false
+  const last = rest.pop() ?? ''
+  let from = first.length
+  for (const part of rest) {
+    const at = text.indexOf(part, from)
+    if (at < 0) return false
+    from = at + part.length
+  }
+  return text.length - last.length >= from && text.endsWith(last)
 }
 
 function texts(value: Fields[string]): string[] {

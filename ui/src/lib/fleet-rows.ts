@@ -2,38 +2,54 @@
 
 import type { Fields } from './filter'
 import type { Headline } from './headline'
+import type { Today } from './today.svelte'
 import type { AgentRow, Head } from './types'
 
 export interface FleetRow {
   row: AgentRow
   head: Head | null
   headline: Headline
+  today: Today | null
 }
 
 export const SEARCHED = ['name', 'type', 'tag', 'host', 'action']
 export const FIELDS = [
-  'name', 'type', 'tag', 'host', 'phase', 'presence', 'says', 'turn', 'queue', 'errors', 'ms', 'memory', 'items', 'seen', 'up', 'action',
+  'agent', 'name', 'type', 'tag', 'host', 'phase', 'presence', 'status', 'says', 'turn', 'queue', 'errors', 'cost', 'calls', 'ms', 'memory',
+  'items', 'interval', 'seen', 'heard', 'up', 'started', 'registered', 'action',
 ] // prettier-ignore
 
-export function fieldsOf({ row, head }: FleetRow, now: number): Fields {
+export function fieldsOf({ row, head, headline, today }: FleetRow, now: number): Fields {
   return {
+    agent: row.agent_id,
     name: row.agent_id,
     type: row.agent_type,
     tag: row.tags,
     host: row.hostname,
     phase: row.phase,
     presence: row.presence === 'alive' ? ['live', 'alive'] : row.presence,
+    status: [headline.word, row.status],
     says: row.reported_status,
     turn: head?.status ?? 'idle',
     queue: head?.queued ?? row.queue_depth,
     errors: row.error_count,
+    cost: today?.cost_usd ?? 0,
+    calls: today?.calls ?? 0,
     ms: row.processing_time_avg_ms,
+    interval: row.push_interval_seconds,
     memory: row.memory_mb,
     items: row.items_processed,
     seen: (now - Date.parse(row.last_seen_at)) / 1000,
     up: row.uptime_seconds,
+    heard: when(row.last_seen_at, now),
+    started: when(row.started_at, now),
+    registered: when(row.registered_at, now),
     action: row.last_action,
   }
+}
+
+// Times are seconds from now, as the grammar writes them: `started>-1h`.
+function when(instant: string | null | undefined, now: number): number | null {
+  return instant ? (Date.parse(instant) - now) / 1000 : null
 }
 
 type Key = (one: FleetRow) => string | number
@@ -48,6 +64,7 @@ const KEYS: Record<string, Key> = {
   queue: (one) => -(one.head?.queued ?? one.row.queue_depth ?? -1),
   errors: (one) => -(one.row.error_count ?? -1),
   ms: (one) => -(one.row.processing_time_avg_ms ?? -1),
+  cost: (one) => -(one.today?.cost_usd ?? 0),
   host: (one) => one.row.hostname ?? '',
   seen: (one) => -Date.parse(one.row.last_seen_at),
 }

@@ -42,6 +42,7 @@ export function usd(value: number | null | undefined): string {
   if (value == null || !Number.isFinite(value)) return NONE
   if (value === 0) return '$0'
   if (Math.abs(value) < 0.01) return `$${value.toPrecision(2)}`
+  if (Math.abs(value) < 0.1) return `$${Number(value.toPrecision(2))}`
   if (Math.abs(value) < 1000) return `$${value.toFixed(2)}`
   return `$${count(value)}`
 }

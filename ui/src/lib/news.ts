@@ -21,7 +21,7 @@ export function told(event: FeedEvent): string {
     case 'budget':
       return `budget nearly spent: ${text('holder')}`
     case 'run':
-      return `run ${text('target')} ${text('status')}`
+      return `is ${text('status')}`
     default:
       return event.kind
   }

@@ -5,6 +5,7 @@ export const TITLES: Record<string, string> = {
   fleet: 'Fleet',
   agents: 'Agent',
   runs: 'Runs',
+  replay: 'Replay',
   turns: 'Turns & inbox',
   approvals: 'Approvals',
   incidents: 'Incidents',
@@ -23,4 +24,4 @@ export async function load(page: string): Promise<Component> {
 
 export const NAV: { page: string; title: string; also?: string[] }[] = [
   'now', 'fleet', 'approvals', 'incidents', 'runs', 'turns', 'gateway', 'policies', 'audit', 'settings',
-].map((page) => ({ page, title: TITLES[page] ?? page, ...(page === 'fleet' ? { also: ['agents'] } : {}) }))
+].map((page) => ({ page, title: TITLES[page] ?? page, ...(page === 'fleet' ? { also: ['agents'] } : page === 'runs' ? { also: ['replay'] } : {}) }))

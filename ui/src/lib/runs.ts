@@ -12,7 +12,8 @@ const TONES: Record<string, Tone> = {
   applying: 'busy',
   running: 'busy',
   paused: 'warn',
-  awaiting_approval: 'warn',
+  held: 'warn',
+  stopped: 'bad',
 }
 
 export function tone(status: string): Tone {

@@ -147,6 +147,7 @@ export interface Approval {
   answered_at: string | null
   answered_by: string
   reason: string
+  stands_until: string | null
 }
 
 export interface Traffic {
@@ -385,6 +386,7 @@ export interface LedgerEntry {
 }
 
 export interface Replay {
+  mode?: string
   verdict: string
   turns: number
   entries: number
