@@ -36,9 +36,16 @@ _decoder = msgspec.json.Decoder(Vitals)
 
 def row_of(sample: Vitals) -> tuple[float, ...]:
     """A sample as a row of numbers."""
-    known = (sample.latency_ms, sample.tokens_in, sample.tokens_out, sample.cost_usd)
-    counts = (len(sample.tools), sample.retries, sample.error)
-    return (sample.at_ms, *(NAN if value is None else value for value in known), *counts)
+    return (
+        sample.at_ms,
+        NAN if sample.latency_ms is None else sample.latency_ms,
+        NAN if sample.tokens_in is None else sample.tokens_in,
+        NAN if sample.tokens_out is None else sample.tokens_out,
+        NAN if sample.cost_usd is None else sample.cost_usd,
+        len(sample.tools),
+        sample.retries,
+        sample.error,
+    )
 
 
 @dataclass(slots=True)

@@ -14,6 +14,9 @@ ANSWER: Final = "homeostat.answer"
 AGENT: Final = "homeostat.agent"
 """Where a scope that was made in this process says who is calling. No request from outside can set it."""
 
+BODY: Final = "homeostat.body"
+"""The extension of a server that hands out a whole body without waiting, or None where it has to be received."""
+
 
 async def reply(scope: Scope, send: Send, status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> None:
     """Send a whole answer, in one step where the server can."""

@@ -25,12 +25,12 @@ class Doorman:
         """Who an agent says it is, where its word is taken for it."""
         return (self._project, AgentId(agent_id)) if self._development and agent_id else None
 
-    def recall(self, key: bytes) -> tuple[bool, AgentKey | None]:
+    def recall(self, key: bytes, now: float) -> tuple[bool, AgentKey | None]:
         """Whether the answer is known without asking, and the answer."""
         if not key:
             return True, None
         known = self._known.get(_digest(key))
-        if known is None or known[1] < self._clock.monotonic():
+        if known is None or known[1] < now:
             return False, None
         agent = known[0]
         if agent is not None and self._keyring.left(agent):

@@ -132,7 +132,10 @@ class Exchange:
         """Read the request, let every policy look at it and set aside what it may use."""
         office = self._office
         try:
-            body = b"" if self._route.dialect is None else await self._body.whole(self._headers.content_length)
+            body = b""
+            if self._route.dialect is not None:
+                at_hand = self._body.at_hand(self._scope)
+                body = await self._body.whole(self._headers.content_length) if at_hand is None else at_hand
             if self._run_id is not None or self._headers.said_run_id is not None:
                 await office.admit(self._run_id, self._headers.said_run_id)
             if self._route.dialect is None:
@@ -161,7 +164,7 @@ class Exchange:
             raise ModelUnpriced(model=ask.model, where="here")
         if chain.rates:
             self._bound = bound(ask, priced.price) if chain.counts_tokens else None
-            self._taken = chain.take(self._bound, office.clock.monotonic())
+            self._taken = chain.take(self._bound, self.began)
             if self._taken is None and (refusal := await self._draw()) is not None:
                 return refusal
         budgets, keys = office.clerk.budgets, self._budget_keys()

@@ -90,8 +90,10 @@ def bound(ask: Ask, price: Price | None) -> Bound:
         tokens_in += window or UNSEEN_PROMPT_TOKENS
     explicit = ask.output_cap is not None or not ask.generates
     tokens_out = 0 if not ask.generates else OUTPUT_TOKENS_DEFAULT if ask.output_cap is None else ask.output_cap
-    answers = min(max(ask.answers, 1), ANSWERS_MAX)
-    return Bound(tokens_in, min(max(tokens_out, 0), TOKENS_MAX), answers, explicit, price)
+    answers = ask.answers if 1 <= ask.answers <= ANSWERS_MAX else min(max(ask.answers, 1), ANSWERS_MAX)
+    if not 0 <= tokens_out <= TOKENS_MAX:
+        tokens_out = min(max(tokens_out, 0), TOKENS_MAX)
+    return Bound(tokens_in, tokens_out, answers, explicit, price)
 
 
 def estimate(ask: Ask, seen_tokens: int, begun: Usage | None) -> Usage:

@@ -29,7 +29,12 @@ class Proxy:
             return
         headers = RequestHeaders(scope["headers"], readable=route.dialect is not None)
         try:
-            agent = scope.get(AGENT) or await self._identify(headers)
+            agent: AgentKey | None = scope.get(AGENT)
+            if agent is None:
+                known, agent = office.doorman.recall(headers.key, began)
+                if not known:
+                    agent = await office.doorman.ask(headers.key)
+                agent = agent or office.doorman.word(headers.agent_id)
             if office.book.is_stale(began):
                 await office.book.settle()
             if agent is not None and not office.errands.recall(agent, headers):
@@ -59,13 +64,6 @@ class Proxy:
             started_ms=now,
         )
         await exchange.run()
-
-    async def _identify(self, headers: RequestHeaders) -> AgentKey | None:
-        doorman = self._office.doorman
-        known, agent = doorman.recall(headers.key)
-        if not known:
-            agent = await doorman.ask(headers.key)
-        return agent or doorman.word(headers.agent_id)
 
     async def _turn_away(self, scope: Scope, send: Send, route: Route, refusal: Refusal) -> None:
         office = self._office

@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator
 
 from homeostat.core.errors import PayloadTooLarge
-from homeostat.gateway.asgi import Receive
+from homeostat.gateway.asgi import BODY, Receive, Scope
 
 
 class HungUp(Exception):
@@ -19,6 +19,17 @@ class RequestBody:
         self._receive = receive
         self._bytes_max = bytes_max
         self.read = False
+
+    def at_hand(self, scope: Scope) -> bytes | None:
+        """Everything, where the server has it already and it is no more than is taken."""
+        extensions = scope.get("extensions")
+        take = extensions.get(BODY) if extensions is not None else None
+        body = take() if take is not None else None
+        if body is not None:
+            self.read = True
+            if len(body) > self._bytes_max:
+                raise PayloadTooLarge(what="the request", size=len(body), limit=self._bytes_max)
+        return body
 
     async def whole(self, announced: int) -> bytes:
         """Everything, unless it is more than is taken. Raises `PayloadTooLarge` or `HungUp`."""

@@ -225,6 +225,8 @@ class Immune:
     # --- vitals --------------------------------------------------------------------------------------------
 
     async def _on_vitals(self, event: Event) -> None:
+        if self.intake.floods((event.project, AgentId(event.target))):
+            return
         try:
             sample = _vitals.decode(event.payload)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):

@@ -7,7 +7,7 @@ from homeostat.core.clock import Clock
 from homeostat.core.records.turn import AgentKey
 from homeostat.core.records.vitals import Vitals
 
-WAITING_PER_AGENT_MAX: Final = 64
+WAITING_PER_AGENT_MAX: Final = 16  # a tick; each is a round over the baselines, whoever else has sent nothing
 WAITING_MAX: Final = 100_000
 SAMPLES_REMEMBERED_MAX: Final = 65_536
 FUTURE_MS_MAX: Final = 60_000
@@ -85,6 +85,14 @@ class Intake:
         if len(self._seen_in_order) > SAMPLES_REMEMBERED_MAX:
             self._seen.discard(self._seen_in_order.popleft())
         return None
+
+    def floods(self, key: AgentKey) -> bool:
+        """Whether an agent has sent as much as is looked at in a tick; more of it need not even be read."""
+        waiting = self._waiting.get(key)
+        if waiting is None or len(waiting) < WAITING_PER_AGENT_MAX:
+            return False
+        self.refused["flood"] += 1
+        return True
 
     def drain(self) -> dict[AgentKey, deque[Vitals]]:
         """Everything that waits, by agent, in the order in which it came."""

@@ -38,6 +38,10 @@ class Wire(Protocol):
         """An answer is complete."""
         ...
 
+    def left(self, cycle: "Cycle") -> None:
+        """The application is done with a request."""
+        ...
+
     def hang_up(self) -> None:
         """Close the connection, once the client has taken what it was sent or has had its time to."""
         ...
@@ -65,6 +69,7 @@ class Cycle:
         "more_body",
         "old",
         "started",
+        "task",
         "unread",
     )
 
@@ -79,6 +84,7 @@ class Cycle:
         self.started = False
         self.complete = False
         self.gone = False
+        self.task: asyncio.Task[None] | None = None
         self._pieces: list[bytes] = []
         self._told = False
         self._waiter: asyncio.Future[None] | None = None
@@ -95,6 +101,8 @@ class Cycle:
             raise
         except Exception:
             log.exception("%s %s failed", scope["method"], scope["path"])
+        finally:
+            self._wire.left(self)
         if not self.complete and not self.gone:
             if self.started:
                 self._flush()
@@ -137,6 +145,16 @@ class Cycle:
             self._wire.resume_reading()
             await self._wait()
         return GONE
+
+    def take_whole(self) -> bytes | None:
+        """The whole body, if it has come and nothing of it was taken yet; else it has to be waited for."""
+        if self.more_body or self._told or self.gone or self.awaits_continue:
+            return None
+        pieces = self._pieces
+        self._pieces = []
+        self.unread = 0
+        self._told = True
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def _take(self) -> Message:
         pieces = self._pieces

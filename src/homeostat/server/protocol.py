@@ -13,7 +13,7 @@ import httptools
 from uvicorn.config import Config
 from uvicorn.server import ServerState
 
-from homeostat.gateway.asgi import ANSWER
+from homeostat.gateway.asgi import ANSWER, BODY
 from homeostat.server.cycle import UNREAD_BYTES_MAX, App, Cycle, HeaderLines
 
 if TYPE_CHECKING:
@@ -135,17 +135,16 @@ class LeanProtocol(asyncio.Protocol):
 
     def on_url(self, url: bytes) -> None:
         self._url += url
-        self._weigh(len(url))
+        self._head_bytes += len(url)
+        if self._head_bytes > HEAD_BYTES_MAX:
+            raise OverflowError
 
     def on_header(self, name: bytes, value: bytes) -> None:
         name = name.lower()
         if name == b"expect":
             self._continues = value.lower() == b"100-continue"
         self._headers.append((name, value))
-        self._weigh(len(name) + len(value) + 4)
-
-    def _weigh(self, size: int) -> None:
-        self._head_bytes += size
+        self._head_bytes += len(name) + len(value) + 4
         if self._head_bytes > HEAD_BYTES_MAX:
             raise OverflowError
 
@@ -175,7 +174,7 @@ class LeanProtocol(asyncio.Protocol):
         keep_alive = parser.should_keep_alive()
         cycle = Cycle(self, bodiless=method == "HEAD", keep_alive=keep_alive, old=version == "1.0")
         cycle.awaits_continue = self._continues
-        scope["extensions"] = {ANSWER: cycle.answer}
+        scope["extensions"] = {ANSWER: cycle.answer, BODY: cycle.take_whole}
         self._reading = cycle
         self._waiting.append((cycle, scope))
         if len(self._waiting) > PIPELINED_MAX:
@@ -199,10 +198,10 @@ class LeanProtocol(asyncio.Protocol):
         """Begin the next request; those behind one that is under way wait, and no more are read meanwhile."""
         waiting = self._waiting
         if self._active is None and waiting:
-            self._active, scope = waiting.popleft()
-            task = self._loop.create_task(self._active.run(self._app, scope))
-            self._state.tasks.add(task)
-            task.add_done_callback(self._state.tasks.discard)
+            cycle, scope = waiting.popleft()
+            self._active = cycle
+            cycle.task = self._loop.create_task(cycle.run(self._app, scope))
+            self._state.tasks.add(cycle.task)
         if waiting:
             self._pause_reading()
 
@@ -216,6 +215,12 @@ class LeanProtocol(asyncio.Protocol):
         if self._waiting:
             self._start()
         self.resume_reading()
+
+    def left(self, cycle: Cycle) -> None:
+        """The application has nothing more to do for a request: who stops the server need not wait for it."""
+        if cycle.task is not None:
+            self._state.tasks.discard(cycle.task)
+            cycle.task = None
 
     def hang_up(self) -> None:
         self.transport.close()

@@ -332,7 +332,7 @@ class Connection(asyncio.Protocol):
 
 def _delimited(headers: "Sequence[tuple[bytes, bytes]]") -> bool:
     """Whether the end of the body can be told without the connection's end."""
-    return any(
-        name == b"content-length" or (name == b"transfer-encoding" and b"chunked" in value.lower())
-        for name, value in headers
-    )
+    for name, value in headers:
+        if name == b"content-length" or (name == b"transfer-encoding" and b"chunked" in value.lower()):
+            return True
+    return False

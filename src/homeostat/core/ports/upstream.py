@@ -1,15 +1,15 @@
 """Where model calls go: one HTTP exchange at a time, as it is on the wire, whoever answers it."""
 
 from collections.abc import AsyncIterable
-from dataclasses import dataclass
 from typing import Protocol
+
+from msgspec import Struct
 
 Headers = list[tuple[bytes, bytes]]
 """Header lines in order, names in lower case."""
 
 
-@dataclass(frozen=True, slots=True)
-class UpstreamRequest:
+class UpstreamRequest(Struct, frozen=True):
     """What is asked, already clean: no hop-by-hop header, no key of an agent.
 
     `target` is the path below the upstream's base URL, with its query string. `body` is whole, or comes in pieces.

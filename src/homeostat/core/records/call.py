@@ -73,8 +73,13 @@ class Usage(Struct, frozen=True, gc=False, omit_defaults=True):
     @property
     def plausible(self) -> bool:
         """Whether a call can have used this: an upstream may report anything."""
-        parts = (self.tokens_in, self.tokens_out, self.tokens_cached, self.tokens_written, self.tokens_reasoning)
-        return min(parts) >= 0 and max(parts) <= TOKENS_MAX
+        return (
+            0 <= self.tokens_in <= TOKENS_MAX
+            and 0 <= self.tokens_out <= TOKENS_MAX
+            and 0 <= self.tokens_cached <= TOKENS_MAX
+            and 0 <= self.tokens_written <= TOKENS_MAX
+            and 0 <= self.tokens_reasoning <= TOKENS_MAX
+        )
 
 
 class ToolUse(Struct, frozen=True, gc=False):

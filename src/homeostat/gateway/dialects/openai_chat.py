@@ -116,8 +116,9 @@ class OpenAIChat:
         for message in read.messages:
             if message.role in SYSTEM_ROLES:
                 named.update(message.content)
-        caps = (read.max_completion_tokens, read.max_tokens)
-        cap = max((one for one in caps if one is not None), default=None)  # who knows which one counts
+        cap, older = read.max_completion_tokens, read.max_tokens
+        if older is not None and (cap is None or older > cap):
+            cap = older  # who knows which one counts
         field = "max_tokens" if read.max_tokens is not None else self._cap_field
         return Ask(
             api=self.api,
