@@ -97,6 +97,11 @@ simulate: $(DEV_STAMP) $(VENV)/.installed  ## Run the deterministic simulator ov
 chaos: $(DEV_STAMP) $(VENV)/.installed  ## Hurt real installations for MINUTES=2 on each engine, and see what they keep
 	@$(BIN)/python -m homeostat.testing.chaos --minutes $(MINUTES) $(ARGS)
 
+# Ten minutes are said here, and not above: two are enough for chaos.
+.PHONY: soak
+soak: $(DEV_STAMP) $(VENV)/.installed  ## Put every kind of load on one server at once for MINUTES=10
+	@$(BIN)/python -m benchmarks._soak --minutes $(if $(filter command line,$(origin MINUTES)),$(MINUTES),10) $(ARGS)
+
 .PHONY: fuzz
 fuzz: $(DEV_STAMP) $(VENV)/.installed  ## Fuzz every decoder of foreign bytes for SECONDS=20 each, or RUNS= at most (ARGS="bundles")
 	@$(BIN)/python -m tests.fuzz --seconds $(SECONDS) --runs $(RUNS) $(ARGS)

@@ -6,6 +6,7 @@ import json
 import os
 import sys
 import time
+from functools import partial
 from typing import cast
 
 import uvloop
@@ -15,6 +16,7 @@ GET = (
     "sec-websocket-key: {key}\r\nsec-websocket-version: 13\r\n"
     "sec-websocket-extensions: permessage-deflate; client_max_window_bits\r\n\r\n"
 )
+STREAM = "GET /v1/events HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\naccept: text/event-stream\r\n\r\n"
 PONG_MASK = b"\x00\x00\x00\x00"
 
 
@@ -78,10 +80,35 @@ class Follower(asyncio.Protocol):
         return self._skip == 0 and bool(self._buffer)
 
 
-async def follow(port: int, count: int, seconds: float) -> None:
+class StreamFollower(asyncio.Protocol):
+    """Follows what dashboards follow: one stream of events without end."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._begun = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        cast("asyncio.Transport", transport).write(STREAM.format(port=self._port).encode())
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        del exc
+        Follower.lost += 1
+
+    def data_received(self, data: bytes) -> None:
+        if not self._begun:
+            assert data.startswith(b"HTTP/1.1 200"), data
+            self._begun = True
+            Follower.open += 1
+        Follower.bytes_read += len(data)
+        Follower.frames_read += data.count(b"\n\n")
+
+
+async def follow(port: int, count: int, seconds: float, *, half: bool = False) -> None:
+    """With `half`, every second one follows the stream of events, the others the fleet's socket."""
     loop = asyncio.get_running_loop()
-    for _ in range(count):
-        await loop.create_connection(lambda: Follower(port), "127.0.0.1", port)
+    for number in range(count):
+        make = StreamFollower if half and number % 2 else Follower
+        await loop.create_connection(partial(make, port), "127.0.0.1", port)
     while Follower.open < count:  # noqa: ASYNC110 - nobody signals
         await asyncio.sleep(0.05)
     print("following", flush=True)
@@ -98,4 +125,4 @@ async def follow(port: int, count: int, seconds: float) -> None:
 
 
 if __name__ == "__main__":
-    uvloop.run(follow(int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])))
+    uvloop.run(follow(int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]), half="half" in sys.argv[4:]))

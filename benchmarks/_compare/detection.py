@@ -4,12 +4,13 @@ import gzip
 import json
 import subprocess
 import tempfile
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
 
-from benchmarks._compare.peers_at import PEERS_AT, Peer, python_of
+from benchmarks._compare.kept import Figures
+from benchmarks._compare.peers_at import PEERS_AT, Peer, install, python_of
 from homeostat.bench import nab
 
 RIVER = Peer("river", ("river",))
@@ -24,6 +25,11 @@ class Scored:
     score: float
     microseconds: float
     note: str
+
+
+def figures(data: Path) -> Figures:
+    install(PEERS_AT, RIVER)
+    return {"detectors": [asdict(one) for one in measure(data)]}
 
 
 def measure(data: Path) -> list[Scored]:

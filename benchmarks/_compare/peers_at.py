@@ -45,11 +45,11 @@ class Weight:
     import_cpu_seconds: float
 
 
-def weigh(interpreter: Path, package: str) -> Weight:
+def weigh(interpreter: Path, package: str, *, imported: str = "") -> Weight:
     """Count what is installed, and how much processor time the first import takes."""
     code = (
         "import importlib.metadata as m, json, resource, sys;"
-        f"__import__({package!r});"
+        f"__import__({imported or package!r});"
         "use = resource.getrusage(resource.RUSAGE_SELF);"
         f"print(json.dumps([m.version({package!r}), len(list(m.distributions())), use.ru_utime + use.ru_stime]))"
     )

@@ -16,7 +16,8 @@ from urllib.parse import urlsplit, urlunsplit
 
 import asyncpg
 
-from benchmarks._compare.peers_at import PEERS_AT, Peer, python_of
+from benchmarks._compare.kept import Figures
+from benchmarks._compare.peers_at import PEERS_AT, Peer, install, python_of
 from benchmarks._floors import PostgresFloor, SqliteFloor
 from homeostat.testing.servers import PostgresServer
 
@@ -40,19 +41,6 @@ TURN_PEERS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """One peer at one load: the median of some rounds, beside the floor of the same rounds."""
-
-    peer: str
-    engine: str
-    kind: str
-    clients: int
-    rate: float
-    cpu_ms: float
-    floor: float
-
-
-@dataclass(frozen=True, slots=True)
 class Ground:
     """Where the engines are; every measurement gets an empty place on one of them."""
 
@@ -71,34 +59,31 @@ class Ground:
         asyncio.run(_administer(self.server.url, f"DROP DATABASE {name} WITH (FORCE)"))
 
 
-def measure(*, quick: bool) -> list[Row]:
-    rows: list[Row] = []
-    with PostgresServer() as server, tempfile.TemporaryDirectory() as folder:
-        ground = Ground(server, Path(folder))
-        for engine in ("sqlite", "postgres"):
-            for clients, turns in LOADS.items():
-                for kind in ("plain", "tool"):
-                    rows += _load(ground, engine, kind, clients=clients, turns=turns // 4 if quick else turns)
-    return rows
-
-
-def _load(ground: Ground, engine: str, kind: str, *, clients: int, turns: int) -> Iterator[Row]:
+def measure(engine: str, kind: str, clients: int, *, quick: bool) -> Figures:
+    """Every peer on one engine at one load, and the bare engine in the same rounds."""
+    turns = LOADS[clients] // 4 if quick else LOADS[clients]
     wanted = [peer for peer in TURN_PEERS if engine in peer.engines and kind in peer.kinds]
+    for peer in wanted:
+        install(PEERS_AT, peer)
     said: dict[str, list[dict[str, Any]]] = {peer.name: [] for peer in wanted}
     floors: list[float] = []
-    for _ in range(ROUNDS):
-        with ground.place(engine) as url:
-            floors.append(asyncio.run(_floor(url, clients, turns)))
-        for peer in wanted:
-            # The slow ones are given less to do; a rate is a rate.
-            share = turns if peer.name == "homeostat" else max(clients * 4, turns // 5)
+    with PostgresServer() as server, tempfile.TemporaryDirectory() as folder:
+        ground = Ground(server, Path(folder))
+        for _ in range(ROUNDS):
             with ground.place(engine) as url:
-                said[peer.name].append(_run(peer, url, kind, clients=clients, turns=share))
-    for peer in wanted:
-        rate = statistics.median(one["rate"] for one in said[peer.name])
-        cpu_ms = statistics.median(one["cpu_ms"] for one in said[peer.name])
-        print(f"  {engine:<9}{kind:<6}c={clients:<4}{peer.name:<14}{rate:9.0f}/s  {cpu_ms:7.2f} ms CPU", flush=True)
-        yield Row(peer.name, engine, kind, clients, rate, cpu_ms, statistics.median(floors))
+                floors.append(asyncio.run(_floor(url, clients, turns)))
+            for peer in wanted:
+                # The slow ones are given less to do; a rate is a rate.
+                share = turns if peer.name == "homeostat" else max(clients * 4, turns // 5)
+                with ground.place(engine) as url:
+                    said[peer.name].append(_run(peer, url, kind, clients=clients, turns=share))
+    peers: Figures = {}
+    for name, rounds in said.items():
+        rate = statistics.median(one["rate"] for one in rounds)
+        cpu_ms = statistics.median(one["cpu_ms"] for one in rounds)
+        print(f"    {name:<14}{rate:9.0f}/s  {cpu_ms:7.2f} ms CPU", flush=True)
+        peers[name] = {"rate": rate, "cpu_ms": cpu_ms}
+    return {"floor": statistics.median(floors), "peers": peers}
 
 
 def _run(peer: Peer, url: str, kind: str, *, clients: int, turns: int) -> dict[str, Any]:

@@ -1,0 +1,45 @@
+"""What was measured is kept cell by cell, so that a run that is stopped loses nothing."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+RESULTS = Path("benchmarks/results/compare.json")
+
+Figures = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One part of the table: its name, and how it is taken."""
+
+    name: str
+    take: Callable[[], Figures]
+
+
+class Kept:
+    """Every figure that was taken, by the name of its cell."""
+
+    def __init__(self, path: Path = RESULTS) -> None:
+        self._path = path
+        self.cells: dict[str, Figures] = json.loads(path.read_text()) if path.exists() else {}
+
+    def take(self, cell: Cell, *, again: bool) -> None:
+        """Measure, unless it is there already."""
+        if cell.name in self.cells and not again:
+            print(f"  {cell.name}: kept from {self.cells[cell.name]['taken_at']}", flush=True)
+            return
+        print(f"  {cell.name}", flush=True)
+        figures = cell.take()
+        self.cells[cell.name] = {"taken_at": datetime.now(UTC).isoformat(timespec="minutes"), **figures}
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        partial = self._path.with_suffix(".part")
+        partial.write_text(json.dumps(self.cells, indent=1) + "\n")
+        partial.replace(self._path)
+
+    def of(self, prefix: str) -> dict[str, Figures]:
+        """The cells whose names begin so, by the rest of their names."""
+        return {name.removeprefix(prefix): cell for name, cell in self.cells.items() if name.startswith(prefix)}
