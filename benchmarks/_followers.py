@@ -16,7 +16,9 @@ GET = (
     "sec-websocket-key: {key}\r\nsec-websocket-version: 13\r\n"
     "sec-websocket-extensions: permessage-deflate; client_max_window_bits\r\n\r\n"
 )
-STREAM = "GET /v1/events HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\naccept: text/event-stream\r\n\r\n"
+STREAM = "GET /v1/events?kinds={kinds} HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\naccept: text/event-stream\r\n\r\n"
+STEADY = "phase,approval,alert,presence,policy,budget,run"  # what the dashboard always hears
+BUSY = f"{STEADY},turn,deliverable,call"  # and on its pages of turns and calls
 PONG_MASK = b"\x00\x00\x00\x00"
 
 
@@ -83,12 +85,13 @@ class Follower(asyncio.Protocol):
 class StreamFollower(asyncio.Protocol):
     """Follows what dashboards follow: one stream of events without end."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, kinds: str) -> None:
         self._port = port
+        self._kinds = kinds
         self._begun = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        cast("asyncio.Transport", transport).write(STREAM.format(port=self._port).encode())
+        cast("asyncio.Transport", transport).write(STREAM.format(port=self._port, kinds=self._kinds).encode())
 
     def connection_lost(self, exc: Exception | None) -> None:
         del exc
@@ -104,11 +107,14 @@ class StreamFollower(asyncio.Protocol):
 
 
 async def follow(port: int, count: int, seconds: float, *, half: bool = False) -> None:
-    """With `half`, every second one follows the stream of events, the others the fleet's socket."""
+    """With `half`, every second one follows the stream of events, one in ten of these with what is busy as well."""
     loop = asyncio.get_running_loop()
     for number in range(count):
-        make = StreamFollower if half and number % 2 else Follower
-        await loop.create_connection(partial(make, port), "127.0.0.1", port)
+        if half and number % 2:
+            make = partial(StreamFollower, port, STEADY if number % 20 > 1 else BUSY)
+        else:
+            make = partial(Follower, port)
+        await loop.create_connection(make, "127.0.0.1", port)
     while Follower.open < count:  # noqa: ASYNC110 - nobody signals
         await asyncio.sleep(0.05)
     print("following", flush=True)

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
@@ -13,7 +13,15 @@ from homeostat.core.clock import Clock
 from homeostat.core.codec import from_json
 from homeostat.core.errors import MalformedPayload
 from homeostat.core.ids import Ids, ProjectId
-from homeostat.core.limits import EVENT_BATCH_MAX, EVENT_GAP_SECONDS, EVENTS_KEPT_MAX, READERS_MAX, RESUME_SECONDS
+from homeostat.core.limits import (
+    EVENT_BATCH_MAX,
+    EVENT_GAP_SECONDS,
+    EVENT_READER_SECONDS,
+    EVENTS_KEPT_MAX,
+    READERS_MAX,
+    READERS_WOKEN_MAX,
+    RESUME_SECONDS,
+)
 from homeostat.core.ports.bus import Bus, Subscription
 from homeostat.core.records.event import Channel, Event, subject
 from homeostat.fleet.updates import Change, Fell, Heard, Joined
@@ -71,12 +79,15 @@ class Feed:
     def __init__(self, *, bus: Bus, clock: Clock, ids: Ids) -> None:
         self.stream: Final = ids.scope()
         self.seq = 0
+        self.told = 0
         self.readers = 0
         self._bus = bus
         self._clock = clock
         self._kept: deque[Entry] = deque(maxlen=EVENTS_KEPT_MAX)
         self._levels: dict[tuple[str, str], Event] = {}
         self._waiting: list[asyncio.Future[None]] = []
+        self._waking: deque[asyncio.Future[None]] = deque()
+        self._written: dict[tuple[int, ProjectId, frozenset[Kind]], tuple[int, bytes]] = {}
         self._handing_out: asyncio.TimerHandle | None = None
         self._busy: list[Subscription] = []
         self._following = asyncio.Lock()
@@ -99,7 +110,7 @@ class Feed:
                 for subscription in busy:
                     await subscription.cancel()
                 self._kept.clear()
-                self.seq += 1  # nobody resumes across a time in which nobody listened
+                self.told = self.seq = self.seq + 1  # nobody resumes across a time in which nobody listened
 
     # --- what happens --------------------------------------------------------------------------------------
 
@@ -138,17 +149,31 @@ class Feed:
 
     def _stir(self) -> None:
         if self._handing_out is None:
-            self._handing_out = asyncio.get_running_loop().call_later(EVENT_GAP_SECONDS, self._hand_out)
+            gap = max(EVENT_GAP_SECONDS, self.readers * EVENT_READER_SECONDS)
+            self._handing_out = asyncio.get_running_loop().call_later(gap, self._hand_out)
 
     def _hand_out(self) -> None:
+        """Let everybody read up to here. What comes meanwhile waits: so all of them are written the same text."""
         self._handing_out = None
         levels, self._levels = self._levels, {}
         for event in levels.values():
             self._add_event(event)
-        waiting, self._waiting = self._waiting, []
-        for future in waiting:
+        self.told = self.seq
+        self._written.clear()
+        asleep = not self._waking
+        self._waking += self._waiting
+        self._waiting = []
+        if asleep:
+            self._wake_some()
+
+    def _wake_some(self) -> None:
+        """Wake readers a few at a time: whoever asks for something else does not wait for all of them."""
+        for _ in range(min(READERS_WOKEN_MAX, len(self._waking))):
+            future = self._waking.popleft()
             if not future.done():
                 future.set_result(None)
+        if self._waking:
+            asyncio.get_running_loop().call_soon(self._wake_some)
 
     # --- reading -------------------------------------------------------------------------------------------
 
@@ -174,10 +199,25 @@ class Feed:
         return first - 1 <= after <= self.seq
 
     def since(self, after: int) -> Iterator[Entry]:
-        """What came behind a number, oldest first."""
+        """What was handed out behind a number, oldest first."""
+        untold = self.seq - self.told
         fresh = min(self.seq - after, len(self._kept))
-        for index in range(len(self._kept) - fresh, len(self._kept)):
+        for index in range(len(self._kept) - fresh, len(self._kept) - untold):
             yield self._kept[index]
+
+    def kept(self) -> Iterator[Entry]:
+        """Everything that is here, handed out or not."""
+        return iter(self._kept)
+
+    def text(self, reader: "FeedReader") -> bytes:
+        """What is new for a reader, as server-sent events; those who stand at the same place share one text."""
+        key = (reader.place, reader.project, reader.kinds)
+        found = self._written.get(key)
+        if found is None:
+            text = text_of(self.stream, reader.take())
+            found = self._written[key] = (reader.place, text)
+        reader.place = found[0]
+        return found[1]
 
     def news(self) -> asyncio.Future[None]:
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -194,8 +234,8 @@ class FeedReader:
 
     def __init__(self, feed: Feed, project: ProjectId, kinds: frozenset[Kind], place: int, *, missed: bool) -> None:
         self._feed = feed
-        self._project = project
-        self._kinds = kinds
+        self.project = project
+        self.kinds = kinds
         self.place = place
         self._missed = missed
 
@@ -206,7 +246,7 @@ class FeedReader:
 
     @property
     def behind(self) -> bool:
-        return self.place != self._feed.seq
+        return self.place < self._feed.told
 
     def missed(self) -> bool:
         """Whether something was lost since the last look; asked once, it is told once."""
@@ -226,13 +266,17 @@ class FeedReader:
                     break
         return found
 
+    def text(self) -> bytes:
+        """The same, as it is sent."""
+        return self._feed.text(self)
+
     def rewind(self, count: int) -> None:
         """Begin so many events back, as far as they are here."""
-        found = [entry.seq for entry in self._feed.since(0) if self._hears(entry)][-count:]
+        found = [entry.seq for entry in self._feed.kept() if self._hears(entry)][-count:]
         self.place = found[0] - 1 if found else self.place
 
     def _hears(self, entry: Entry) -> bool:
-        return entry.project == self._project and (not self._kinds or entry.kind in self._kinds)
+        return entry.project == self.project and (not self.kinds or entry.kind in self.kinds)
 
     async def news(self, seconds: float) -> None:
         """Wait until something happens, but not for ever."""
@@ -245,6 +289,14 @@ class FeedReader:
 
     def close(self) -> None:
         self._feed.leave()
+
+
+def text_of(stream: str, entries: Iterable[Entry]) -> bytes:
+    """Events as they are sent to a reader."""
+    name = stream.encode()
+    return b"".join(
+        b"id: %b.%d\nevent: %b\ndata: %b\n\n" % (name, one.seq, one.kind.encode(), one.data) for one in entries
+    )
 
 
 def _told(kind: Kind, target: str, said: Any) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 import msgspec
 
-from homeostat.app.feed import Entry, FeedReader, Kind
+from homeostat.app.feed import Entry, FeedReader, Kind, text_of
 from homeostat.core.errors import MalformedPayload, Overloaded
 from homeostat.core.filter import Filter
 from homeostat.core.limits import EVENT_BEAT_SECONDS
@@ -54,15 +54,13 @@ async def _parts(reader: FeedReader, wanted: Filter) -> AsyncIterator[bytes]:
         if reader.missed():
             yield _event("gap", reader.id, {"id": reader.id})
         place = reader.place
-        entries = reader.take()
-        if entries and wanted:
-            entries = [one for one in entries if _covered(wanted, one)]
-        if entries:
+        if wanted:
             stream = reader.id.partition(".")[0]
-            yield b"".join(
-                b"id: %b.%d\nevent: %b\ndata: %b\n\n" % (stream.encode(), one.seq, one.kind.encode(), one.data)
-                for one in entries
-            )
+            text = text_of(stream, [one for one in reader.take() if _covered(wanted, one)])
+        else:
+            text = reader.text()
+        if text:
+            yield text
         elif place == reader.place:
             await reader.news(EVENT_BEAT_SECONDS)
             if place == reader.place and not reader.behind:
