@@ -9,6 +9,7 @@ import tempfile
 import time
 import urllib.request
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from benchmarks._compare.kept import Figures
 from benchmarks._compare.peers_at import PEERS_AT, Peer, install, python_of, weigh
 from homeostat.testing.servers import free_port
 
-STARTS = 3
+STARTS = 2
 REST_SECONDS = 5.0
 PATIENCE_SECONDS = 120.0
 
@@ -143,8 +144,10 @@ def _started(one: Installed, programs: Path) -> tuple[float, float, float]:
             resident = sum(each.memory_info().rss for each in (whole, *whole.children(recursive=True)))
             return took, cpu, resident / 1e6
         finally:
-            for each in (*psutil.Process(process.pid).children(recursive=True), psutil.Process(process.pid)):
-                each.kill()
+            with suppress(psutil.NoSuchProcess):
+                for each in psutil.Process(process.pid).children(recursive=True):
+                    each.kill()
+            process.kill()
             process.wait()
 
 
