@@ -221,7 +221,6 @@ EVENTS_TAIL_MAX: Final = 500  # past events a new reader may begin with
 EVENT_GAP_SECONDS: Final = 0.1  # events of this long are handed out together
 EVENT_BEAT_SECONDS: Final = 10.0  # a reader hears at least this often, if only that there is nothing new
 EVENT_READER_SECONDS: Final = 0.0006  # what each reader adds to that, so that many together cost no more than a few do
-READERS_WOKEN_MAX: Final = 32  # readers that are written to before anybody else has their turn
 EVENT_BATCH_MAX: Final = 256  # events written to one reader at once
 VITALS_KEPT_MAX: Final = 180  # samples remembered per agent, for graphs
 VITALS_AGENTS_MAX: Final = 2_000  # agents whose samples are remembered; those silent longest go first
