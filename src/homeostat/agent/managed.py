@@ -30,6 +30,8 @@ from homeostat.core.records.immune import RemedyAction
 log = logging.getLogger(__name__)
 
 _MISSING: Any = object()
+LASTING = frozenset({RemedyAction.ROLLBACK_PROMPT, RemedyAction.REDUCE_AUTONOMY, RemedyAction.REVOKE_TOOLS})
+"""Remedies that live in the agent itself; what was forgotten is forgotten wherever it is kept."""
 
 
 class ManagedAgent:
@@ -58,6 +60,7 @@ class ManagedAgent:
     _agent_state: EphemeralState
     _context: ExecutionContext | None
     _keeper: MemoryKeeper
+    _treated: bool  # whether this very object is as its remedies left it
 
     def __new__(cls, *_args: Any, **_named: Any) -> Self:
         # Everything is set up here, so that a subclass may forget to call `super().__init__()`.
@@ -78,6 +81,7 @@ class ManagedAgent:
         self._context = None
         self.orchestrator = None
         self.tool_desk = None
+        self._treated = False
         self.resources = AsyncExitStack()
         self.bind(agent_id=cls.__name__, memory=VolatileMemory())
         return self
@@ -165,7 +169,22 @@ class ManagedAgent:
         hook = getattr(self, f"_do_{action.value}", None)
         if hook is None:
             raise CannotTreat(f"nobody can {action.value} from inside")
-        return str(await self._life.invoker.call(hook))
+        note = str(await self._life.invoker.call(hook))
+        if action in LASTING:
+            self._treated = True
+            await self.memory.note_treatment(action.value)
+        return note
+
+    async def _treat_again(self) -> None:
+        """Be as the last one who worked here was left: a remedy does not end with the process it was given in."""
+        self._treated = True
+        for name in await self.memory.treatments():
+            try:
+                note = await self._life.invoker.call(getattr(self, f"_do_{name}"))
+            except CannotTreat as problem:
+                log.warning("%s of %s does not hold any more: %s", name, self.agent_id, problem)
+            else:
+                log.info("%s of %s holds: %s", name, self.agent_id, note)
 
     # --- the protocol --------------------------------------------------------------------------------------
 
@@ -268,6 +287,8 @@ class ManagedAgent:
     async def _begin(self, config: LifecycleConfig) -> None:
         await self.memory.refresh()
         await self._life.invoker.call(self._do_startup, config)
+        if self.memory.treated and not self._treated:
+            await self._treat_again()
         if self.orchestrator is not None:
             await self.orchestrator.register(self)
 

@@ -12,8 +12,8 @@ from homeostat.agent.ownership import StateOwnership
 from homeostat.core.clock import Clock, Millis
 from homeostat.core.codec import Json, from_json, to_json
 from homeostat.core.errors import MalformedPayload
-from homeostat.core.limits import MEMORY_KEYS_MAX, NAME_CHARS_MAX
-from homeostat.core.ports.memory import ASIDE, CLEARED, MemoryKeeper
+from homeostat.core.limits import MEMORY_KEYS_MAX, NAME_CHARS_MAX, TREATMENT_SECONDS, TREATMENTS_KEPT_MAX
+from homeostat.core.ports.memory import ASIDE, CLEARED, TREATED, MemoryKeeper
 from homeostat.core.records.turn import AgentKey
 
 NOTE: Final = ASIDE
@@ -71,6 +71,7 @@ class AgentMemory:
         self._aside: frozenset[str] = frozenset()
         self._read: dict[str, Json | None] = {}
         self.cleared = False
+        self.treated = False
 
     @property
     def read(self) -> dict[str, Json | None]:
@@ -86,11 +87,12 @@ class AgentMemory:
         """Read everything anew; changes that were not flushed yet stay on top."""
         kept = await self._keeper.recall(self._agent)
         if CLEARED in kept:
-            await self._keeper.keep(self._agent, dict.fromkeys(kept), self._clock.now_ms())
+            await self._keeper.keep(self._agent, dict.fromkeys(_forgettable(kept)), self._clock.now_ms())
             self.cleared = True
-            kept = {}
-        self._aside = frozenset(key for key in kept if key.startswith(ASIDE))
-        self._values = {key: text for key, text in kept.items() if key not in self._aside}
+            kept = {key: kept[key] for key in kept.keys() & {TREATED}}
+        self.treated = TREATED in kept
+        self._aside = frozenset(key for key in _forgettable(kept) if key.startswith(ASIDE))
+        self._values = {key: text for key, text in kept.items() if not key.startswith(ASIDE)}
         self._before = {}
         self._stale = False
         self._used = self._used or bool(self._values)
@@ -161,11 +163,26 @@ class AgentMemory:
     async def forget_all(self) -> int:
         """Remove every value, durably; returns how many there were."""
         kept = await self._keeper.recall(self._agent)
-        if kept:
-            await self._keeper.keep(self._agent, dict.fromkeys(kept), self._clock.now_ms())
+        if forgotten := _forgettable(kept):
+            await self._keeper.keep(self._agent, dict.fromkeys(forgotten), self._clock.now_ms())
         self._dirty.clear()
         self._values, self._before, self._aside = {}, {}, frozenset()
         return sum(not key.startswith(ASIDE) for key in kept)
+
+    async def treatments(self) -> list[str]:
+        """Remedies that still hold, oldest first."""
+        since = self._clock.now_ms() - TREATMENT_SECONDS * 1000
+        return [action for action, at_ms in await self._treated() if at_ms >= since]
+
+    async def note_treatment(self, action: str) -> None:
+        """Write down a remedy, so that it holds for whoever hosts the agent next."""
+        now = self._clock.now_ms()
+        noted = [*await self._treated(), [action, now]][-TREATMENTS_KEPT_MAX:]
+        await self._keeper.keep(self._agent, {TREATED: to_json(noted)}, now)
+
+    async def _treated(self) -> list[Any]:
+        text = (await self._keeper.recall(self._agent)).get(TREATED)
+        return [] if text is None else from_json(text)
 
     def _admit(self, key: str) -> None:
         if (owner := self._owns(key)) is not StateOwnership.MEMORY:
@@ -205,3 +222,8 @@ class AgentMemory:
         settled = dict.fromkeys(self._aside - note.keys() - replaced.keys())
         self._aside = frozenset((*note, *replaced))
         return {**changes, **settled, **replaced, **note}
+
+
+def _forgettable(kept: Mapping[str, Json]) -> list[str]:
+    """Everything but the remedies: whoever forgets is not cured of them."""
+    return [key for key in kept if key != TREATED]

@@ -14,6 +14,9 @@ ASIDE: Final = "~"
 CLEARED: Final = ASIDE + ASIDE + "clear"
 """Says that an agent is to have forgotten everything before its next turn, and why. No memory key looks like it."""
 
+TREATED: Final = ASIDE + ASIDE + "treated"
+"""Which remedies an agent was given and when, oldest first: a worker that begins anew applies them again."""
+
 
 class MemoryKeeper(Protocol):
     """Keeps what agents remember. Both methods may raise `StoreUnavailable`."""
