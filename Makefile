@@ -18,6 +18,7 @@ SEEDS ?= 1000
 MINUTES ?= 2
 SECONDS ?= 20
 RUNS ?= -1
+CASES ?= 1000
 ARGS ?=
 
 # A stamp is named after the content of the locks and the place of the tree: as long as neither
@@ -105,6 +106,10 @@ soak: $(DEV_STAMP) $(VENV)/.installed  ## Put every kind of load on one server a
 .PHONY: fuzz
 fuzz: $(DEV_STAMP) $(VENV)/.installed  ## Fuzz every decoder of foreign bytes for SECONDS=20 each, or RUNS= at most (ARGS="bundles")
 	@$(BIN)/python -m tests.fuzz --seconds $(SECONDS) --runs $(RUNS) $(ARGS)
+
+.PHONY: schema
+schema: $(DEV_STAMP) $(VENV)/.installed  ## Ask every route for CASES=1000 requests that its description allows (ARGS="-k runs")
+	@HOMEOSTAT_SCHEMA_EXAMPLES=$(CASES) $(BIN)/python -m pytest -n 0 --timeout 0 tests/e2e/test_schema.py $(ARGS)
 
 .PHONY: compare
 compare: $(DEV_STAMP) $(VENV)/.installed  ## Measure beside other systems, each in its own environment (ARGS="--data DIR")

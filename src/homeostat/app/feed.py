@@ -149,8 +149,7 @@ class Feed:
 
     def _stir(self) -> None:
         if self._handing_out is None:
-            gap = max(EVENT_GAP_SECONDS, self.readers * EVENT_READER_SECONDS)
-            self._handing_out = asyncio.get_running_loop().call_later(gap, self._hand_out)
+            self._handing_out = asyncio.get_running_loop().call_later(self.gap, self._hand_out)
 
     def _hand_out(self) -> None:
         """Let everybody read up to here. What comes meanwhile waits: so all of them are written the same text."""
@@ -188,6 +187,11 @@ class Feed:
         known = stream == self.stream and after.isdigit() and self.reaches(int(after))
         self.readers += 1
         return FeedReader(self, project, kinds, int(after) if known else self.seq, missed=bool(last_id) and not known)
+
+    @property
+    def gap(self) -> float:
+        """How long events are gathered: longer for many readers, so that writing to them takes no more of the time."""
+        return max(EVENT_GAP_SECONDS, self.readers * EVENT_READER_SECONDS)
 
     @property
     def full(self) -> bool:
