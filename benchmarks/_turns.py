@@ -12,7 +12,7 @@ from homeostat.core.ports.bus import Bus
 from homeostat.core.ports.store import TurnStore
 from homeostat.core.records.turn import AgentKey, Grant, MessageType, ToolCall, WaitStatus
 from homeostat.core.records.view import Outcome
-from homeostat.core.records.work import fence_of
+from homeostat.core.records.work import Delivered, fence_of
 from homeostat.kernel.commands import Deliver, Enqueue, Suspend
 from homeostat.kernel.kernel import Kernel
 
@@ -44,11 +44,27 @@ class Bench:
     async def no_op_worker(self, worker_id: WorkerId, *, calls_tool: bool = False) -> None:
         """Claim for ever; each turn ends at once, or after one tool call."""
         tasks: set[asyncio.Task[None]] = set()
+        plain = self.stuck is None and not calls_tool
         while True:
             for grant in await self.kernel.claim(worker_id, 64, 30):
+                if plain:
+                    self._end(grant)
+                    continue
                 task = asyncio.create_task(self._work(grant, calls_tool=calls_tool))
                 tasks.add(task)
                 task.add_done_callback(tasks.discard)
+
+    def _end(self, grant: Grant) -> None:
+        """Do nothing and deliver; once that is durable, go on with the agent's next turn if there is one."""
+        if self.started is not None:
+            self.started(grant)
+        self.kernel.submit_delivery(
+            Deliver(fence=fence_of(grant), status=Outcome.SUCCESS, result=RESULT, claim_next=True)
+        ).add_done_callback(self._ended)
+
+    def _ended(self, delivered: "asyncio.Future[Delivered]") -> None:
+        if not delivered.cancelled() and (following := delivered.result().next) is not None:
+            self._end(following)
 
     async def _work(self, grant: Grant | None, *, calls_tool: bool) -> None:
         while grant is not None:

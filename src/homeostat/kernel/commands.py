@@ -69,6 +69,8 @@ class Enqueued(Struct, frozen=True, gc=False):
 class Claim(Struct, frozen=True, kw_only=True, gc=False):
     """Enter a dispatched turn; None if somebody else did."""
 
+    idempotency: ClassVar[None] = None
+
     key: AgentKey
     worker_id: WorkerId
 
@@ -76,11 +78,15 @@ class Claim(Struct, frozen=True, kw_only=True, gc=False):
 class Dispatch(Struct, frozen=True, kw_only=True, gc=False):
     """Give an idle agent its next message, should that have been left undone."""
 
+    idempotency: ClassVar[None] = None
+
     key: AgentKey
 
 
 class Suspend(Struct, frozen=True, kw_only=True, gc=False):
     """Wait for tools, and for turns of other agents, without holding a worker."""
+
+    idempotency: ClassVar[None] = None
 
     fence: Fence
     calls: tuple[ToolCall, ...]
@@ -116,6 +122,8 @@ class Reported(Struct, frozen=True, gc=False):
 class Deliver(Struct, frozen=True, kw_only=True, gc=False):
     """End a turn with its deliverable, and take the agent's next turn along if there is one."""
 
+    idempotency: ClassVar[None] = None
+
     fence: Fence
     status: Outcome
     result: Json
@@ -150,6 +158,8 @@ class Stopped(Struct, frozen=True, gc=False):
 class Recover(Struct, frozen=True, kw_only=True, gc=False):
     """Take a turn from a worker whose lease ended."""
 
+    idempotency: ClassVar[None] = None
+
     fence: Fence
     cause: str
 
@@ -161,6 +171,8 @@ class Recover(Struct, frozen=True, kw_only=True, gc=False):
 class Release(Struct, frozen=True, kw_only=True, gc=False):
     """Hand a turn back unharmed; the worker is leaving."""
 
+    idempotency: ClassVar[None] = None
+
     fence: Fence
 
     @property
@@ -171,6 +183,8 @@ class Release(Struct, frozen=True, kw_only=True, gc=False):
 class SetGate(Struct, frozen=True, kw_only=True, gc=False):
     """Open the gate, let it drain, or close it."""
 
+    idempotency: ClassVar[None] = None
+
     key: AgentKey
     gate: Gate
     reason: str | None = None
@@ -179,12 +193,16 @@ class SetGate(Struct, frozen=True, kw_only=True, gc=False):
 class Preempt(Struct, frozen=True, kw_only=True, gc=False):
     """Put the active turn back to the front of the queue, fenced off from its worker; only a certain one, if named."""
 
+    idempotency: ClassVar[None] = None
+
     key: AgentKey
     turn_id: TurnId | None = None
 
 
 class StoreStep(Struct, frozen=True, kw_only=True, gc=False):
     """Remember a step's outcome, once."""
+
+    idempotency: ClassVar[None] = None
 
     fence: Fence
     name: str
@@ -210,6 +228,8 @@ class WriteCards(Struct, frozen=True, kw_only=True, gc=False):
 class SwapBoxes(Struct, frozen=True, kw_only=True, gc=False):
     """Point a running turn at other boxes, as compression does."""
 
+    idempotency: ClassVar[None] = None
+
     fence: Fence
     context_box_id: BoxId | None
     output_box_id: BoxId | None
@@ -234,6 +254,7 @@ class Renew(Struct, frozen=True, kw_only=True, gc=False):
     """A worker is alive."""
 
     key: ClassVar[None] = None
+    idempotency: ClassVar[None] = None
 
     worker_id: WorkerId
 
@@ -242,6 +263,7 @@ class EndLease(Struct, frozen=True, kw_only=True, gc=False):
     """A worker is gone, by its own word or by its silence."""
 
     key: ClassVar[None] = None
+    idempotency: ClassVar[None] = None
 
     worker_id: WorkerId
 
@@ -250,6 +272,7 @@ class Published(Struct, frozen=True, kw_only=True, gc=False):
     """Outbox rows have been announced and may go."""
 
     key: ClassVar[None] = None
+    idempotency: ClassVar[None] = None
 
     outbox_ids: tuple[Scope, ...]
 

@@ -1,7 +1,7 @@
 """Deciding a batch: run each command's rule over mailboxes at hand, fetching what a rule turns out to need."""
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import cast
 
 from msgspec.structs import replace
@@ -32,7 +32,7 @@ class Pending:
     def __init__(self, command: c.Command) -> None:
         self.command = command
         self.key = command.key
-        self.idempotency: c.Idempotency | None = getattr(command, "idempotency", None)
+        self.idempotency: c.Idempotency | None = command.idempotency
         self.recall_key = None if self.idempotency is None else _recall_key(command, self.idempotency)
         self.answer: object = None
 
@@ -55,10 +55,10 @@ class Decision:
         self._answers: dict[RecallKey, Answer] = {}
         self._answered_by: dict[RecallKey, Pending] = {}
 
-    async def decide(self, batch: Iterable[Pending]) -> None:
+    async def decide(self, batch: Sequence[Pending]) -> None:
         """Answer every command of a batch, in order."""
-        batch = list(batch)
-        await self._load({pending.key for pending in batch if pending.key is not None})
+        if missing := self._recollect({pending.key for pending in batch if pending.key is not None}):
+            await self._load(missing)
         wanted = [key for pending in batch if (key := pending.recall_key) is not None]
         if wanted:
             self._answers.update(await self._store.recall(wanted))
@@ -125,21 +125,22 @@ class Decision:
             reply = Pending(self._plan.followups.popleft())
             await self._answer(reply)
             if self._doubtful(reply):
-                await self._load([cast(AgentKey, reply.key)], cached=False)
+                await self._load([cast(AgentKey, reply.key)])
                 await self._answer(reply)
             if isinstance(reply.answer, HomeostatError):
                 log.info("a reply found nobody waiting: %s", reply.answer)
 
     # --- knowing -------------------------------------------------------------------------------------------
 
-    async def _reconsider(self, batch: list[Pending]) -> None:
+    async def _reconsider(self, batch: Sequence[Pending]) -> None:
         """Never refuse from memory: a decision that swaps no head is only as good as the mailbox it was made on."""
         if self._plan.followups:
             await self._follow()
-        doubtful = [pending for pending in batch if self._doubtful(pending)]
+        known = self._plan.writes.heads
+        doubtful = [pending for pending in batch if pending.key not in known and self._doubtful(pending)]
         if not doubtful:
             return
-        await self._load({cast(AgentKey, pending.key) for pending in doubtful}, cached=False)
+        await self._load({cast(AgentKey, pending.key) for pending in doubtful})
         for pending in doubtful:
             key = pending.recall_key
             if key is not None and self._answered_by.get(key) is pending:  # what another said under this key stands
@@ -152,31 +153,35 @@ class Decision:
         key, writes = pending.key, self._plan.writes
         return key is not None and key not in self._fresh and key not in writes.heads and key not in writes.new_heads
 
-    async def _load(self, keys: Iterable[AgentKey], *, cached: bool = True) -> None:
-        plan = self._plan
+    def _recollect(self, keys: Iterable[AgentKey]) -> list[AgentKey]:
+        """Begin with what is at hand; returns whom it does not do for."""
+        plan, known = self._plan, self._known
+        mailboxes, base = plan.mailboxes, plan.base
         missing: list[AgentKey] = []
         for key in keys:
-            mailbox = self._known.get(key) if cached else None
-            if mailbox is None or (not mailbox.queue and mailbox.head.queued):
+            mailbox = known.get(key)
+            if mailbox is None or (mailbox.head.queued and not mailbox.queue):
                 missing.append(key)
             else:
-                plan.mailboxes[key] = mailbox
+                mailboxes[key] = mailbox
+                base[key] = mailbox.head.version
+        return missing
+
+    async def _load(self, keys: Iterable[AgentKey]) -> None:
+        plan, missing = self._plan, sorted(keys)
+        found = await self._store.load(missing)
+        for key in missing:
+            plan.mailboxes[key] = mailbox = found.get(key)
+            if mailbox is not None:
                 plan.base[key] = mailbox.head.version
-        if missing:
-            missing.sort()
-            found = await self._store.load(missing)
-            for key in missing:
-                plan.mailboxes[key] = mailbox = found.get(key)
-                if mailbox is not None:
-                    plan.base[key] = mailbox.head.version
-            self._fresh.update(missing)
+        self._fresh.update(missing)
 
     async def _read_on(self) -> None:
         """Dispatch from behind the front that was at hand, where a batch used all of it up."""
         plan = self._plan
         for key in list(plan.touched):
             mailbox = plan.mailboxes[key]
-            if mailbox is None or mailbox.queue or not mailbox.head.queued or not can_dispatch(mailbox.head):
+            if mailbox is None or not mailbox.head.queued or mailbox.queue or not can_dispatch(mailbox.head):
                 continue
             gone = [seq for *owner, seq in plan.writes.inbox_drop if tuple(owner) == key]
             line = await self._store.inbox(*key, after_seq=-1, limit=len(gone) + 1)
@@ -188,8 +193,8 @@ class Decision:
 
     async def _fetch(self, need: Need) -> None:
         plan = self._plan
-        if need.mailbox is not None:
-            await self._load([need.mailbox])
+        if need.mailbox is not None and (missing := self._recollect([need.mailbox])):
+            await self._load(missing)
         if need.box is not None:
             plan.boxes[need.box] = await self._box(*need.box)
         if need.card is not None:

@@ -8,13 +8,13 @@ from homeostat.core.codec import NULL, Json, from_json, to_json
 from homeostat.core.errors import ResultFieldsMissing
 from homeostat.core.ids import CardId
 from homeostat.core.limits import ATTEMPTS_MAX
-from homeostat.core.machines.turn import HeadStatus, TurnEvent
+from homeostat.core.machines.turn import HEAD, HeadStatus, TurnEvent
 from homeostat.core.records.card import DELIVERABLE, DELIVERABLE_POSITION
 from homeostat.core.records.event import Channel, Event
-from homeostat.core.records.head import Mailbox
+from homeostat.core.records.head import Head, Mailbox
 from homeostat.core.records.recording import RECORDING
 from homeostat.core.records.turn import MessageType, OpenTurn, Step, Turn, WaitStatus
-from homeostat.core.records.view import Outcome
+from homeostat.core.records.view import Deliverable, Outcome
 from homeostat.core.records.work import Delivered
 from homeostat.kernel.claim import claim
 from homeostat.kernel.commands import Claim, Deliver, Recover, Report, Stop, Stopped
@@ -31,10 +31,12 @@ def deliver(plan: Plan, command: Deliver, followups: Followups) -> Delivered:
     if command.status is Outcome.SUCCESS and entry.turn.result_fields is not None:
         check_result_fields(entry.turn.result_fields, command.result)
     plan.rolling(entry)
-    entry, _ = plan.append(entry, command.cards)
+    if command.cards:
+        entry, _ = plan.append(entry, command.cards)
+        mailbox = Mailbox(mailbox.head, entry, mailbox.queue)
     card_id = finish(
         plan,
-        Mailbox(mailbox.head, entry, mailbox.queue),
+        mailbox,
         TurnEvent.DELIVER,
         status=command.status,
         result=command.result,
@@ -44,7 +46,7 @@ def deliver(plan: Plan, command: Deliver, followups: Followups) -> Delivered:
     if command.recording is not None:
         plan.writes.steps.append(Step(entry.turn.project, entry.turn.turn_id, RECORDING, command.recording, plan.now))
     following = None
-    if command.claim_next:
+    if command.claim_next and mailbox.head.queued:
         following = claim(plan, Claim(key=command.fence.key, worker_id=command.fence.worker_id))
     return Delivered(card_id, following)
 
@@ -111,24 +113,35 @@ def finish(
 ) -> CardId:
     """End the active turn and dispatch the next one."""
     entry = cast(OpenTurn, mailbox.active)
-    moved = plan.move(
-        mailbox,
-        event,
-        turn_id=None,
-        worker_id=None,
-        starts=0,
-        losses=0,
-        cards=0,
-        waiting=0,
-        deadline_ms=None,
-    )
     head = mailbox.head
+    key = (head.project, head.agent_id)
+    moved = Head(  # by its places: this is done once for every turn
+        head.project,
+        head.agent_id,
+        plan.base[key] + 1,
+        HEAD.next(head.status, event),
+        head.epoch,
+        None,
+        None,
+        0,
+        0,
+        0,
+        head.gate,
+        head.gate_reason,
+        head.queued,
+        head.tail_seq,
+        head.last_turn_id,
+        0,
+        None,
+        plan.now,
+    )
     worked = plan.now - head.since_ms if head.status is HeadStatus.RUNNING else None
     card_id = conclude(
         plan, entry, head.epoch, status=status, result=result, error=error, followups=followups, worked_ms=worked
     )
     plan.put(Mailbox(moved, None, mailbox.queue))
-    dispatch(plan, moved.key)
+    if moved.queued:
+        dispatch(plan, key)
     return card_id
 
 
@@ -145,14 +158,18 @@ def conclude(
 ) -> CardId:
     """Write what the end of any turn consists of: deliverable, cancelled waits, terminal event, reply to a parent."""
     turn = entry.turn
-    content = Json(f'{{"status":"{status.value}","epoch":{epoch},"result":{result},"error":{error or NULL}}}')
+    content = Json(f'{{"status":"{status}","epoch":{epoch},"result":{result},"error":{error or NULL}}}')
     card_id = plan.card(entry, DELIVERABLE_POSITION, DELIVERABLE, content)
     for wait in entry.waits:
         if wait.status is WaitStatus.PENDING:
             plan.wait(replace(wait, status=WaitStatus.CANCELLED, answered_at_ms=plan.now))
+    box = turn.output_box
+    plan.ends.append(
+        (turn.project, Deliverable(turn.turn_id, turn.agent_id, card_id, box, status, result, error, epoch, plan.now))
+    )
     body = Json(
-        f'{{"agent_turn_id":"{turn.turn_id}","status":"{status.value}",'
-        f'"output_box_id":"{turn.output_box}","deliverable_card_id":"{card_id}","trace_id":"{turn.trace_id}",'
+        f'{{"agent_turn_id":"{turn.turn_id}","status":"{status}",'
+        f'"output_box_id":"{box}","deliverable_card_id":"{card_id}","trace_id":"{turn.trace_id}",'
         f'"worked_ms":{NULL if worked_ms is None else worked_ms},"steps":{entry.cards},"losses":{entry.losses}}}'
     )
     plan.announce(Event(turn.turn_id, turn.project, Channel.EVT, "agent", turn.agent_id, "task", body))

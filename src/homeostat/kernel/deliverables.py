@@ -1,13 +1,18 @@
 """Waiting for the end of a turn: woken by this process' commits, by the bus, or by a slow look of one's own."""
 
 import asyncio
+from collections.abc import Iterable
 
-from homeostat.core.ids import BoxId, ProjectId, TurnId, turn_of
+from homeostat.core.ids import ProjectId, TurnId
 from homeostat.core.limits import DELIVERABLES_CACHED_MAX, SAFETY_POLL_SECONDS
 from homeostat.core.ports.store import TurnStore
-from homeostat.core.records.card import DELIVERABLE, Card
-from homeostat.core.records.view import Deliverable, read_deliverable
+from homeostat.core.records.view import Deliverable
 from homeostat.kernel.dock import arrival
+from homeostat.kernel.rounds import Rounds
+
+End = tuple[ProjectId, Deliverable]
+Ending = asyncio.Future[Deliverable | None]
+"""Done once a turn may have ended; with how it did, if it was this process that committed it."""
 
 
 class Deliverables:
@@ -15,33 +20,36 @@ class Deliverables:
 
     def __init__(self, *, store: TurnStore) -> None:
         self._store = store
-        self._waiters: dict[TurnId, list[asyncio.Future[None]]] = {}
-        self._recent: dict[TurnId, tuple[Card, BoxId | None]] = {}
+        self._waiters: dict[TurnId, list[Ending]] = {}
+        self._recent: dict[TurnId, End] = {}
+        self._rounds = Rounds(SAFETY_POLL_SECONDS)
 
-    def watch(self, turn_id: TurnId) -> asyncio.Future[None]:
+    def watch(self, turn_id: TurnId) -> Ending:
         """A future that is done once the turn may have ended."""
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        future: Ending = asyncio.get_running_loop().create_future()
         self._waiters.setdefault(turn_id, []).append(future)
         return future
 
-    def unwatch(self, turn_id: TurnId, future: asyncio.Future[None]) -> None:
+    def unwatch(self, turn_id: TurnId, future: Ending) -> None:
         waiters = self._waiters.get(turn_id)
         if waiters is not None and future in waiters:
             waiters.remove(future)
             if not waiters:
                 del self._waiters[turn_id]
 
-    def committed(self, cards: list[Card]) -> None:
-        """Cards became durable here; ends among them wake their waiters."""
-        boxes = {card.reference: BoxId("box_" + card.scope) for card in cards if card.reference is not None}
-        for card in cards:
-            if card.type == DELIVERABLE and card.reference is None:
-                turn_id = turn_of(card.scope)
-                self._recent[turn_id] = (card, boxes.get(card.card_id) if boxes else None)
-                self.ended(turn_id)
-        if len(self._recent) > DELIVERABLES_CACHED_MAX:
-            for turn_id in list(self._recent)[: DELIVERABLES_CACHED_MAX // 4]:
-                del self._recent[turn_id]
+    def committed(self, ends: Iterable[End]) -> None:
+        """Turns ended here, durably: whoever waits for one is given its end."""
+        recent, waiters = self._recent, self._waiters
+        for end in ends:
+            deliverable = end[1]
+            turn_id = deliverable.turn_id
+            recent[turn_id] = end
+            for future in waiters.pop(turn_id, ()):
+                if not future.done():
+                    future.set_result(deliverable)
+        if len(recent) > DELIVERABLES_CACHED_MAX:
+            for turn_id in list(recent)[: DELIVERABLES_CACHED_MAX // 4]:
+                del recent[turn_id]
 
     def ended_here(self, turn_id: TurnId) -> bool:
         """Whether it was this process that committed a turn's end, lately."""
@@ -55,16 +63,27 @@ class Deliverables:
 
     async def get(self, project: ProjectId, turn_id: TurnId) -> Deliverable | None:
         """A turn's end, if it has one."""
-        if self._at_hand(project, turn_id):
-            return read_deliverable(*self._recent[turn_id])
+        recent = self._recent.get(turn_id)
+        if recent is not None and recent[0] == project:
+            return recent[1]
         return await self._store.deliverable(project, turn_id)
 
     def _at_hand(self, project: ProjectId, turn_id: TurnId) -> bool:
         recent = self._recent.get(turn_id)
-        return recent is not None and recent[0].project == project
+        return recent is not None and recent[0] == project
+
+    async def seen(self, future: Ending, seconds: float) -> Deliverable | None:
+        """Wait for what `watch` gave, for a while; None says that one should look."""
+        if seconds < SAFETY_POLL_SECONDS:
+            return await arrival(future, seconds)
+        self._rounds.enter(future)
+        try:
+            return await future
+        finally:
+            self._rounds.leave(future)
 
     async def wait(
-        self, project: ProjectId, turn_id: TurnId, seconds: float, *, watching: asyncio.Future[None] | None = None
+        self, project: ProjectId, turn_id: TurnId, seconds: float, *, watching: Ending | None = None
     ) -> Deliverable | None:
         """A turn's end, waiting for it; None when the time is over. A lost wake-up costs time, not the answer."""
         loop = asyncio.get_running_loop()

@@ -3,7 +3,7 @@
 from msgspec.structs import replace
 
 from homeostat.core.ids import TurnId
-from homeostat.core.machines.turn import HeadStatus, TurnEvent
+from homeostat.core.machines.turn import HEAD, HeadStatus, TurnEvent
 from homeostat.core.records.head import Gate, Head, Mailbox
 from homeostat.core.records.turn import AgentKey, OpenTurn
 from homeostat.kernel.commands import Dispatch, Fence, Preempt, Release, SetGate
@@ -15,17 +15,25 @@ def lease(
 ) -> Mailbox:
     """Make a turn the active one, under the next epoch."""
     head = mailbox.head
-    moved = plan.move(
-        mailbox,
-        TurnEvent.LEASE,
-        epoch=head.epoch + 1,
-        turn_id=entry.turn.turn_id,
-        worker_id=None,
-        starts=entry.starts,
-        losses=entry.losses,
-        cards=entry.cards,
-        tail_seq=head.tail_seq if tail_seq is None else tail_seq,
-        last_turn_id=last_turn_id or head.last_turn_id,
+    moved = Head(  # by its places: this is done once for every turn
+        head.project,
+        head.agent_id,
+        plan.base[head.project, head.agent_id] + 1,
+        HEAD.next(head.status, TurnEvent.LEASE),
+        head.epoch + 1,
+        entry.turn.turn_id,
+        None,
+        entry.starts,
+        entry.losses,
+        entry.cards,
+        head.gate,
+        head.gate_reason,
+        head.queued,
+        head.tail_seq if tail_seq is None else tail_seq,
+        last_turn_id or head.last_turn_id,
+        head.waiting,
+        head.deadline_ms,
+        plan.now,
     )
     return Mailbox(moved, entry, mailbox.queue)
 

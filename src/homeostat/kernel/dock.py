@@ -5,6 +5,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 from homeostat.core.errors import WorkerUnknown
 from homeostat.core.ids import WorkerId
@@ -12,6 +13,8 @@ from homeostat.core.records.turn import AgentKey, Grant
 from homeostat.core.records.work import Fence, fence_of
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 Revoke = Callable[[Fence], None]
 
@@ -51,16 +54,16 @@ class Berth:
             self.arrival.set_result(None)
 
 
-async def arrival(future: asyncio.Future[None], seconds: float) -> None:
+async def arrival(future: "asyncio.Future[T | None]", seconds: float) -> T | None:
     """Wait until a future is done or the time is over, without the price of a task or a set."""
     alarm = asyncio.get_running_loop().call_later(seconds, _wake, future)
     try:
-        await future
+        return await future
     finally:
         alarm.cancel()
 
 
-def _wake(future: asyncio.Future[None]) -> None:
+def _wake(future: "asyncio.Future[Any]") -> None:
     if not future.done():
         future.set_result(None)
 

@@ -57,7 +57,8 @@ def enqueue(plan: Plan, command: Enqueue) -> Enqueued:
         plan.now,
     )
     plan.writes.turns[turn.turn_id] = turn
-    plan.starts(turn.run_id, task=turn.parent_turn_id is None)
+    if turn.run_id is not None:
+        plan.starts(turn.run_id, task=turn.parent_turn_id is None)
     entry = OpenTurn(turn)
     if can_dispatch(head) and not head.queued and plan.may_begin(turn.run_id):
         plan.put(lease(plan, mailbox, entry, tail_seq=turn.seq, last_turn_id=turn.turn_id))
@@ -82,10 +83,11 @@ def admit(plan: Plan, command: Enqueue) -> Mailbox:
         raise DepthExceeded(depth=command.depth, limit=DEPTH_MAX)
     if head.queued >= QUEUE_PER_AGENT_MAX:
         raise QueueFull(agent_id=head.agent_id, queued=head.queued)
-    if command.run_id in plan.closed_runs:
-        raise RunClosed(run_id=command.run_id)
-    if command.run_id in plan.holding_runs and command.parent_turn_id is None:
-        raise RunHeld(run_id=command.run_id)
+    if command.run_id is not None:
+        if command.run_id in plan.closed_runs:
+            raise RunClosed(run_id=command.run_id)
+        if command.run_id in plan.holding_runs and command.parent_turn_id is None:
+            raise RunHeld(run_id=command.run_id)
     if command.type is MessageType.UI_ACTION:
         if head.gate is not Gate.OPEN:
             raise GateClosed(agent_id=head.agent_id, gate=head.gate.value)

@@ -39,13 +39,22 @@ SAVED = Saved()
 
 
 class Waiting(Pending):
-    """A command and the caller who waits for its answer."""
+    """A command and the caller who waits for its answer, or for what its answer leads to."""
 
-    __slots__ = ("future",)
+    __slots__ = ("future", "lasting", "settled")
 
-    def __init__(self, command: c.Command, future: asyncio.Future[Any]) -> None:
+    def __init__(self, command: c.Command, future: asyncio.Future[Any], *, lasting: bool = False) -> None:
         super().__init__(command)
         self.future = future
+        self.lasting = lasting
+        self.settled = False
+
+    async def settlement(self) -> Any:
+        """The answer, durable, for a caller who waited for more and has not got it in time."""
+        if not self.settled:
+            self.lasting, self.future = False, asyncio.get_running_loop().create_future()
+            await self.future
+        return self.answer
 
 
 class Flusher:
@@ -80,13 +89,25 @@ class Flusher:
 
     def submit(self, command: c.Command) -> asyncio.Future[Any]:
         """Put a command into the next flush; the future has its answer, or its error, after the commit."""
-        if (waiting := len(self._waiting) + self._held) >= FLUSH_WAITING_MAX and isinstance(command, c.Enqueue):
-            raise Overloaded(problem=f"{waiting} commands")
+        self._admit(command)
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._waiting.append(Waiting(command, future))
         if len(self._waiting) == 1:
             self._wake()
         return future
+
+    def ask(self, command: c.Enqueue, ending: asyncio.Future[Any]) -> Waiting:
+        """Put a message into the next flush for somebody who waits for the turn's end, and hears of errors only."""
+        self._admit(command)
+        asked = Waiting(command, ending, lasting=True)
+        self._waiting.append(asked)
+        if len(self._waiting) == 1:
+            self._wake()
+        return asked
+
+    def _admit(self, command: c.Command) -> None:
+        if (waiting := len(self._waiting) + self._held) >= FLUSH_WAITING_MAX and isinstance(command, c.Enqueue):
+            raise Overloaded(problem=f"{waiting} commands")
 
     def ride(self, command: c.Command) -> asyncio.Future[Any]:
         """Put a command that is in no hurry into a flush with many of its kind, rather than pay a commit for it."""
@@ -163,7 +184,7 @@ class Flusher:
             raise
         finally:
             self._moving -= moving
-            for key in moving & self._behind.keys():
+            for key in moving & self._behind.keys() if self._behind else ():
                 held = self._behind.pop(key)
                 self._held -= len(held)
                 self._waiting.extendleft(reversed(held))
@@ -183,6 +204,11 @@ class Flusher:
         share = min(len(self._waiting), FLUSH_COMMANDS_MAX)
         if self._idle and share >= FLUSH_SPLIT_MIN:
             share = -(-share // (len(self._idle) + 1))
+        if not self._moving and share == len(self._waiting):  # nobody is in the way
+            batch += self._waiting
+            self._waiting.clear()
+            self._wanted = False
+            return batch
         for _ in range(share):
             waiting = self._waiting.popleft()
             if waiting.key in self._moving:
@@ -280,9 +306,10 @@ class Flusher:
     def _claims(self, plan: Plan) -> Claims:
         """Hand what became ready to workers that are parked here, in this very transaction."""
         claims: Claims = []
+        mailboxes, dispatched = plan.mailboxes, HeadStatus.DISPATCHED
         for key in list(plan.touched):
-            mailbox = plan.mailboxes[key]
-            if mailbox is None or mailbox.head.status is not HeadStatus.DISPATCHED:
+            mailbox = mailboxes[key]
+            if mailbox is None or mailbox.head.status is not dispatched:
                 continue
             if mailbox.head.gate is Gate.CLOSED or not _may_begin(plan, mailbox):
                 continue
@@ -295,24 +322,26 @@ class Flusher:
 
     def _settle(self, plan: Plan, claims: Claims, batch: list[Waiting]) -> None:
         """Remember what is now true, and answer everybody."""
+        mailboxes = self._mailboxes
         for key, mailbox in plan.mailboxes.items():
-            known = self._mailboxes.get(key)
-            if mailbox is None or _heavy(mailbox):
-                self._mailboxes.pop(key, None)
-            elif known is None or known.head.version <= mailbox.head.version:  # else another lane has seen it later
-                self._mailboxes[key] = mailbox
+            if mailbox is None or ((mailbox.active is not None or mailbox.queue) and _heavy(mailbox)):
+                mailboxes.pop(key, None)
+            elif (known := mailboxes.get(key)) is None or known.head.version <= mailbox.head.version:
+                mailboxes[key] = mailbox  # else another lane has seen it later
         if len(self._mailboxes) > MAILBOXES_CACHED_MAX:
             self.forget(list(self._mailboxes)[: MAILBOXES_CACHED_MAX // 8])
         self._leases.update(plan.writes.leases)
         for worker_id in plan.writes.leases_ended:
             self._leases.pop(worker_id, None)
         for waiting in batch:
-            if waiting.future.done():
+            future, answer = waiting.future, waiting.answer
+            waiting.settled = True
+            if future.done():
                 continue
-            if isinstance(waiting.answer, HomeostatError):
-                waiting.future.set_exception(waiting.answer)
-            else:
-                waiting.future.set_result(waiting.answer)
+            if isinstance(answer, HomeostatError):
+                future.set_exception(answer)
+            elif not waiting.lasting:
+                future.set_result(answer)
         for berth, grant in claims:
             self._dock.grant(berth, grant)
         try:

@@ -22,6 +22,7 @@ from homeostat.core.ids import (
     WorkerId,
     digest_of,
     scope_of,
+    turn_of,
 )
 from homeostat.core.limits import (
     LEASE_SECONDS,
@@ -143,10 +144,24 @@ class Kernel:
         return await self._do(command)
 
     async def ask(self, command: Enqueue, seconds: float) -> tuple[Enqueued, Deliverable | None]:
-        """Enqueue and wait for the end, in one go."""
-        accepted = await self.enqueue(command)
-        watching = self.deliverables.watch(accepted.turn_id)
-        return accepted, await self.deliverables.wait(command.key[0], accepted.turn_id, seconds, watching=watching)
+        """Enqueue and wait for the end, in one go: whoever asks is woken once, with the end."""
+        if command.turn_id is not None or command.idempotency is not None or command.context_box_id is not None:
+            accepted = await self.enqueue(command)
+            return accepted, await self.deliverables.wait(command.key[0], accepted.turn_id, seconds)
+        until = self.clock.monotonic() + seconds
+        turn_id = turn_of(self.ids.scope())
+        ending = self.deliverables.watch(turn_id)
+        try:
+            asked = self.flusher.ask(replace(command, turn_id=turn_id), ending)
+            found = await self.deliverables.seen(ending, seconds)
+        except BaseException:
+            self.deliverables.unwatch(turn_id, ending)
+            raise
+        accepted = cast(Enqueued, asked.answer if asked.settled else await asked.settlement())
+        if found is None:
+            left = until - self.clock.monotonic()
+            found = await self.deliverables.wait(command.key[0], turn_id, left, watching=ending)
+        return accepted, found
 
     async def report(
         self,
@@ -309,6 +324,10 @@ class Kernel:
     async def deliver(self, command: Deliver) -> Delivered:
         return await self._do(command)
 
+    def submit_delivery(self, command: Deliver) -> "asyncio.Future[Delivered]":
+        """End a turn without a task that waits for the commit; the future is done once it is durable."""
+        return self._do(command)
+
     async def release(self, fence: Fence) -> None:
         await self._do(Release(fence=fence))
 
@@ -334,7 +353,8 @@ class Kernel:
 
     def _committed(self, plan: Plan) -> None:
         """What a commit sets in motion: waiters, workers, the watchdog's calendar, announcements."""
-        self.deliverables.committed(plan.writes.cards)
+        if plan.ends:
+            self.deliverables.committed(plan.ends)
         if plan.writes.new_waits:
             self._locate(plan)
         signals = [revocation(fence) for fence in plan.revoked if not self.dock.revoke(fence)]
@@ -375,7 +395,6 @@ class Kernel:
     async def _on_task(self, event: Event) -> None:
         turn_id = cast(TurnId, event.event_id)
         if not self.deliverables.ended_here(turn_id):
-            self.flusher.forget(
-                [(event.project, AgentId(event.target))]
-            )  # reading it again is cheaper than a lost race
-        self.deliverables.ended(turn_id)
+            # Reading it again is cheaper than a lost race.
+            self.flusher.forget([(event.project, AgentId(event.target))])
+            self.deliverables.ended(turn_id)

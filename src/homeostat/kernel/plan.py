@@ -10,13 +10,14 @@ from msgspec.structs import replace
 from homeostat.core.clock import Millis
 from homeostat.core.codec import Json
 from homeostat.core.errors import AgentUnknown, BoxNotYours, StaleEpoch
-from homeostat.core.ids import BoxId, CardId, Ids, ProjectId, RunId, WorkerId, digest_of, scope_of
+from homeostat.core.ids import BoxId, CardId, Ids, ProjectId, RunId, WorkerId, card_of, digest_of, scope_of
 from homeostat.core.limits import LEASE_BEATS
 from homeostat.core.machines.turn import HEAD, HeadStatus, TurnEvent
 from homeostat.core.records.card import Card, CardDraft
 from homeostat.core.records.event import Event
 from homeostat.core.records.head import Head, Mailbox
 from homeostat.core.records.turn import AgentKey, OpenTurn, Wait
+from homeostat.core.records.view import Deliverable
 from homeostat.core.records.writes import InboxKey, Writes
 from homeostat.kernel.commands import Fence, Report
 
@@ -58,6 +59,7 @@ class Plan:
         "boxes",
         "closed_runs",
         "contents",
+        "ends",
         "events",
         "followups",
         "held_runs",
@@ -97,6 +99,7 @@ class Plan:
         self.contents: dict[tuple[ProjectId, CardId], Json] = {}
         self.items: dict[InboxKey, OpenTurn | None] = {}
         self.touched: dict[AgentKey, None] = {}
+        self.ends: list[tuple[ProjectId, Deliverable]] = []
         self.events: list[Event] = []
         self.followups: deque[Report] = deque()
         self.revoked: list[Fence] = []
@@ -136,19 +139,20 @@ class Plan:
         return replace(head, version=version, status=status, since_ms=self.now, **changes)
 
     def put(self, mailbox: Mailbox) -> None:
-        key = mailbox.head.key
+        head, writes = mailbox.head, self.writes
+        key = (head.project, head.agent_id)
         self.mailboxes[key] = mailbox
         self.touched[key] = None
-        if key in self.writes.new_heads:
-            self.writes.new_heads[key] = mailbox.head
+        if writes.new_heads and key in writes.new_heads:
+            writes.new_heads[key] = head
         else:
-            self.writes.heads[key] = (self.base[key], mailbox.head)
+            writes.heads[key] = (self.base[key], head)
 
     # --- runs ----------------------------------------------------------------------------------------------
 
     def may_begin(self, run_id: RunId | None) -> bool:
         """Whether a turn of a run may be given out, as far as is known; the save finds out whether it is true."""
-        return run_id not in self.held_runs and run_id not in self.closed_runs
+        return run_id is None or (run_id not in self.held_runs and run_id not in self.closed_runs)
 
     def starts(self, run_id: RunId | None, *, task: bool = False) -> None:
         """A turn of a run is made or begun: its run has to be open for that when this flush commits."""
@@ -180,20 +184,12 @@ class Plan:
     def card(self, entry: OpenTurn, position: int, type_: str, content: Json) -> CardId:
         """Write one card at its birthplace, and a reference to it in the rolling box if the turn has one."""
         turn = entry.turn
-        card = Card(
-            turn.project,
-            scope_of(turn.turn_id),
-            position,
-            type_,
-            content,
-            digest_of(content),
-            turn.agent_id,
-            self.now,
-        )
+        scope, digest = scope_of(turn.turn_id), digest_of(content)
+        card = Card(turn.project, scope, position, type_, content, digest, turn.agent_id, self.now)
         self.writes.cards.append(card)
         if turn.output_box_id is not None:
             self._refer(turn.key, turn.output_box_id, card)
-        return card.card_id
+        return card_of(scope, position, digest)
 
     def content(self, project: ProjectId, card_id: CardId) -> Json:
         """What a card says, be it stored or about to be."""

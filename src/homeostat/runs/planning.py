@@ -1,6 +1,5 @@
 """Planning: an agent, a function of this process or the request itself turns a goal into tasks."""
 
-import asyncio
 from collections.abc import Callable, Sequence
 
 from homeostat.core.codec import to_json
@@ -82,7 +81,7 @@ class Planning:
             except RunClosed:
                 return None
             self._asked = True
-        watching: asyncio.Future[None] = kernel.deliverables.watch(turn_id)
+        watching = kernel.deliverables.watch(turn_id)
         watching.add_done_callback(lambda _: woken())
         end = await kernel.deliverables.get(run.project, turn_id)
         if end is None:

@@ -4,11 +4,13 @@ import asyncio
 
 import pytest
 
+from homeostat.core.errors import AgentUnknown
 from homeostat.core.ids import DEFAULT_PROJECT, ProjectId, TurnId, scope_of, turn_of
 from homeostat.core.records.view import Deliverable
 from homeostat.kernel import deliverables as module
 from homeostat.kernel.deliverables import Deliverables
-from homeostat.testing.desk import Desk
+from homeostat.kernel.rounds import Rounds
+from homeostat.testing.desk import Desk, key_of
 from homeostat.testing.kernels import running_kernel
 
 
@@ -85,3 +87,61 @@ async def test_an_end_between_a_false_alarm_and_the_look_is_not_missed(monkeypat
         await asyncio.sleep(0)
         kernel.deliverables.ended(accepted.turn_id)
         assert await asyncio.wait_for(waiting, 5.0) is not None
+
+
+async def test_whoever_asks_is_told_of_the_end_and_of_the_message() -> None:
+    desk = Desk("a")
+    async with running_kernel(desk.store) as kernel:
+        asking = asyncio.ensure_future(kernel.ask(desk.message("a"), 60.0))
+        while (view := await desk.store.head(*key_of("a"))) is None or view.head.turn_id is None:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        await kernel.stop(DEFAULT_PROJECT, view.head.turn_id, reason="enough", actor="ann")
+        accepted, end = await asyncio.wait_for(asking, 5.0)
+        assert end is not None
+        assert accepted.turn_id == end.turn_id == view.head.turn_id
+        assert end == await desk.store.deliverable(DEFAULT_PROJECT, accepted.turn_id)
+        assert kernel.deliverables._waiters == {}
+
+
+async def test_whoever_asks_nobody_is_told_so_and_leaves_nothing_behind() -> None:
+    desk = Desk("a")
+    async with running_kernel(desk.store) as kernel:
+        with pytest.raises(AgentUnknown):
+            await kernel.ask(desk.message("nobody"), 60.0)
+        assert kernel.deliverables._waiters == {}
+
+
+async def test_whoever_asks_in_vain_has_the_message_accepted_all_the_same() -> None:
+    desk = Desk("a")
+    async with running_kernel(desk.store) as kernel:
+        accepted, end = await kernel.ask(desk.message("a"), 0.0)  # over before the flush
+        assert end is None
+        assert (await desk.store.turn(DEFAULT_PROJECT, accepted.turn_id)) is not None
+        assert kernel.deliverables._waiters == {}
+
+
+async def test_an_end_that_nobody_announced_is_found_by_looking(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "SAFETY_POLL_SECONDS", 0.01)
+    desk = Desk("a")
+    async with running_kernel(desk.store) as kernel:
+        monkeypatch.setattr(kernel.deliverables, "committed", lambda _: None)
+        asking = asyncio.ensure_future(kernel.ask(desk.message("a"), 60.0))
+        while (view := await desk.store.head(*key_of("a"))) is None or view.head.turn_id is None:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        await kernel.stop(DEFAULT_PROJECT, view.head.turn_id, reason="enough", actor="ann")
+        accepted, end = await asyncio.wait_for(asking, 5.0)
+        assert end is not None
+        assert end.turn_id == accepted.turn_id
+
+
+async def test_rounds_wake_those_who_waited_long_and_nobody_who_left() -> None:
+    rounds = Rounds(0.01)
+    loop = asyncio.get_running_loop()
+    early, gone, late = (loop.create_future() for _ in range(3))
+    rounds.enter(early)
+    rounds.enter(gone)
+    rounds.leave(gone)
+    assert await early is None
+    assert not gone.done()
+    rounds.enter(late)
+    assert await late is None

@@ -58,15 +58,12 @@ class LocalBus:
             interested = self._by_suffix.get(event.suffix, self._everything)
             for subscription in tuple(interested):
                 if subscription.matches(event):
-                    await self._call(subscription.handler, event)
-
-    async def _call(self, handler: Handler, event: Event) -> None:
-        try:
-            await handler(event)
-        except asyncio.CancelledError:
-            raise
-        except Exception:
-            log.exception("a listener of %s failed", event.subject)
+                    try:
+                        await subscription.handler(event)
+                    except asyncio.CancelledError:
+                        raise
+                    except Exception:
+                        log.exception("a listener of %s failed", event.subject)
 
     def wanted(self, suffix: str) -> bool:
         return bool(self._by_suffix.get(suffix, self._everything))

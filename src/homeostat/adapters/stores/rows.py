@@ -3,6 +3,7 @@
 import re
 import zlib
 from collections.abc import Iterable, Sequence
+from enum import StrEnum
 from typing import Any
 
 import msgspec
@@ -25,6 +26,11 @@ Row = Sequence[Any]
 
 TURN_COLUMNS = 19
 HEAD_COLUMNS = 18
+
+_WORDS: dict[StrEnum, str] = {
+    word: word.value for kind in (HeadStatus, Gate, MessageType, WaitStatus, AfterExecution) for word in kind
+}
+"""Words as plain text; asking an enumeration for a value takes two calls, and every row has some."""
 
 _POSITION = re.compile("[0-9]{1,9}")
 _ZLIB = b"x"  # how packed data begins, and no list of events does
@@ -57,14 +63,14 @@ def write_head(head: Head) -> tuple[object, ...]:
         head.project,
         head.agent_id,
         head.version,
-        head.status.value,
+        _WORDS[head.status],
         head.epoch,
         head.turn_id,
         head.worker_id,
         head.starts,
         head.losses,
         head.cards,
-        head.gate.value,
+        _WORDS[head.gate],
         head.gate_reason,
         head.queued,
         head.tail_seq,
@@ -85,7 +91,7 @@ def write_turn(turn: Turn) -> tuple[object, ...]:
         turn.project,
         turn.agent_id,
         turn.seq,
-        turn.type.value,
+        _WORDS[turn.type],
         turn.payload,
         turn.correlation_id,
         turn.source,
@@ -98,6 +104,37 @@ def write_turn(turn: Turn) -> tuple[object, ...]:
         turn.context_box_id,
         turn.output_box_id,
         turn.result_fields,
+        turn.previous_turn_id,
+        turn.created_at_ms,
+    )
+
+
+def is_plain(turn: Turn) -> bool:
+    """Whether a turn is one message among others to the same agent, with nothing that points elsewhere."""
+    return (
+        turn.previous_turn_id is not None
+        and turn.correlation_id is None
+        and turn.source is None
+        and turn.run_id is None
+        and turn.parent_turn_id is None
+        and turn.parent_step_id is None
+        and turn.reply_call_id is None
+        and turn.context_box_id is None
+        and turn.output_box_id is None
+        and turn.result_fields is None
+    )
+
+
+def write_plain_turn(turn: Turn) -> tuple[object, ...]:
+    return (
+        turn.turn_id,
+        turn.project,
+        turn.agent_id,
+        turn.seq,
+        _WORDS[turn.type],
+        turn.payload,
+        turn.trace_id,
+        turn.depth,
         turn.previous_turn_id,
         turn.created_at_ms,
     )

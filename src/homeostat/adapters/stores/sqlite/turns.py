@@ -147,7 +147,8 @@ def _save_keyed(connection: sqlite3.Connection, writes: Writes) -> None:
 
 # The rows of a save by the field they stand in; most saves have some in two or three of these.
 PARTS: Final[tuple[tuple[str, str, Callable[[Any], Iterable[Sequence[object]]]], ...]] = (
-    ("turns", "turn_put", lambda turns: map(rows.write_turn, turns.values())),
+    ("turns", "turn_put_plain", lambda turns: [rows.write_plain_turn(t) for t in turns.values() if rows.is_plain(t)]),
+    ("turns", "turn_put", lambda turns: [rows.write_turn(t) for t in turns.values() if not rows.is_plain(t)]),
     ("turn_boxes", "turn_boxes", lambda turns: map(rows.write_boxes, turns.values())),
     ("inbox_put", "inbox_put", lambda entries: map(rows.write_inbox, entries.values())),
     ("inbox_drop", "inbox_drop", lambda keys: keys),
