@@ -11,14 +11,16 @@ import msgspec
 from homeostat.core.clock import Clock, SystemClock
 from homeostat.core.codec import to_json
 from homeostat.core.errors import AgentExists, HomeostatError, IllegalTransition
+from homeostat.core.limits import POLICY_STALE_SECONDS_MAX
+from homeostat.core.records.enforcement import Effect, Verb
 from homeostat.testing.chaos.people import People
 from homeostat.testing.parties import SCRIPTS, Journal, agents
 
 TOKENS_CAP: Final = 1_000
 CALLERS: Final = 6
 PATIENCE_SECONDS: Final = 60.0
-OK_BELOW: Final = 400
-BLOCKED: Final = 503
+CALL_GAP_SECONDS: Final = 0.05
+TURN_GAP_SECONDS: Final = 0.2
 SPENT: Final = 402
 PATIENT: Final = "/v1/agents/patient"
 BECAUSE: Final = {"reason": "a campaign"}
@@ -85,6 +87,7 @@ class Citizens:
                 continue
             self._journal.note(end=accepted.turn_id, card=end.card_id)
             people.counts["ends over HTTP"] += 1
+            await asyncio.sleep(self._chance.uniform(0.0, TURN_GAP_SECONDS))
 
     # --- model calls ---------------------------------------------------------------------------------------------
 
@@ -99,55 +102,63 @@ class Citizens:
             except AgentExists:  # whoever registered it lost the answer, and the key with it
                 people.counts["registrations without an answer"] += 1
                 continue
+            if not await people.put(f"/v1/budgets/agent/{name}", {"tokens": TOKENS_CAP}):
+                return
             self.spenders.append(name)
-            await people.put(f"/v1/budgets/agent/{name}", {"tokens": TOKENS_CAP})
             await asyncio.gather(*(self._call_until_spent(name) for _ in range(CALLERS)))
 
     async def _call_until_spent(self, name: str) -> None:
         people = self._people
         while not people.over.is_set():
-            status = await people.call(self._keys[name], CHAT)
+            status = (await people.call(self._keys[name], CHAT)).status
             people.counts[f"calls answered {status}" if status else "calls without an answer"] += 1
             if status == SPENT:
                 return
+            await asyncio.sleep(CALL_GAP_SECONDS)
 
     # --- an operator ---------------------------------------------------------------------------------------------
 
     async def _isolate_and_release(self) -> None:
-        """From the moment a quarantine was acknowledged until a release is asked for, no call is answered."""
+        """From the moment a quarantine was enforced until a release is asked for, no call is answered.
+
+        A gateway that cannot ask the store goes by the policies it knows: what it answers then is counted apart.
+        """
         people = self._people
         while not people.over.is_set():
             if not await self._isolate():
                 return
             people.counts["quarantines"] += 1
-            until = self._clock.monotonic() + self._chance.uniform(0.5, 3.0)
-            while self._clock.monotonic() < until:
-                status = await people.call(self._keys["patient"], CHAT)
-                if status == BLOCKED:
-                    people.counts["calls of an isolated agent refused"] += 1
-                elif status is not None and status < OK_BELOW:
-                    people.violations.append("always_the_isolated_are_not_served: a call was answered")
+            since = self._clock.monotonic()
+            until = since + self._chance.uniform(0.5, 3.0)
+            while (asked := self._clock.monotonic()) < until:
+                answer = await people.call(self._keys["patient"], CHAT)
+                people.counts["calls of an isolated agent refused"] += answer.blocked
+                if answer.ok and people.store_in_trouble():
+                    people.counts["calls of an isolated agent answered without a store to ask"] += 1
+                elif answer.ok:
+                    detail = f"{answer.gateway} answered, asked {asked - since:.2f} s after it was enforced"
+                    people.violations.append(f"always_the_isolated_are_not_served: {detail}")
                 await asyncio.sleep(0.02)
             await self._release()
 
     async def _isolate(self) -> bool:
-        """Until it is acknowledged. Where the answer was lost, whoever decides next sees through what was begun."""
+        """Until the receipt says that it is enforced: before that, the order is written down and being carried out."""
         people = self._people
         try:
-            order = await people.insist(lambda client: client.post_json(f"{PATIENT}/quarantine", BECAUSE))
-        except IllegalTransition:
+            if await people.insist(lambda client: client.post_json(f"{PATIENT}/quarantine", BECAUSE)) is None:
+                return False
+        except IllegalTransition:  # it was done, and the answer was lost
             people.counts["quarantines whose answer was lost"] += 1
-        else:
-            return order is not None
         until = self._clock.monotonic() + PATIENCE_SECONDS
-        while await people.call(self._keys["patient"], CHAT) != BLOCKED:
-            if people.over.is_set():
-                return False
+        while (receipt := await people.insist(lambda client: client.read_json(f"{PATIENT}/receipt"))) is not None:
+            if (receipt["verb"], receipt["effect"]) == (Verb.QUARANTINE, Effect.ENFORCED):
+                await asyncio.sleep(POLICY_STALE_SECONDS_MAX)  # how long a gateway may believe what it knew
+                return True
             if self._clock.monotonic() > until:
-                people.violations.append("finally_the_isolated_are_not_served: the order was begun and not carried out")
+                people.violations.append(f"finally_the_isolated_are_not_served: {receipt}")
                 return False
-            await asyncio.sleep(0.1)
-        return True
+            await asyncio.sleep(0.05)
+        return False
 
     async def _release(self) -> None:
         """Released means that calls are answered again, sooner or later."""
@@ -158,12 +169,12 @@ class Citizens:
                 await self._chance.choice(people.clients).post_json(f"{PATIENT}/release", BECAUSE)
             except (HomeostatError, httpx2.HTTPError):
                 people.counts["questions without an answer"] += 1
-            status = await people.call(self._keys["patient"], CHAT)
-            if status is not None and status < OK_BELOW:
+            answer = await people.call(self._keys["patient"], CHAT)
+            if answer.ok:
                 people.counts["releases"] += 1
                 return
             if self._clock.monotonic() > until:
-                people.violations.append(f"finally_the_released_are_served: still {status}")
+                people.violations.append(f"finally_the_released_are_served: still {answer}")
                 return
             await asyncio.sleep(0.1)
 

@@ -11,11 +11,14 @@ from homeostat.core.ids import Chance
 from homeostat.testing.chaos.installation import LEASE_SECONDS, Installation
 from homeostat.testing.chaos.processes import Process
 from homeostat.testing.chaos.proxy import Link
-from homeostat.testing.servers import Server
+from homeostat.testing.servers import Server, ServerFailed
 
 Fault = Callable[[], Awaitable[None]]
 
 HOUR: Final = 3600.0
+TROUBLE_CHARS_MAX: Final = 2_000
+AFTERMATH_SECONDS: Final = 2.0
+"""How long connections take to be made again when a store is back."""
 JUMPS: Final[Mapping[str, float]] = {
     "clock + 1 hour": HOUR,
     "clock - 1 hour": -HOUR,
@@ -40,6 +43,7 @@ class Faults:
     def __init__(self, hurt: Installation) -> None:
         self._hurt = hurt
         self._chance = hurt.chance
+        self._clock = SystemClock()
         self._well = asyncio.Condition()
         self._exclusive = {name: asyncio.Lock() for name in ("store", "bus", "status", "disk")}
         self.known: Final = self._known()
@@ -68,9 +72,19 @@ class Faults:
         return known
 
     async def do(self, name: str) -> None:
-        """Do one of them, and see it through."""
-        await self.known[name]()
-        self._hurt.counts[name] += 1
+        """Do one of them, and see it through. What does not come back from it is told at the end."""
+        about_store = name.startswith("store") or name == "disk full"
+        try:
+            if about_store:
+                self._hurt.store_trouble_until = float("inf")
+            await self.known[name]()
+        except (AssertionError, TimeoutError, OSError, ServerFailed) as problem:
+            self._hurt.troubles.append(f"{name}: {problem!r}"[:TROUBLE_CHARS_MAX])
+        else:
+            self._hurt.counts[name] += 1
+        finally:
+            if about_store:
+                self._hurt.store_trouble_until = self._clock.monotonic() + AFTERMATH_SECONDS
 
     # --- processes -----------------------------------------------------------------------------------------------
 
@@ -90,7 +104,8 @@ class Faults:
 
     async def _kill(self, title: str) -> None:
         async with self._victim(title) as victim:
-            assert victim.alive, f"{title} fell before it was killed: {victim.last_words}"
+            if not victim.alive:
+                self._hurt.troubles.append(f"somebody fell: {title}: {victim.last_words}"[:TROUBLE_CHARS_MAX])
             victim.kill()
             if title != "worker":
                 await asyncio.sleep(self._chance.uniform(0.0, 0.3))

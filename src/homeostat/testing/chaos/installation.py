@@ -30,8 +30,8 @@ class Size:
     workers: int = 4
     servers: int = 2
     gateways: int = 2
-    agents: int = 40
-    streams: int = 32
+    agents: int = 80
+    streams: int = 64
     absent: bool = False
 
 
@@ -52,6 +52,9 @@ class Installation:
     processes: dict[str, list[Process]] = field(default_factory=dict[str, list[Process]])
     busy: set[Process] = field(default_factory=set[Process])
     counts: Counter[str] = field(default_factory=Counter[str])
+    store_trouble_until: float = float("-inf")
+    troubles: list[str] = field(default_factory=list[str])
+    """What went wrong that nobody meant to."""
 
     def everybody(self, *titles: str) -> list[Process]:
         return [one for title in titles or self.processes for one in self.processes.get(title, ())]
@@ -97,7 +100,7 @@ class Installation:
                     raise
                 self.counts["starts that failed"] += 1
                 one.kill()
-                await asyncio.sleep(0.2)
+                await asyncio.sleep(0.5)
                 one.start()
             else:
                 return

@@ -16,7 +16,7 @@ from homeostat.core.run_errors import TaskSettled
 from homeostat.testing.chaos.people import People
 from homeostat.testing.parties import agents
 
-RUNS_AT_ONCE: Final = 3
+RUNS_AT_ONCE: Final = 2
 PATIENCE_SECONDS: Final = 90.0
 RISKY: Final = "risky"
 
@@ -80,7 +80,7 @@ class Operators:
             assert run is not None
             if run.status in RUN.final or run.tasks.get("held"):
                 break
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(0.2)
         approving = [self._chance.random() < 0.8, self._chance.random() < 0.8]
         first, *others = self._chance.sample(people.clients, len(people.clients))
         second = others[0] if others else first

@@ -4,19 +4,37 @@ import asyncio
 import itertools
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, Self, TypeVar
 
 import httpx2
 
 from homeostat.client.client import Client
-from homeostat.core.errors import Unavailable
+from homeostat.core.errors import AgentExists, HomeostatError, IllegalTransition, Unavailable
 from homeostat.core.ids import Chance
 from homeostat.testing.parties import PROJECT
 
 T = TypeVar("T")
 
-ANSWER_SECONDS: Final = 20.0
+ANSWER_SECONDS: Final = 5.0
 PAUSE_SECONDS: Final = 0.05
+OK_BELOW: Final = 400
+WORDS: Final = b"quarantined by immune system"
+EXPECTED: Final = (AgentExists, IllegalTransition)
+"""What those are told who ask again, as they never heard that it was done."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """What became of a model call: its status, or nothing; and whether it was refused as its agent is isolated."""
+
+    status: int | None
+    blocked: bool = False
+    gateway: str = ""
+
+    @property
+    def ok(self) -> bool:
+        return self.status is not None and self.status < OK_BELOW
 
 
 class People:
@@ -31,6 +49,7 @@ class People:
         self.counts: Counter[str] = Counter()
         self.violations: list[str] = []
         self.over = asyncio.Event()
+        self.store_in_trouble: Callable[[], bool] = lambda: False
 
     async def __aenter__(self) -> Self:
         for client in self.clients:
@@ -50,20 +69,29 @@ class People:
             except (Unavailable, httpx2.HTTPError):
                 self.counts["questions without an answer"] += 1
                 await asyncio.sleep(PAUSE_SECONDS)
+            except EXPECTED:
+                raise
+            except HomeostatError as problem:
+                self.violations.append(f"always_a_good_question_is_answered: {problem.code}: {problem}")
+                await asyncio.sleep(PAUSE_SECONDS * 10)
         return None
 
-    async def put(self, path: str, body: dict[str, Any]) -> None:
-        async def ask(client: Client) -> None:
+    async def put(self, path: str, body: dict[str, Any]) -> bool:
+        """Whether it was put before all was over."""
+
+        async def ask(client: Client) -> bool:
             (await client.transport.http.put(path, json=body)).raise_for_status()
+            return True
 
-        await self.insist(ask)
+        return await self.insist(ask) or False
 
-    async def call(self, key: str, body: dict[str, Any]) -> int | None:
-        """A model call through the next gateway: its status, or nothing."""
-        url = next(self._gateways) + "/openai/v1/chat/completions"
+    async def call(self, key: str, body: dict[str, Any]) -> Answered:
+        """A model call through the next gateway."""
+        gateway = next(self._gateways)
+        url = gateway + "/openai/v1/chat/completions"
         try:
             answer = await self._http.post(url, json=body, headers={"authorization": f"Bearer {key}"})
         except httpx2.HTTPError:
             await asyncio.sleep(PAUSE_SECONDS)
-            return None
-        return answer.status_code
+            return Answered(None, gateway=gateway)
+        return Answered(answer.status_code, blocked=WORDS in answer.content, gateway=gateway)

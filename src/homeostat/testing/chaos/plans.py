@@ -74,12 +74,19 @@ def campaigns(engines: Iterable[str], *, seed: int, seconds: float, full: bool) 
     asks: list[Ask] = []
     for engine in engines:
         if full:
-            asks.append(Ask(engine, seed, FULL_SECONDS[engine], goals=_full(engine), turns=FULL_TURNS))
+            asks.append(full_run(engine, seed))
         else:
             asks.append(Ask(engine, seed, seconds))
     absent = min(ABSENT_SECONDS, seconds / 2)
     asks.append(Ask([*engines][-1], seed, absent, goals=ABSENT, size=Size(absent=True)))
     return asks
+
+
+def full_run(engine: str, seed: int, share: float = 1.0) -> Ask:
+    """An engine's part of the large figure, or a share of it at the same pace."""
+    goals = {name: max(1, round(count * share)) for name, count in _full(engine).items()}
+    seconds, turns = FULL_SECONDS[engine] * share, int(FULL_TURNS * share)
+    return Ask(engine, seed, seconds, goals=goals, turns=turns, size=Size(agents=160, streams=128))
 
 
 def _full(engine: str) -> dict[str, int]:

@@ -131,9 +131,12 @@ class Process:
             return
         self.send(signal.SIGCONT)
         self.send(signal.SIGTERM)
-        async with asyncio.timeout(LEAVE_SECONDS):
-            while self.alive:  # noqa: ASYNC110 — nobody tells when a process of somebody else's has ended
-                await asyncio.sleep(0.02)
+        try:
+            async with asyncio.timeout(LEAVE_SECONDS):
+                while self.alive:  # noqa: ASYNC110 — nobody tells when a process of somebody else's has ended
+                    await asyncio.sleep(0.02)
+        except TimeoutError:
+            self.send(signal.SIGKILL)
         self._bury()
 
     def _bury(self) -> None:

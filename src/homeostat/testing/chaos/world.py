@@ -1,11 +1,15 @@
 """Wall clocks that jump and a disk that is full, for processes that are started with the library of `world.c`."""
 
 import ctypes
+import errno
 import mmap
 import struct
+import subprocess
+import sys
 from pathlib import Path
 from typing import Final
 
+from homeostat.core.clock import SystemClock
 from homeostat.testing.chaos import disk
 
 SOURCE: Final = Path(__file__).with_name("world.c")
@@ -21,6 +25,18 @@ def follow(path: str) -> None:
     """In a process that was started with the library: live in this world from here on."""
     library = ctypes.CDLL(None)
     assert library.world_follow(path.encode()) == 0, f"{path} cannot be followed"
+
+
+def tell() -> None:
+    """A program that says what world it lives in: how far its clock is ahead, and what its disk answers."""
+    real = float(subprocess.check_output(["/bin/date", "+%s"], env={}))
+    ahead = SystemClock().now_ms() / 1000 - real
+    try:
+        Path(sys.argv[1]).write_bytes(b"more")
+        answer = "written"
+    except OSError as problem:
+        answer = errno.errorcode[problem.errno or 0]
+    sys.stdout.write(f"{ahead:.0f} {answer}\n")
 
 
 class World:

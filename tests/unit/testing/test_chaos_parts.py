@@ -1,0 +1,93 @@
+"""The parts of the fault campaign that could fail to hurt: links, clocks, full disks and timetables."""
+
+import asyncio
+import os
+from collections import Counter
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from homeostat.core.ids import Chance
+from homeostat.testing.chaos import disk, world
+from homeostat.testing.chaos.faults import timetable
+from homeostat.testing.chaos.proxy import Link, link_to
+from homeostat.testing.chaos.world import World
+from homeostat.testing.chaos.zygote import Zygote
+from homeostat.testing.servers import free_port
+
+HOUR = 3600.0
+
+
+@asynccontextmanager
+async def echo() -> AsyncGenerator[str]:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(100):
+            writer.write(data)
+        writer.close()
+
+    port = free_port()
+    server = await asyncio.start_server(answer, "127.0.0.1", port)
+    try:
+        yield f"redis://user:secret@127.0.0.1:{port}/0"
+    finally:
+        server.close()
+
+
+async def say(link: Link) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    reader, writer = await asyncio.open_connection("127.0.0.1", link.port)
+    writer.write(b"hello")
+    assert await reader.readexactly(5) == b"hello"
+    return reader, writer
+
+
+async def test_a_link_passes_everything_on_until_it_is_cut_reset_or_silent() -> None:
+    async with echo() as url, link_to(url) as link:
+        assert link.url.startswith("redis://user:secret@127.0.0.1:")
+        reader, writer = await say(link)
+        link.swallow()
+        writer.write(b"lost")
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.1):
+                await reader.read(1)
+        link.let_through()
+        assert await reader.readexactly(4) == b"lost"
+        link.cut()
+        with suppress(ConnectionResetError):
+            assert await reader.read(1) == b""
+        reader, _ = await say(link)
+        link.reset()
+        with pytest.raises(ConnectionResetError):
+            await reader.read(1)
+
+
+def test_a_timetable_follows_from_its_seed_and_has_everything_in_it() -> None:
+    goals = {"worker killed": 40, "store killed": 3}
+    planned = timetable(Chance(5), 10.0, goals)
+    assert planned == timetable(Chance(5), 10.0, goals)
+    assert planned != timetable(Chance(6), 10.0, goals)
+    assert Counter(name for _, name in planned) == goals
+    assert planned == sorted(planned)
+    assert all(0 <= at <= 10.0 for at, _ in planned)
+
+
+@pytest.mark.skipif(disk.compiler() is None, reason="a world of its own needs a C compiler")
+def test_a_process_lives_in_the_world_it_was_given(tmp_path: Path) -> None:
+    home = World(tmp_path / "home")
+    home.wall_seconds = 24 * HOUR
+    home.full = True
+    zygote = Zygote(world.build(tmp_path))
+    try:
+        ears, mouth = os.pipe()
+        (tmp_path / "a.db").touch()
+        entry = "homeostat.testing.chaos.world:tell"
+        pid = zygote.fork(entry, [str(tmp_path / "a.db")], settings={}, stdout=mouth, stderr=2, home=home.path)
+        os.close(mouth)
+        zygote.bury(pid)
+        with os.fdopen(ears) as said:
+            ahead, written = said.read().split()
+        assert float(ahead) > 23 * HOUR
+        assert written == "ENOSPC"
+    finally:
+        zygote.close()
