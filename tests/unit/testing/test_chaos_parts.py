@@ -23,8 +23,9 @@ HOUR = 3600.0
 @asynccontextmanager
 async def echo() -> AsyncGenerator[str]:
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while data := await reader.read(100):
-            writer.write(data)
+        with suppress(ConnectionResetError):
+            while data := await reader.read(100):
+                writer.write(data)
         writer.close()
 
     port = free_port()
@@ -56,10 +57,12 @@ async def test_a_link_passes_everything_on_until_it_is_cut_reset_or_silent() -> 
         link.cut()
         with suppress(ConnectionResetError):
             assert await reader.read(1) == b""
-        reader, _ = await say(link)
+        writer.close()
+        reader, writer = await say(link)
         link.reset()
         with pytest.raises(ConnectionResetError):
             await reader.read(1)
+        writer.close()
 
 
 def test_a_timetable_follows_from_its_seed_and_has_everything_in_it() -> None:

@@ -39,10 +39,12 @@ class Link:
             await self._flowing.wait()
             back, there = await asyncio.open_connection(*self._target)
             self._open.add(there)
-            await asyncio.wait(
-                [asyncio.create_task(self._pump(reader, there)), asyncio.create_task(self._pump(back, writer))],
-                return_when=asyncio.FIRST_COMPLETED,
-            )
+            pumps = [asyncio.create_task(self._pump(*ends)) for ends in ((reader, there), (back, writer))]
+            try:
+                await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for pump in pumps:
+                    pump.cancel()
         except OSError:
             pass  # nobody is there: whoever came is turned away
         finally:
