@@ -12,6 +12,7 @@ import msgspec
 from homeostat.core.codec import Json, malformed
 from homeostat.core.errors import MalformedPayload
 
+_PLAIN_MAX = 1e15  # below it a whole number is written with all its digits
 _SHORT_MIN, _SHORT_MAX = -6, 21  # between these exponents ECMAScript writes a number without one
 
 
@@ -19,8 +20,8 @@ def number(value: float) -> str:
     """A double as ECMAScript writes it."""
     if not math.isfinite(value):
         raise MalformedPayload(field="payload", problem=f"{value} is not a JSON number")
-    if value == 0:
-        return "0"
+    if value.is_integer() and -_PLAIN_MAX < value < _PLAIN_MAX:
+        return str(int(value))
     sign = "-" if value < 0 else ""
     mantissa, _, exponent = repr(abs(value)).partition("e")
     whole, _, fraction = mantissa.partition(".")
@@ -61,6 +62,17 @@ def canonical_of(text: str | bytes, *, what: str = "payload") -> Json:
             encoded = _as_given.encode(_sorted(value))
     except (msgspec.MsgspecError, RecursionError, UnicodeError) as problem:
         raise malformed(problem, what=what) from problem
+    return Json(encoded.decode())
+
+
+def canonical_plain(value: object, *, what: str = "payload") -> Json:
+    """The canonical text of a value whose numbers are whole ones; raw JSON in it has to be canonical already."""
+    try:
+        encoded = _sorting.encode(value)
+    except (TypeError, ValueError, msgspec.MsgspecError, RecursionError) as problem:
+        raise malformed(problem, what=what) from problem
+    if not encoded.isascii() and max(encoded) >= _FOUR_BYTES:
+        return canonical_of(encoded, what=what)
     return Json(encoded.decode())
 
 

@@ -8,8 +8,11 @@ import re
 from typing import Any, Final, cast
 
 from homeostat.core.codec import Json, from_json, to_json
+from homeostat.core.errors import HomeostatError
 
 REDACTED: Final = "[redacted]"
+JSON_INSIDE: Final = "_json"
+"""How the name of a member ends whose value is a JSON text as a string."""
 
 _GROWS: Final = 12  # bytes that may become of one character: four by its encoding, or the word for a secret of one
 
@@ -56,13 +59,21 @@ def redact(value: Any) -> Any:
     if isinstance(value, str):
         return redact_text(value)
     if isinstance(value, dict):
-        return {
-            name: _hidden(item) if _SECRET_NAME.fullmatch(name) else redact(item)
-            for name, item in cast("dict[str, Any]", value).items()
-        }
+        return {name: _redact_member(name, item) for name, item in cast("dict[str, Any]", value).items()}
     if isinstance(value, list | tuple):
         return [redact(item) for item in cast("list[Any]", value)]
     return value
+
+
+def _redact_member(name: str, item: Any) -> Any:
+    if _SECRET_NAME.fullmatch(name):
+        return _hidden(item)
+    if isinstance(item, str) and name.endswith(JSON_INSIDE):
+        try:
+            return redact_json(Json(item))
+        except HomeostatError:
+            return redact_text(item)  # a name promises what its owner need not keep
+    return redact(item)
 
 
 def redact_text(text: str) -> str:
@@ -71,21 +82,27 @@ def redact_text(text: str) -> str:
 
 def redact_json(text: Json) -> Json:
     """A JSON text without its secrets; one that has none is returned as it is, to the byte."""
-    return to_json(redact(from_json(text)), limit=_GROWS * len(text)) if _suspicious(text) else text
+    return to_json(redact(from_json(text)), limit=_GROWS * len(text)) if suspicious(text) else text
 
 
-def _suspicious(text: str) -> bool:
-    """Whether a text may hold a secret. Finding a plain word is far quicker than matching, and most texts have none."""
-    lower = text.lower()
+def suspicious(text: str) -> bool:
+    """Whether a JSON text, or one that stands as a string inside of it, may hold a secret. Finding a plain word is far
+    quicker than matching, and most texts have none.
+    """
+    names = values = text
+    if "\\" in text:  # what is escaped hides a quote, and a line break looks like a letter
+        names = text.replace("\\", "")
+        values = text.replace("\\n", " ").replace("\\r", " ").replace("\\t", " ")
+    lower = names.lower()
     for ending in _NAME_ENDINGS:
         if ending in lower:
-            if _SECRET_MEMBER.search(text):
+            if _SECRET_MEMBER.search(names):
                 return True
             break
     for mark in _VALUE_MARKS:
-        if mark in text:
-            return _SECRET_VALUE.search(text) is not None
-    return any(mark.search(text) for mark in _EVERYDAY_MARKS) and _SECRET_VALUE.search(text) is not None
+        if mark in values:
+            return _SECRET_VALUE.search(values) is not None
+    return any(mark.search(values) for mark in _EVERYDAY_MARKS) and _SECRET_VALUE.search(values) is not None
 
 
 def _hidden(value: Any) -> Any:

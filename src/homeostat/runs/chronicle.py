@@ -28,7 +28,7 @@ class Chronicle:
         for task, notes in await self._notes(draft, tasks, ended=True):
             for note in notes:
                 if note.key not in task.noted:
-                    draft.note(note.kind, note.payload, at_ms=note.at_ms)
+                    draft.note(note.kind, note.payload, at_ms=note.at_ms, plain=True)
 
     async def plan_ended(self, draft: Draft, turn_id: TurnId) -> None:
         """The same for the turn of a plan."""
@@ -36,7 +36,7 @@ class Chronicle:
             return
         notes = await self._desk.notes(draft.run.project, {turn_id: PLAN}, {}, ended=True)
         for note in notes.get(turn_id, ()):
-            draft.note(note.kind, note.payload, at_ms=note.at_ms)
+            draft.note(note.kind, note.payload, at_ms=note.at_ms, plain=True)
 
     def due_ms(self, running: Iterable[Task]) -> Millis | None:
         """When to look after tasks that have not ended by then."""
@@ -61,7 +61,7 @@ class Chronicle:
         for task, notes in await self._notes(draft, late, ended=False):
             fresh = [note for note in notes if note.key not in task.noted]
             for note in fresh:
-                draft.note(note.kind, note.payload, at_ms=note.at_ms)
+                draft.note(note.kind, note.payload, at_ms=note.at_ms, plain=True)
             if fresh:
                 news = True
                 draft.amend(draft.tasks.get(task.number, task), noted=(*task.noted, *(note.key for note in fresh)))

@@ -1,16 +1,19 @@
 """One change to a run on its way into a transaction: where it goes, what happened to tasks, what the ledger says."""
 
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 from msgspec.structs import replace
 
+from homeostat.core.canonical import canonical_of
 from homeostat.core.clock import Millis
 from homeostat.core.codec import Json
 from homeostat.core.machines.run import RUN, RunEvent, RunStatus
-from homeostat.core.machines.task import TASK, TaskEvent
+from homeostat.core.machines.task import TASK, TaskEvent, TaskStatus
 from homeostat.core.records.provenance import Chain, EntryKind
 from homeostat.core.records.run import GATES, GateState, Move, Run, RunChange, Task
+
+WORDS: Final = {status: status.value for status in TaskStatus}
 
 
 class Draft:
@@ -55,8 +58,8 @@ class Draft:
             said["details"] = details
         self.note(EntryKind.RUN_MOVED, said)
 
-    def note(self, kind: EntryKind, payload: object, *, at_ms: Millis | None = None) -> None:
-        self._chain.add(kind, payload, at_ms=self.now if at_ms is None else at_ms)
+    def note(self, kind: EntryKind, payload: object, *, at_ms: Millis | None = None, plain: bool = False) -> None:
+        self._chain.add(kind, payload, at_ms=self.now if at_ms is None else at_ms, plain=plain)
         self._touched = True
 
     def plan(self, tasks: tuple[Task, ...]) -> None:
@@ -94,14 +97,15 @@ class Draft:
                 "event": event.value,
                 "status": ended.status.value,
                 "started_at_ms": task.started_at_ms,
-                "result": None if result is None else msgspec.Raw(result.encode()),
-                "error": None if error is None else msgspec.Raw(error.encode()),
+                "result": None if result is None else msgspec.Raw(canonical_of(result).encode()),
+                "error": None if error is None else msgspec.Raw(canonical_of(error).encode()),
             },
+            plain=True,
         )
         return ended
 
     def _count(self, task: Task, by: int) -> None:
-        word = task.status.value
+        word = WORDS[task.status]
         if left := self._counts.get(word, 0) + by:
             self._counts[word] = left
         else:

@@ -1,8 +1,9 @@
 """What turns left behind, as entries of their run's ledger: enough to run their code again without asking anybody."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, cast
+
+import msgspec
 
 from homeostat.agent.journal import CARD
 from homeostat.core.clock import Millis
@@ -21,8 +22,19 @@ KERNEL_CARDS: Final = frozenset({DELIVERABLE, TOOL_CALL, TOOL_RESULT})
 NOTHING: Final[Mapping[TurnId, Collection[str]]] = {}
 
 
-@dataclass(frozen=True, slots=True)
-class Note:
+class Delivered(msgspec.Struct, frozen=True):
+    """What a deliverable says, its parts as they were written."""
+
+    status: str | None = None
+    result: msgspec.Raw = msgspec.Raw(b"null")
+    error: msgspec.Raw = msgspec.Raw(b"null")
+
+
+NOTHING_DELIVERED: Final = Delivered()
+_delivered = msgspec.json.Decoder(Delivered)
+
+
+class Note(msgspec.Struct, frozen=True, gc=False):
     """One entry to be."""
 
     kind: EntryKind
@@ -123,8 +135,8 @@ def _step_note(step: Step) -> Note:
     if asked:
         payload["asked"] = {"digest": asked.get("digest")}
         if "told" in asked:
-            payload["asked"]["told_json"] = recorded(to_json(asked["told"]))
-    payload["outcome_json"] = recorded(to_json(outcome, limit=2 * PAYLOAD_BYTES_MAX))
+            payload["asked"]["told_json"] = to_json(asked["told"])
+    payload["outcome_json"] = to_json(outcome, limit=2 * PAYLOAD_BYTES_MAX)
     kinds = {"model": EntryKind.MODEL_CALL, "tool": EntryKind.TOOL_RESULT}
     kind = kinds.get(str(asked.get("what")), EntryKind.STEP)
     return Note(kind, payload, step.created_at_ms, f"{step.turn_id} step {step.name}", step.name)
@@ -141,8 +153,8 @@ def _call_note(wait: Wait, cards: Mapping[Any, Card]) -> Note:
         "tool": wait.tool,
         "status": wait.status.value,
         "after_execution": wait.after_execution.value,
-        "args_json": None if call is None else recorded(to_json(args)),
-        "result_json": None if answer is None else recorded(to_json(result)),
+        "args_json": None if call is None else to_json(args),
+        "result_json": None if answer is None else to_json(result),
     }
     at = Millis(wait.answered_at_ms or wait.created_at_ms)
     return Note(EntryKind.TOOL_RESULT, payload, at, f"{wait.turn_id} call {wait.call_id}", wait.call_id)
@@ -153,7 +165,7 @@ def _card_note(card: Card, turn_id: TurnId) -> Note:
         "turn_id": turn_id,
         "card_id": card.card_id,
         "type": card.type,
-        "content_json": recorded(card.content),
+        "content_json": card.content,
     }
     return Note(EntryKind.CARD, payload, card.created_at_ms, f"{turn_id} card {card.position}")
 
@@ -167,7 +179,7 @@ def _end_note(
 ) -> Note:
     turn = worked.turn
     delivered = next((card for card in worked.cards if card.type == DELIVERABLE), None)
-    end = cast("dict[str, Any]", from_json(delivered.content)) if delivered is not None else {}
+    end = _delivered.decode(delivered.content) if delivered is not None else NOTHING_DELIVERED
     memory = cast("dict[str, str | None]", recording.get("memory") or {})
     payload: dict[str, Any] = {
         "turn_id": turn.turn_id,
@@ -180,17 +192,15 @@ def _end_note(
         "trace_id": turn.trace_id,
         "depth": turn.depth,
         "created_at_ms": turn.created_at_ms,
-        "payload_json": recorded(turn.payload),
+        "payload_json": turn.payload,
         "result_fields_json": turn.result_fields,
-        "context": [
-            {"type": card.type, "author": card.author, "content_json": recorded(card.content)} for card in context
-        ],
+        "context": [{"type": card.type, "author": card.author, "content_json": card.content} for card in context],
         "code": recording.get("agent"),
         "in_order": bool(recording.get("order")) and not recording.get("parallel"),
         "memory": {key: recorded(Json(text or NULL)) for key, text in memory.items()},
-        "status": end.get("status"),
-        "result_json": recorded(to_json(end.get("result"))),
-        "error_json": recorded(to_json(end.get("error"))),
+        "status": end.status,
+        "result_json": bytes(end.result).decode(),
+        "error_json": bytes(end.error).decode(),
     }
     if order:
         payload["order"] = list(order)

@@ -162,7 +162,7 @@ async def written(ledger: MemoryLedger, store: MemoryTurns, run_id: RunId, tasks
     told = {turn_id: {"number": number, "name": f"task{number}"} for turn_id, number in tasks.items()}
     for turn_id, notes in (await notes_of(ledger, store, DEFAULT_PROJECT, told)).items():
         for note in notes:
-            chain.add(note.kind, note.payload, at_ms=note.at_ms)
+            chain.add(note.kind, note.payload, at_ms=note.at_ms, plain=True)
         chain.add(EntryKind.TASK_ENDED, {"number": tasks[turn_id], "turn_id": turn_id}, at_ms=Millis(2))
     return chain.entries
 

@@ -177,3 +177,23 @@ def test_redaction_is_done_once(value: Any) -> None:
 
 def _entry(payload: object) -> Any:
     return next_entry(START, project=PROJECT, run_id=RUN, kind=EntryKind.STEP, at_ms=AT, payload=payload)
+
+
+def test_a_secret_behind_a_line_break_or_inside_of_a_json_text_is_found() -> None:
+    key = "sk-" + "a1b2" * 6
+    assert key not in redact_json(to_json({"text": f"mine is\n{key}"}))
+    nested = to_json({"result_json": to_json({"password": "hunter2", "text": f"or\t{key}"})})
+    kept = redact_json(nested)
+    assert key not in kept
+    assert "hunter2" not in kept
+    assert redact_json(to_json({"result_json": 'no JSON: "password":'})) is not None
+
+
+def test_a_plain_payload_is_written_as_any_other() -> None:
+    payload = {"b": [1, None, True], "a": {"z": "ü", "y": "\U0001f600"}, "text_json": '{"password":"hunter2"}'}
+    one, other = (
+        next_entry(START, project=PROJECT, run_id=RUN, kind=EntryKind.STEP, at_ms=AT, payload=payload, plain=plain)
+        for plain in (True, False)
+    )
+    assert one == other
+    assert "hunter2" not in one.payload

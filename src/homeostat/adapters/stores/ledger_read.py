@@ -1,5 +1,6 @@
 """Reads ledgers and what turns left behind, the same on every engine."""
 
+import asyncio
 from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Collection, Sequence
@@ -33,14 +34,17 @@ class LedgerReading(ABC):
         found = [rows.read_turn(row) for row in await self._all("worked_turns", project, self._list(turns))]
         ids = self._list([turn.turn_id for turn in found])
         scopes = self._list([scope_of(turn.turn_id) for turn in found])
+        taken, called, written = await asyncio.gather(
+            self._all("worked_steps", ids), self._all("worked_waits", ids), self._all("worked_cards", scopes)
+        )
         steps: dict[str, list[Step]] = defaultdict(list)
-        for row in await self._all("worked_steps", ids):
+        for row in taken:
             steps[row[1]].append(Step(*row))
         waits: dict[str, list[Wait]] = defaultdict(list)
-        for row in await self._all("worked_waits", ids):
+        for row in called:
             waits[row[0]].append(rows.read_wait(row))
         cards: dict[str, list[Card]] = defaultdict(list)
-        for row in await self._all("worked_cards", scopes):
+        for row in written:
             cards[row[1]].append(rows.read_card(row))
         return [
             Worked(

@@ -8,16 +8,17 @@ a leaf in the Merkle tree of RFC 6962 as well. Anybody with SHA-256 can check it
 import hashlib
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from msgspec import Struct
 
-from homeostat.core.canonical import canonical_of
+from homeostat.core.canonical import canonical_of, canonical_plain
 from homeostat.core.clock import Millis
 from homeostat.core.codec import Json, to_json
 from homeostat.core.ids import ProjectId, RunId
 from homeostat.core.limits import ENTRY_BYTES_MAX
-from homeostat.core.redaction import redact_json
+from homeostat.core.redaction import redact_json, suspicious
 
 
 class EntryKind(StrEnum):
@@ -68,11 +69,16 @@ class Entry(Struct, frozen=True, gc=False):
         return Tip(self.seq + 1, self.hash)
 
 
+@lru_cache(maxsize=4_096)
+def _quoted(name: str) -> str:
+    return to_json(name)
+
+
 def hashed_text(tip: Tip, *, project: str, run_id: str, kind: str, at_ms: int, payload: str) -> bytes:
     """The bytes an entry's hash is taken over; a bundle holds them as a line."""
     return (
-        f'{{"at_ms":{at_ms},"kind":{to_json(kind)},"payload":{payload},"previous":"{tip.hash}",'
-        f'"project":{to_json(project)},"run_id":{to_json(run_id)},"seq":{tip.next_seq}}}'
+        f'{{"at_ms":{at_ms},"kind":{_quoted(kind)},"payload":{payload},"previous":"{tip.hash}",'
+        f'"project":{_quoted(project)},"run_id":{_quoted(run_id)},"seq":{tip.next_seq}}}'
     ).encode()
 
 
@@ -81,10 +87,25 @@ def hash_of(line: bytes) -> str:
 
 
 def next_entry(
-    tip: Tip, *, project: ProjectId, run_id: RunId, kind: EntryKind, at_ms: Millis, payload: object
+    tip: Tip,
+    *,
+    project: ProjectId,
+    run_id: RunId,
+    kind: EntryKind,
+    at_ms: Millis,
+    payload: object,
+    plain: bool = False,
 ) -> Entry:
-    """The entry that follows the tip. The payload is any value that JSON can hold; its secrets are taken out."""
-    text = canonical_of(redact_json(to_json(payload, limit=ENTRY_BYTES_MAX)))
+    """The entry that follows the tip. The payload is any value that JSON can hold; its secrets are taken out.
+
+    One that is `plain` has no numbers but whole ones, so that it is encoded once and need not be read again.
+    """
+    if plain:
+        text = canonical_plain(payload)
+        if len(text) > ENTRY_BYTES_MAX // 4 or suspicious(text):
+            text = canonical_of(redact_json(to_json(payload, limit=ENTRY_BYTES_MAX)))
+    else:
+        text = canonical_of(redact_json(to_json(payload, limit=ENTRY_BYTES_MAX)))
     line = hashed_text(tip, project=project, run_id=run_id, kind=kind.value, at_ms=at_ms, payload=text)
     return Entry(project, run_id, tip.next_seq, kind.value, at_ms, text, hash_of(line))
 
@@ -98,8 +119,16 @@ class Chain:
     tip: Tip = START
     entries: list[Entry] = field(default_factory=list[Entry])
 
-    def add(self, kind: EntryKind, payload: object, *, at_ms: Millis) -> Entry:
-        entry = next_entry(self.tip, project=self.project, run_id=self.run_id, kind=kind, at_ms=at_ms, payload=payload)
+    def add(self, kind: EntryKind, payload: object, *, at_ms: Millis, plain: bool = False) -> Entry:
+        entry = next_entry(
+            self.tip,
+            project=self.project,
+            run_id=self.run_id,
+            kind=kind,
+            at_ms=at_ms,
+            payload=payload,
+            plain=plain,
+        )
         self.entries.append(entry)
         self.tip = entry.tip
         return entry
