@@ -209,6 +209,7 @@ async def open_runs(
         ledgers=open_ledgers(settings, opened.ledger, clock),
         notes=partial(notes_of, opened.ledger, opened.turns),
         lease_seconds=settings.lease_seconds,
+        ledger_retention_seconds=settings.ledger_retention_seconds,
     )
     rooms.gateway.office.broke = runs.broke
     await runs.open()

@@ -17,6 +17,7 @@ from homeostat.core.limits import (
     AGENT_EXPIRY_SECONDS,
     CALL_RETENTION_SECONDS,
     LEASE_SECONDS,
+    LEDGER_RETENTION_SECONDS,
     RETENTION_SECONDS,
     UPSTREAM_FIRST_BYTE_SECONDS,
 )
@@ -189,6 +190,12 @@ SETTINGS: Final = (
     Setting("upstream_seconds", _seconds(1, 86_400), "How long an upstream may think before its answer begins", "600"),
     Setting("record_dir", _optional_path, "Where answers are written down by upstream, for NAME=replay:FILE", ""),
     Setting("ledger_key", _optional_path, "The file with the key that signs ledgers; else it lies in data_dir", ""),
+    Setting(
+        "ledger_retention_seconds",
+        _seconds(60, 100 * 365 * 86_400),
+        "How long ledgers of runs that ended stay in the store; export what is to be kept",
+        "7776000",
+    ),
     Setting("replay_modules", _names, "Modules whose agents this server may run again: NAME,…", ""),
     Setting("prices", _optional_path, "A JSON file of prices that overrule the list", ""),
     Setting("unknown_model", _unknown_model, "A model without a price: refuse, cap or tokens", "tokens"),
@@ -233,6 +240,7 @@ class Settings:
     upstream_seconds: float = UPSTREAM_FIRST_BYTE_SECONDS
     record_dir: Path | None = None
     ledger_key: Path | None = None
+    ledger_retention_seconds: float = LEDGER_RETENTION_SECONDS
     replay_modules: tuple[str, ...] = ()
     prices: Path | None = None
     unknown_model: UnknownModel = UnknownModel.TOKENS

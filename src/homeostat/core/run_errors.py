@@ -1,7 +1,7 @@
 """What can be wrong with what is asked of a run.
 
 ProtocolViolation: RunUnknown · TaskUnknown · PlanInvalid · TargetUnknown · PlannerUnknown
-Conflict:          RunFinished · RunOvertaken · TaskSettled · TurnExists · RunClosed · RunHeld
+Conflict:          RunFinished · RunOvertaken · TaskSettled · TurnExists · RunClosed · RunHeld · LedgerSwept
 Refused:           RedButtonPressed
 """
 
@@ -82,6 +82,16 @@ class RunHeld(Conflict):
     code = "run_held"
 
 
+class LedgerSwept(Conflict):
+    """The ledger of run {run_id} left this store on {at}, when its time was over; nobody tampered with it."""
+
+    code = "ledger_swept"
+    http_status = 410
+    hint = (
+        "Its signed head stays (GET /v1/runs/{id}/head): check a bundle that you exported with `homeostat verify FILE`."
+    )
+
+
 class RedButtonPressed(Refused):
     """No run may begin: {actor} pressed the red button of {where} at {at} ({reason})."""
 
@@ -104,6 +114,7 @@ BY_CODE: Final[dict[str, type[HomeostatError]]] = {
         TurnExists,
         RunClosed,
         RunHeld,
+        LedgerSwept,
         RedButtonPressed,
     )
 }

@@ -37,6 +37,11 @@ class Ledgers:
         """Every head that was signed for a run, the smallest first."""
         return sorted(map(read_head, await self._keeper.heads(run_id)), key=lambda head: head.size)
 
+    async def last_head(self, run_id: RunId) -> Head | None:
+        """The last head that was signed, whatever became of the ledger."""
+        heads = await self.heads(run_id)
+        return heads[-1] if heads else None
+
     async def seal(self, project: ProjectId, run_id: RunId) -> Head:
         """The head of a ledger as it is now: signed anew if it grew, and only if it agrees with every head before.
 

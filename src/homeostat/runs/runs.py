@@ -8,7 +8,7 @@ from homeostat.core.clock import Clock, Millis
 from homeostat.core.codec import from_json, to_json
 from homeostat.core.errors import BusUnavailable, MalformedPayload
 from homeostat.core.ids import Ids, ProjectId, RunId
-from homeostat.core.limits import PAGE_MAX, RUN_LEASE_SECONDS
+from homeostat.core.limits import LEDGER_RETENTION_SECONDS, PAGE_MAX, RUN_LEASE_SECONDS
 from homeostat.core.machines.run import RunStatus
 from homeostat.core.machines.task import TaskStatus
 from homeostat.core.ports.bus import Bus
@@ -22,6 +22,7 @@ from homeostat.runs.control import Control
 from homeostat.runs.desk import Desk, Notes
 from homeostat.runs.driver import Driver
 from homeostat.runs.ledgers import Ledgers
+from homeostat.runs.sweeping import Sweeper
 
 log = logging.getLogger(__name__)
 
@@ -46,6 +47,7 @@ class Runs:
         ledgers: Ledgers | None = None,
         notes: Notes | None = None,
         lease_seconds: float = RUN_LEASE_SECONDS,
+        ledger_retention_seconds: float = LEDGER_RETENTION_SECONDS,
     ) -> None:
         self.store = store
         self._bus = bus
@@ -66,7 +68,8 @@ class Runs:
         self.driver = Driver(self._desk, lease_seconds=lease_seconds)
         self.control = Control(self._desk, changed=self._announce)
         self.told: list[Callable[[Run], Awaitable[None]]] = []
-        self.loops: tuple[Loop, ...] = (("run driver", self.driver.run),)
+        self.sweeper = Sweeper(self._desk, retention_seconds=ledger_retention_seconds)
+        self.loops: tuple[Loop, ...] = (("run driver", self.driver.run), ("ledger sweep", self.sweeper.run))
 
     async def open(self) -> None:
         """Hear of runs that others changed, and finish what a red button began."""

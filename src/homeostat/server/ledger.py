@@ -14,7 +14,8 @@ from homeostat.core.ids import ProjectId, RunId
 from homeostat.core.limits import EVENT_BEAT_SECONDS, NAME_CHARS_MAX, PAGE_MAX
 from homeostat.core.ports.upstream import Upstream
 from homeostat.core.records.provenance import Entry
-from homeostat.core.run_errors import RunUnknown
+from homeostat.core.records.run import Run
+from homeostat.core.run_errors import LedgerSwept, RunUnknown
 from homeostat.core.wire import ledger as w
 from homeostat.runs.bundle import SUFFIX, Bundle, Header
 from homeostat.runs.ledgers import Ledgers
@@ -40,7 +41,7 @@ LOOK_SECONDS: Final = 0.25
 _encode = msgspec.json.Encoder().encode
 
 
-@routes.taking("GET", "/v1/runs/{run_id}/ledger", w.LedgerQuery, gives=w.LedgerPage, errors=(RunUnknown,))
+@routes.taking("GET", "/v1/runs/{run_id}/ledger", w.LedgerQuery, gives=w.LedgerPage, errors=(RunUnknown, LedgerSwept))
 async def read_ledger(call: Call, query: w.LedgerQuery) -> w.LedgerPage:
     """What happened in a run, oldest first: transitions, tasks, calls of models and tools, and acts of operators."""
     project, run_id, ledgers = await _ledger(call)
@@ -54,7 +55,9 @@ async def read_ledger(call: Call, query: w.LedgerQuery) -> w.LedgerPage:
     return w.LedgerPage(entries=found, next_cursor=following)
 
 
-@routes.taking("GET", "/v1/runs/{run_id}/ledger/live", w.LedgerQuery, media_type=STREAM, errors=(RunUnknown,))
+@routes.taking(
+    "GET", "/v1/runs/{run_id}/ledger/live", w.LedgerQuery, media_type=STREAM, errors=(RunUnknown, LedgerSwept)
+)
 async def follow_ledger(call: Call, query: w.LedgerQuery) -> Answer:
     """The same as server-sent events, as it grows; it ends with the run.
 
@@ -68,7 +71,7 @@ async def follow_ledger(call: Call, query: w.LedgerQuery) -> Answer:
     )
 
 
-@routes.plain("GET", "/v1/runs/{run_id}/export", media_type=BUNDLE, errors=(RunUnknown,))
+@routes.plain("GET", "/v1/runs/{run_id}/export", media_type=BUNDLE, errors=(RunUnknown, LedgerSwept))
 async def export_run(call: Call) -> Answer:
     """The run as one file: its signed heads, then its ledger line by line, packed with gzip.
 
@@ -81,14 +84,18 @@ async def export_run(call: Call) -> Answer:
     return StreamedAnswer(200, b"", BUNDLE.encode(), headers, parts=parts, close=lambda: None)
 
 
-@routes.plain("GET", "/v1/runs/{run_id}/head", gives=w.HeadShape, errors=(RunUnknown, LedgerBroken))
+@routes.plain("GET", "/v1/runs/{run_id}/head", gives=w.HeadShape, errors=(RunUnknown, LedgerBroken, LedgerSwept))
 async def read_ledger_head(call: Call) -> w.HeadShape:
     """The ledger's head, signed: keep it somewhere else, and no change of the ledger goes unnoticed."""
-    project, run_id, ledgers = await _ledger(call)
-    return msgspec.convert(await ledgers.seal(project, run_id), w.HeadShape, from_attributes=True)
+    run, ledgers = await _run(call), call.system.runs.ledgers
+    head = None if run.swept_at_ms is None else await ledgers.last_head(run.run_id)
+    if head is None:
+        project, run_id, _ = await _ledger(call)
+        head = await ledgers.seal(project, run_id)
+    return msgspec.convert(head, w.HeadShape, from_attributes=True)
 
 
-@routes.plain("GET", "/v1/runs/{run_id}/verify", gives=w.VerdictShape, errors=(RunUnknown,))
+@routes.plain("GET", "/v1/runs/{run_id}/verify", gives=w.VerdictShape, errors=(RunUnknown, LedgerSwept))
 async def verify_run(call: Call) -> w.VerdictShape:
     """Read the whole ledger and say whether it is as it was written and signed.
 
@@ -103,7 +110,7 @@ async def verify_run(call: Call) -> w.VerdictShape:
     "/v1/runs/{run_id}/replay",
     w.ReplayBody,
     gives=w.ReplayShape,
-    errors=(RunUnknown, InvalidRequest, Forbidden, Unauthenticated),
+    errors=(RunUnknown, LedgerSwept, InvalidRequest, Forbidden, Unauthenticated),
     examples={
         "as it was recorded": {"mode": "exact"},
         "models asked anew": {"mode": "re-model"},
@@ -157,10 +164,15 @@ def _models(call: Call, project: ProjectId, *, simulate: bool) -> Upstream:
     return SimulatedUpstream() if simulate else InnerGateway(call.system.gateway.application, project)
 
 
+async def _run(call: Call) -> Run:
+    return await call.system.runs.get(call.project, RunId(call.parameters["run_id"][:NAME_CHARS_MAX]))
+
+
 async def _ledger(call: Call) -> tuple[ProjectId, RunId, Ledgers]:
-    runs, run_id = call.system.runs, RunId(call.parameters["run_id"][:NAME_CHARS_MAX])
-    run = await runs.get(call.project, run_id)
-    return run.project, run.run_id, runs.ledgers
+    run = await _run(call)
+    if run.swept_at_ms is not None:
+        raise LedgerSwept(run_id=run.run_id, at=rfc3339(run.swept_at_ms))
+    return run.project, run.run_id, call.system.runs.ledgers
 
 
 async def _live(call: Call, project: ProjectId, run_id: RunId, after: int) -> AsyncIterator[bytes]:

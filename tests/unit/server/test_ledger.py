@@ -24,7 +24,7 @@ from homeostat.app.upstreams import read_upstreams
 from homeostat.core.clock import Millis
 from homeostat.core.ids import DEFAULT_PROJECT, AgentId, RunId
 from homeostat.core.records.policy import Action, Policy, PolicyId
-from homeostat.runs import chronicle
+from homeostat.runs import chronicle, sweeping
 from homeostat.runs.bundle import Bundle, unpack
 from homeostat.runs.replaying.replay import replay
 from homeostat.runs.replaying.tape import TurnEnded
@@ -280,6 +280,39 @@ async def test_what_a_task_does_is_told_while_it_is_at_it(
     assert (await http.get(f"/v1/runs/{run_id}/verify")).json()["valid"]
     report = await replay(await exported(http, run_id), find)
     assert report.verdict == "identical", report
+
+
+async def test_an_old_ledger_leaves_and_nobody_cries_tampering(
+    system: System, http: httpx2.AsyncClient, run_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bundle = await exported(http, run_id)
+    head = (await http.get(f"/v1/runs/{run_id}/head")).json()
+    assert await system.runs.sweeper.tick() == 0, "its time is not over"
+    monkeypatch.setattr(system.runs.sweeper, "_retention_ms", -1_000)
+    monkeypatch.setattr(sweeping, "LEDGER_SWEEP_ROWS_MAX", 10)
+    size = head["size"]
+    rounds = [await system.runs.sweeper.tick() for _ in range(-(-size // 10) + 1)]
+    assert sum(rounds) == size
+    assert max(rounds) == 10, "a bounded number of rows at a time"
+    assert await system.runs.store.kept(RunId(""), RunId("run_~"), 10) == []
+    for what in ("ledger", "ledger/live", "export", "verify"):
+        answer = await http.get(f"/v1/runs/{run_id}/{what}")
+        assert (answer.status_code, answer.json()["code"]) == (410, "ledger_swept"), what
+        assert "nobody tampered" in answer.json()["detail"]
+    assert (await http.post(f"/v1/runs/{run_id}/replay", json={})).status_code == 410
+    assert (await http.get(f"/v1/runs/{run_id}/head")).json() == head, "what pins it stays"
+    assert verify(bundle, heads=await system.runs.ledgers.heads(RunId(run_id))).ok, "what was exported is proven by it"
+    assert (await http.get(f"/v1/runs/{run_id}")).json()["status"] == "completed"
+
+
+async def test_a_ledger_that_was_changed_is_kept_as_evidence(
+    system: System, http: httpx2.AsyncClient, run_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(system.runs.sweeper, "_retention_ms", -1_000)
+    await system.runs.store._do("ledger_sweep", run_id, 1)  # pyright: ignore[reportAttributeAccessIssue]
+    assert await system.runs.sweeper.tick() == 0
+    told = (await http.get(f"/v1/runs/{run_id}/verify")).json()
+    assert not told["valid"]
 
 
 async def test_it_can_be_followed_to_its_end(http: httpx2.AsyncClient, run_id: str) -> None:

@@ -77,6 +77,15 @@ class RunsReading(ABC):
         found = await self._all("run_ended", run_id)
         return RunStatus(found[0][0]) if found else None
 
+    async def kept(self, after: RunId, before: RunId, limit: int) -> list[Run]:
+        return [rows.read_run(row) for row in await self._all("runs_kept", after, before, limit)]
+
+    async def sweep(self, run_id: RunId, limit: int) -> int:
+        swept = len(await self._do("ledger_sweep", run_id, limit))
+        if swept < limit:
+            await self._do("ledger_gone", run_id)
+        return swept
+
     # --- writes of one statement ---------------------------------------------------------------------------
 
     async def beat(self, driver: str, until: Millis) -> None:

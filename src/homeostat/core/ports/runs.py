@@ -90,6 +90,16 @@ class RunStore(Protocol):
         """Runs that have not ended, oldest first, of one project or of all."""
         ...
 
+    # --- ledgers that are old ---------------------------------------------------------------------------------
+
+    async def kept(self, after: RunId, before: RunId, limit: int) -> list[Run]:
+        """Runs that ended, were made between two others, and have their ledgers in the store; oldest first."""
+        ...
+
+    async def sweep(self, run_id: RunId, limit: int) -> int:
+        """Take the first entries of a ledger away; returns how many there were."""
+        ...
+
     # --- the red button ------------------------------------------------------------------------------------
 
     async def press(self, button: RedButton) -> RedButton:

@@ -169,6 +169,7 @@ class Run(Struct, frozen=True, kw_only=True):
     plan_turn_id: TurnId | None = None
     calls_after: str = ""
     calls_noted: int = 0
+    swept_at_ms: Millis | None = None
     counts: dict[str, int] = msgspec.field(default_factory=dict[str, int])
     error: Json | None = None
     keys: tuple[tuple[str, str], ...] = ()
