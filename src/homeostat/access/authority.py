@@ -130,6 +130,8 @@ ROWS: Final = (
     *_view("read_custody", agents=Agents.ANY),
     *_view("read_control"),
     *(_act(verb, shows="read_control") for verb in ("set_control", "unset_control")),
+    *_view("list_operations", "read_operation"),
+    _act("drill_agent", shows="read_health", dry_run=True),
     *_view("read_approval", "read_call", "explain_incident", "explain_approval", "explain_call"),
     *_view("explain_agent", agents=Agents.OWN),
     *_view("explain_run", "explain_turn", agents=Agents.ANY),

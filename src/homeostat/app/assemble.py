@@ -20,6 +20,7 @@ from homeostat.app.isolation import open_immunity
 from homeostat.app.keyring import RegisterKeyring
 from homeostat.app.ledgers import open_ledgers
 from homeostat.app.local_turns import LocalTurns
+from homeostat.app.operations import Operations
 from homeostat.app.sessions import WorkerSessions
 from homeostat.app.settings import Auth, Settings
 from homeostat.app.spending import Spending
@@ -82,6 +83,7 @@ class System:
     cordons: Cordons
     webhooks: Webhooks
     custody: CustodyDesk | None
+    operations: Operations
     supervisor: Supervisor
     store_place: str
 
@@ -126,6 +128,8 @@ async def assemble(
         stack.push_async_callback(workers.leave)
         tools = ToolDesks(kernel=kernel, keeper=opened.tools, bus=bus, clock=clock)
         await tools.listen()
+        operations = Operations(clock=clock, ids=ids)
+        stack.push_async_callback(operations.close)
         feed, vitals_log = await _open_views(fleet, supervisor, bus=bus, clock=clock, ids=ids)
         yield System(
             settings=settings,
@@ -150,6 +154,7 @@ async def assemble(
             spending=Spending(gateway.outlays, clock=clock),
             runs=runs,
             custody=custody,
+            operations=operations,
             supervisor=supervisor,
             store_place=opened.place,
         )

@@ -1,5 +1,8 @@
 """Tells OpenTelemetry of model calls and turns, where somebody set up an SDK; otherwise it listens to nothing."""
 
+import random
+from collections import OrderedDict
+from dataclasses import dataclass
 from typing import Any, Final
 
 from opentelemetry import metrics, trace
@@ -8,16 +11,67 @@ from opentelemetry.trace import NonRecordingSpan, SpanContext, SpanKind, Status,
 from homeostat.core import telemetry as t
 from homeostat.core.clock import Clock
 from homeostat.core.codec import from_json
+from homeostat.core.ids import digest_of
+from homeostat.core.machines.run import RUN
 from homeostat.core.ports.bus import Bus
 from homeostat.core.records.event import Channel, Event, subject
 
 SCOPE: Final = "homeostat"
+REMEMBERED_MAX: Final = 10_000
+FINAL: Final = frozenset(status.value for status in RUN.final)
 NANOS: Final = 1_000_000  # in a millisecond
 
 
 def sdk_present() -> bool:
     """Whether anybody would hear it."""
     return not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a span stands: in which trace, under which id of its own if others refer to it, and under whom."""
+
+    trace_id: str
+    span_id: int | None
+    above: int | None
+
+
+def root_of(trace_id: str) -> int:
+    """The span of the run whose trace it is."""
+    return int(trace_id[:16], 16) or 1
+
+
+def span_of(turn_id: str) -> int:
+    """The span of a turn, known to its parts before it has ended."""
+    return int(digest_of(turn_id)[:16], 16) or 1
+
+
+class ChosenIds:
+    """Gives the SDK the ids that were chosen for the next span, and others where none were."""
+
+    def __init__(self) -> None:
+        self._place: Place | None = None
+        self._entropy = random.SystemRandom()
+
+    def choose(self, place: Place | None) -> None:
+        self._place = place
+
+    def generate_span_id(self) -> int:
+        chosen = None if self._place is None else self._place.span_id
+        return chosen or self._entropy.getrandbits(64) or 1
+
+    def generate_trace_id(self) -> int:
+        return int(self._place.trace_id, 16) if self._place is not None else self._entropy.getrandbits(128) or 1
+
+    def is_trace_id_random(self) -> bool:
+        return False
+
+
+def _remember(known: "OrderedDict[Any, Any]", name: Any, value: Any) -> None:
+    known[name] = value
+    known.move_to_end(name)
+    if len(known) > REMEMBERED_MAX:
+        known.popitem(last=False)
 
 
 class Tracing:
@@ -37,11 +91,41 @@ class Tracing:
             one.name: meter.create_histogram(one.name, unit=one.unit, description=one.words) for one in t.METRICS
         }
         self._models: set[str] = set()
+        self._chosen = ChosenIds()
+        if hasattr(
+            self._tracer, "id_generator"
+        ):  # the SDK's; a span told after the fact must have the id its parts know
+            self._tracer.id_generator = self._chosen  # pyright: ignore[reportAttributeAccessIssue] - the API has no word for it
+        self._active: OrderedDict[tuple[str, str], str] = OrderedDict()
+        self._of_runs: OrderedDict[str, None] = OrderedDict()
 
     async def listen(self, bus: Bus) -> None:
         """Ask for the events; asking is what makes them be said."""
         await bus.subscribe(subject("*", Channel.EVT, "agent", "*", "vitals"), self._on_call)
         await bus.subscribe(subject("*", Channel.EVT, "agent", "*", "task"), self._on_turn)
+        await bus.subscribe(subject("*", Channel.EVT, "agent", "*", "state"), self._on_state)
+        await bus.subscribe(subject("*", Channel.EVT, "run", "*", "moved"), self._on_run)
+
+    async def _on_state(self, event: Event) -> None:
+        """Remember which turn an agent works on: what it asks of models meanwhile is a part of that."""
+        turn_id = from_json(event.payload).get("agent_turn_id")
+        if turn_id:
+            _remember(self._active, (event.project, event.target), turn_id)
+
+    async def _on_run(self, event: Event) -> None:
+        """A run is the root of its trace, and told when it has ended."""
+        run = from_json(event.payload)
+        trace_id = run.get("trace_id")
+        if not trace_id:
+            return
+        _remember(self._of_runs, trace_id, None)
+        if run.get("status") not in FINAL:
+            return
+        said = {t.OPERATION: t.RUN, t.RUN_ID: event.target, t.PROJECT: event.project, t.RUN_STATUS: run["status"]}
+        ended_ms = int(run["at_ms"])
+        took_ms = ended_ms - int(run["created_at_ms"])
+        place = Place(trace_id, root_of(trace_id), None)
+        self._span(f"{t.RUN} {event.target}", place, said, ended_ms, took_ms, failed=run["status"] != "completed")
 
     async def _on_call(self, event: Event) -> None:
         call = from_json(event.payload)
@@ -59,7 +143,8 @@ class Tracing:
         }
         took_ms = float(call.get("latency_ms") or 0.0)
         failed = bool(call.get("error"))
-        self._span(f"{t.CHAT} {model}", call.get("trace_id"), said, call["at_ms"], took_ms, failed=failed)
+        place = self._place_of_call(event, call)
+        self._span(f"{t.CHAT} {model}", place, said, call["at_ms"], took_ms, failed=failed)
         if failed:
             known[t.ERROR_TYPE] = "failed"
         self._histograms[t.OPERATION_DURATION.name].record(took_ms / 1000, known)
@@ -79,17 +164,34 @@ class Tracing:
         }
         failed = turn.get("status") == "failed"
         name = f"{t.INVOKE_AGENT} {event.target}"
-        self._span(name, turn.get("trace_id"), said, self._clock.now_ms(), took_ms, failed=failed)
+        self._span(name, self._place_of_turn(turn), said, self._clock.now_ms(), took_ms, failed=failed)
         self._histograms[t.TURN_DURATION.name].record(took_ms / 1000, {t.TURN_STATUS: str(turn.get("status"))})
 
+    def _place_of_turn(self, turn: dict[str, Any]) -> "Place | None":
+        """Under the turn that asked for it, else under its run, else at the root of its trace."""
+        trace_id, turn_id = turn.get("trace_id"), turn.get("agent_turn_id")
+        if not trace_id or not turn_id:
+            return None if not trace_id else Place(trace_id, None, root_of(trace_id))
+        asked_by = turn.get("parent_turn_id")
+        above = span_of(asked_by) if asked_by else root_of(trace_id) if trace_id in self._of_runs else None
+        return Place(trace_id, span_of(turn_id), above)
+
+    def _place_of_call(self, event: Event, call: dict[str, Any]) -> "Place | None":
+        trace_id = call.get("trace_id")
+        if not trace_id:
+            return None
+        turn_id = self._active.get((event.project, event.target))
+        return Place(trace_id, None, root_of(trace_id) if turn_id is None else span_of(turn_id))
+
     def _span(
-        self, name: str, trace_id: str | None, said: dict[str, Any], ended_ms: int, took_ms: float, *, failed: bool
+        self, name: str, place: "Place | None", said: dict[str, Any], ended_ms: int, took_ms: float, *, failed: bool
     ) -> None:
-        """A span after the fact, in the trace it belongs to."""
+        """A span after the fact, in the trace it belongs to and under what it is a part of."""
         context = None
-        if trace_id:
-            parent = SpanContext(int(trace_id, 16), int(trace_id[:16], 16) or 1, True, TraceFlags(TraceFlags.SAMPLED))  # noqa: FBT003 - the signature is the library's
+        if place is not None and place.above is not None:
+            parent = SpanContext(int(place.trace_id, 16), place.above, True, TraceFlags(TraceFlags.SAMPLED))  # noqa: FBT003 - the signature is the library's
             context = trace.set_span_in_context(NonRecordingSpan(parent))
+        self._chosen.choose(place)
         attributes = {key: value for key, value in said.items() if value is not None}
         if failed:
             attributes[t.ERROR_TYPE] = "failed"

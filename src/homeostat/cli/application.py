@@ -13,6 +13,7 @@ from homeostat.cli import (
     db,
     demo,
     doctor,
+    drill,
     events,
     execution,
     gateway,
@@ -82,7 +83,7 @@ application.command("red-button")(runs.red_button)
 agents.describe.command("run")(runs.describe_run)
 for verb in (orders.quarantine, orders.cordon, orders.uncordon, orders.drain, events.events, events.logs):
     application.command()(verb)
-for verb in (doctor.doctor, ui.ui):
+for verb in (drill.drill, doctor.doctor, ui.ui):
     application.command()(verb)
 listing.add_nouns()
 agents.get.command("events")(events.events)

@@ -5,6 +5,7 @@ from typing import Final
 
 CHAT: Final = "chat"
 INVOKE_AGENT: Final = "invoke_agent"
+RUN: Final = "invoke_workflow"
 
 OPERATION: Final = "gen_ai.operation.name"
 PROVIDER: Final = "gen_ai.provider.name"
@@ -17,11 +18,12 @@ ERROR_TYPE: Final = "error.type"
 RUN_ID: Final = "homeostat.run.id"
 PROJECT: Final = "homeostat.project"
 COST_USD: Final = "homeostat.cost.usd"
+RUN_STATUS: Final = "homeostat.run.status"
 TURN_STATUS: Final = "homeostat.turn.status"
 TURN_STEPS: Final = "homeostat.turn.steps"
 
 ATTRIBUTES: Final = {
-    OPERATION: "`chat` for a model call, `invoke_agent` for a turn",
+    OPERATION: "`chat` for a model call, `invoke_agent` for a turn, `invoke_workflow` for a run",
     PROVIDER: "The upstream that answered",
     REQUEST_MODEL: "The model that was asked for",
     INPUT_TOKENS: "Tokens that went in, as the provider counts them",
@@ -32,13 +34,15 @@ ATTRIBUTES: Final = {
     RUN_ID: "The run it was done for, on spans only",
     PROJECT: "The project, on spans only",
     COST_USD: "What the call cost",
+    RUN_STATUS: "How the run ended",
     TURN_STATUS: "How the turn ended",
     TURN_STEPS: "How many cards the turn wrote",
 }
 
 SPANS: Final = {
-    "chat {model}": "One model call through the gateway, from the request to the last byte",
-    "invoke_agent {agent}": "One turn, from the moment a worker began to its deliverable",
+    "invoke_workflow {run}": "One run, from its beginning to its end: the root of its trace, with its turns below it",
+    "chat {model}": "One model call through the gateway, to the last byte; a part of the turn that made it",
+    "invoke_agent {agent}": "One turn, until its deliverable; a part of its run, or of the turn that asked for it",
 }
 
 

@@ -55,7 +55,7 @@ class Archive:
     async def save(self) -> int:
         """Write down what changed since the last time."""
         self._saved_at = self._clock.monotonic()
-        changed = [watch for watch in self._ward.watches.values() if watch.dirty]
+        changed = [watch for watch in self._ward.watches.values() if watch.dirty and not watch.drill]
         memories = [memory for watch in changed for memory in self._memories(watch)]
         for start in range(0, len(memories), MEMORIES_PER_SAVE_MAX):
             await self._store.save_memories(memories[start : start + MEMORIES_PER_SAVE_MAX])

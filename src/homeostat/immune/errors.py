@@ -28,6 +28,13 @@ class FeedbackUnknown(ProtocolViolation):
     http_status = 404
 
 
+class DrillRefused(Conflict):
+    """Agent {agent_id!r} cannot be drilled: {problem}."""
+
+    code = "drill_refused"
+    hint = "Drills are for agents that are healthy, whose normal is known, and that nobody holds."
+
+
 class ApprovalSettled(Conflict):
     """Approval {approval_id!r} cannot be answered any more: it is {status}."""
 

@@ -107,7 +107,7 @@ class Healer:
 
     def _isolated_by_hand(self, watch: Watch) -> bool:
         incident = watch.incident
-        return incident is not None and incident.cohort == BY_HAND
+        return incident is not None and incident.cohort in LEFT_ALONE
 
     async def _ask(self, watch: Watch, incident: Incident) -> None:
         asked = await self._ward.store.approvals(watch.key[0], status=None, before=None, limit=500)
@@ -331,6 +331,9 @@ class Healer:
 
 
 BY_HAND: Final = "by hand"
+FIRE_DRILL: Final = "fire drill"
+LEFT_ALONE: Final = frozenset({BY_HAND, FIRE_DRILL})
+"""Why somebody may be isolated without being treated."""
 
 
 def evidence_digest(incident: Incident) -> str:

@@ -31,6 +31,7 @@ from homeostat.immune.baseline import Baselines, Normal
 from homeostat.immune.counts import Counts
 from homeostat.immune.diagnostician import Diagnostician
 from homeostat.immune.doctrine import Doctrine
+from homeostat.immune.drill import Drills
 from homeostat.immune.enforcement import Enforcement
 from homeostat.immune.engines import EngineWatch
 from homeostat.immune.errors import FeedbackUnknown
@@ -104,10 +105,11 @@ class Immune:
             ward=self.ward, baselines=self.baselines, roster=roster, doctrine=self.doctrine, clock=self.clock
         )
         self.orchestrator = self._orchestrator(roster, fleet_size)
-        self._ticking = asyncio.Lock()
+        self.deciding = asyncio.Lock()
         self.approvals = Approvals(
-            ward=self.ward, healer=self.healer, watch_of=self._watch, deciding=self._ticking, clock=self.clock
+            ward=self.ward, healer=self.healer, watch_of=self.watch_of, deciding=self.deciding, clock=self.clock
         )
+        self.drills = Drills(self)
         self.loops: tuple[Loop, ...] = (("immune system", self.run), ("enforcement", self.run_enforcement))
 
     def _orchestrator(self, roster: Roster, fleet_size: Callable[[], int]) -> Orchestrator:
@@ -193,7 +195,7 @@ class Immune:
 
     async def tick(self) -> int:
         """One pass over whatever has come in, if this is the process that decides."""
-        async with self._ticking:
+        async with self.deciding:
             if not await self._lead():
                 self.intake.drain()
                 return 0
@@ -215,6 +217,7 @@ class Immune:
             await self.archive.recall()
             await self.enforcement.load()
             await self._learn()
+            await self.drills.end_abandoned()
         self.leading = leads
         return leads
 
@@ -251,8 +254,8 @@ class Immune:
 
     async def quarantine(self, key: AgentKey, *, reason: str, actor: str) -> Patient:
         """Isolate an agent on an operator's word; it stays so until one says otherwise."""
-        async with self._ticking:
-            watch = await self._watch(key)
+        async with self.deciding:
+            watch = await self.watch_of(key)
             PHASE.next(watch.phase, PhaseEvent.ORDER_QUARANTINE)
             incident = replace(self.orchestrator.diagnose(watch), cohort=BY_HAND)
             await self.orchestrator.order(
@@ -262,23 +265,23 @@ class Immune:
 
     async def kill(self, key: AgentKey, *, reason: str, actor: str) -> Patient:
         """Isolate an agent at once and end it; it stays so until an operator releases it."""
-        async with self._ticking:
-            watch = await self._watch(key)
+        async with self.deciding:
+            watch = await self.watch_of(key)
             await self.healer.end(watch, self.orchestrator.diagnose(watch), cause=reason, actor=actor)
             return watch.patient
 
     async def release(self, key: AgentKey, *, reason: str, actor: str) -> Patient:
         """Let an agent out untreated; probation watches it."""
-        async with self._ticking:
-            watch = await self._watch(key)
+        async with self.deciding:
+            watch = await self.watch_of(key)
             PHASE.next(watch.phase, PhaseEvent.RELEASE)
             await self.healer.let_out(watch, cause=reason, actor=actor)
             return watch.patient
 
     async def heal(self, key: AgentKey, *, reason: str, actor: str) -> Patient:
         """Treat an agent now, with a fresh start: what failed before may be tried again."""
-        async with self._ticking:
-            watch = await self._watch(key)
+        async with self.deciding:
+            watch = await self.watch_of(key)
             if watch.patient.killed:
                 raise AgentKilled(agent_id=key[1])
             PHASE.next(watch.phase, PhaseEvent.HEAL)
@@ -295,13 +298,13 @@ class Immune:
 
     async def baseline(self, key: AgentKey) -> list[Portrait]:
         """What is normal for an agent, by stream of its vitals."""
-        await self._watch(key)
+        await self.watch_of(key)
         return await self.archive.portraits(key, live=self.leading)
 
     async def reset_baseline(self, key: AgentKey, *, reason: str, actor: str) -> Patient:
         """Learn anew what is normal for an agent; until that is known it is not judged."""
-        async with self._ticking:
-            watch = await self._watch(key)
+        async with self.deciding:
+            watch = await self.watch_of(key)
             if watch.phase is not PHASE.initial:
                 incident = watch.incident
                 if incident is not None:
@@ -321,7 +324,7 @@ class Immune:
 
     async def accelerate_baseline(self, key: AgentKey) -> Patient:
         """Let an agent's normal adapt fast for its next samples, wherever that is decided."""
-        watch = await self._watch(key)
+        watch = await self.watch_of(key)
         event_id = f"acc_{self.ids.scope()}"
         await self.ward.publish(Event(event_id, key[0], Channel.EVT, "agent", key[1], ACCELERATE, to_json({})))
         return watch.patient
@@ -379,9 +382,9 @@ class Immune:
 
     async def patient(self, key: AgentKey) -> Patient:
         """An agent's health, whoever decides on it."""
-        return (await self._watch(key)).patient
+        return (await self.watch_of(key)).patient
 
-    async def _watch(self, key: AgentKey) -> Watch:
+    async def watch_of(self, key: AgentKey) -> Watch:
         if self._roster(key) is None and key not in self.ward.watches:
             raise AgentUnknown(agent_id=key[1], project=key[0])
         watch = self.ward.watches.get(key)

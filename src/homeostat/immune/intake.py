@@ -18,6 +18,7 @@ ORDERS_MAX: Final = 1e3
 CALL: Final = "call"
 TURN: Final = "turn"
 GATEWAY: Final = "gateway"
+DRILL: Final = "drill"  # what a fire drill pretends; nobody outside can send it
 HEARSAY: Final = "hearsay"  # what tools told an agent, apart from any call or turn that was measured
 
 
@@ -93,6 +94,14 @@ class Intake:
             return False
         self.refused["flood"] += 1
         return True
+
+    def withdraw(self, key: AgentKey, source: str) -> None:
+        """Drop what waits of an agent from one source: it is not meant any more."""
+        waiting = self._waiting.get(key, ())
+        kept = deque(sample for sample in waiting if sample.source != source)
+        self._size -= len(waiting) - len(kept)
+        if waiting:
+            self._waiting[key] = kept
 
     def drain(self) -> dict[AgentKey, deque[Vitals]]:
         """Everything that waits, by agent, in the order in which it came."""

@@ -23,8 +23,8 @@ from homeostat.immune.correlator import EVERYBODY, Correlator, Verdict
 from homeostat.immune.diagnostician import Diagnostician
 from homeostat.immune.doctrine import Doctrine
 from homeostat.immune.enforcement import Enforcement
-from homeostat.immune.healer import BY_HAND, Healer
-from homeostat.immune.intake import CALL, GATEWAY, HEARSAY, Intake
+from homeostat.immune.healer import FIRE_DRILL, LEFT_ALONE, Healer
+from homeostat.immune.intake import CALL, DRILL, GATEWAY, HEARSAY, Intake
 from homeostat.immune.observer import Observer, stream_of
 from homeostat.immune.ward import ISOLATED, Move, Roster, Ward
 from homeostat.immune.watch import Watch, in_words
@@ -115,7 +115,7 @@ class Orchestrator:
             if sample.source == GATEWAY:
                 watch.gateway_at_ms = max(watch.gateway_at_ms, sample.at_ms)
             outranked = sample.at_ms - watch.gateway_at_ms < self._doctrine.self_report_seconds * 1000
-            measured = sample.source not in (GATEWAY, HEARSAY) and stream_of(sample) == CALL
+            measured = sample.source not in (GATEWAY, HEARSAY, DRILL) and stream_of(sample) == CALL
             if measured and watch.gateway_at_ms and outranked:
                 self._intake.refused["outranked"] += 1
                 continue
@@ -205,7 +205,7 @@ class Orchestrator:
                 await self._tell(watch.key[0], watch.key[1], "cap", {"problem": problem, "sigma": watch.sigma})
             return
         cause = in_words(watch.evidence)
-        incident = replace(self.diagnose(watch, verdict.spread), cohort=verdict.cohort)
+        incident = replace(self.diagnose(watch, verdict.spread), cohort=FIRE_DRILL if watch.drill else verdict.cohort)
         if await self.order(watch, PhaseEvent.ESCALATE, incident=incident, cause=cause):
             log.warning("%s is isolated: %s", watch.key[1], cause)
 
@@ -221,8 +221,8 @@ class Orchestrator:
             "sigma": watch.sigma,
             "drain_until_ms": Millis(now + int(doctrine.drain_seconds * 1000)),
             "not_before_ms": Millis(now + int(least * 1000)),
-            "quarantines": times + 1,
-            "quarantined_at_ms": now,
+            "quarantines": times if watch.drill else times + 1,
+            "quarantined_at_ms": patient.quarantined_at_ms if watch.drill else now,
         }
         move = Move(watch=watch, event=event, cause=cause, incident=incident, changes=changes)
         if not await self._ward.move(move if actor is None else replace(move, actor=actor)):
@@ -282,7 +282,7 @@ class Orchestrator:
         for key in list(self._ward.unsettled):
             watch = self._ward.watches[key]
             own = watch.incident
-            if own is None or watch.phase is not Phase.QUARANTINED or own.cohort == BY_HAND:
+            if own is None or watch.phase is not Phase.QUARANTINED or own.cohort in LEFT_ALONE:
                 continue
             age_ms = incident.opened_at_ms - own.opened_at_ms
             kinds = {one.kind for one in own.evidence}

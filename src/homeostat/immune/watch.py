@@ -53,6 +53,7 @@ class Watch:
     held_before: int = 0
     gateway_at_ms: Millis = NEVER
     dirty: bool = False
+    drill: bool = False  # a fire drill is under way: nothing of it is treated, counted or written down
     _trail: Trail | None = None
     _trail_key: str = ""
     _trail_at_ms: int = 0

@@ -167,9 +167,10 @@ def conclude(
     plan.ends.append(
         (turn.project, Deliverable(turn.turn_id, turn.agent_id, card_id, box, status, result, error, epoch, plan.now))
     )
+    asked_by = "" if turn.parent_turn_id is None else f'"parent_turn_id":"{turn.parent_turn_id}",'
     body = Json(
         f'{{"agent_turn_id":"{turn.turn_id}","status":"{status}",'
-        f'"output_box_id":"{box}","deliverable_card_id":"{card_id}","trace_id":"{turn.trace_id}",'
+        f'"output_box_id":"{box}","deliverable_card_id":"{card_id}","trace_id":"{turn.trace_id}",{asked_by}'
         f'"worked_ms":{NULL if worked_ms is None else worked_ms},"steps":{entry.cards},"losses":{entry.losses}}}'
     )
     plan.announce(Event(turn.turn_id, turn.project, Channel.EVT, "agent", turn.agent_id, "task", body))

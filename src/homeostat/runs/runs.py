@@ -118,6 +118,8 @@ class Runs:
                 "reason": run.moved.reason,
                 "at_ms": run.moved.at_ms,
                 "tasks": run.counts,
+                "trace_id": run.trace_id,
+                "created_at_ms": run.created_at_ms,
             }
         )
         event = Event(f"{run.run_id}:{run.version}", run.project, Channel.EVT, "run", run.run_id, MOVED, body)

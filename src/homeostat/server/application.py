@@ -32,6 +32,7 @@ from homeostat.server import (
     login,
     oidc,
     openapi,
+    operations,
     orders,
     otlp,
     overview,
@@ -89,6 +90,7 @@ def table_of(app: FastAPI | None = None, metrics: Metrics | None = None) -> list
         *webhooks.routes,
         *receipts.routes,
         *why.routes,
+        *operations.routes,
         *health_routes(metrics),
     ]
     endpoints += error_routes(endpoints)

@@ -7,6 +7,7 @@ from typing import Final
 import msgspec
 
 from homeostat.core.clock import rfc3339
+from homeostat.core.codec import malformed
 from homeostat.core.errors import AgentUnknown, InvalidRequest, TurnUnknown
 from homeostat.core.ids import AgentId, ProjectId, RunId
 from homeostat.core.limits import NAME_CHARS_MAX, PAGE_MAX
@@ -17,6 +18,7 @@ from homeostat.core.records.run import Run
 from homeostat.core.records.turn import AgentKey
 from homeostat.core.run_errors import RunFinished
 from homeostat.core.wire import orders as w
+from homeostat.core.wire.operations import DrillBody
 from homeostat.core.wire.runs import ButtonBody
 from homeostat.immune.errors import ApprovalUnknown
 from homeostat.server import names
@@ -51,6 +53,17 @@ class Effect:
 
 async def _named_agent(call: Call) -> Reached:
     return Reached(agents=(names.agent_key(call),))
+
+
+async def _drilled_agent(call: Call) -> Reached:
+    """Whoever could not be drilled is refused here, too."""
+    try:
+        body = msgspec.json.decode(await call.read(), type=DrillBody)
+    except msgspec.MsgspecError as problem:
+        raise malformed(problem) from problem
+    key = names.agent_key(call)
+    await call.system.immune.drills.check(key, body.kind)
+    return Reached(agents=(key,))
 
 
 async def _turns_agent(call: Call) -> Reached:
@@ -123,6 +136,11 @@ EFFECTS: Final[Mapping[str, Effect]] = {
         "The agent is treated for its likeliest illness now; probation shows whether it helped.",
         "homeostat quarantine",
         _named_agent,
+    ),
+    "drill_agent": Effect(
+        "A fault is pretended; the agent is isolated for some seconds and its messages wait; nothing is treated.",
+        "It lets the agent out by itself.",
+        _drilled_agent,
     ),
     "deregister": Effect(
         "The agent's key opens nothing any more; its queue stays.",

@@ -43,6 +43,7 @@ _WANTED: Final = frozenset(
         b"idempotency-key",
         b"if-match",
         b"origin",
+        b"prefer",
         b"traceparent",
         b"x-homeostat-csrf",
         b"x-homeostat-project",
@@ -112,6 +113,11 @@ class Call:
     def dry_run(self) -> bool:
         """Whether the caller only wants to know what would happen."""
         return self.query.get("dry_run", "").lower() in {"1", "true", "yes"}
+
+    @property
+    def prefers_async(self) -> bool:
+        """Whether the caller would rather look later than wait."""
+        return b"respond-async" in self.headers.get(b"prefer", b"").lower()
 
     def actor(self, said: str) -> str:
         """Who does this: whoever proved who they are, or what they say where nobody has to."""

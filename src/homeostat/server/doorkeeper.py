@@ -20,6 +20,7 @@ from homeostat.server.answers import Answer
 from homeostat.server.blast import EFFECTS, blast
 from homeostat.server.call import SAFE_METHODS, Call
 from homeostat.server.endpoints import Endpoint
+from homeostat.server.operations import LONG, accepted
 from homeostat.server.repeats import Repeats
 from homeostat.server.versions import SHOWN, Versions, shown
 
@@ -68,6 +69,8 @@ class Doorkeeper:
 
     async def run(self, call: Call, endpoint: Endpoint) -> Answer:
         """Do what is asked, once under one key, on the version that was seen; what an operator does is noted."""
+        if endpoint.name in LONG and call.prefers_async:
+            return await self._begun(call, endpoint)
         if endpoint.method == "GET" and endpoint.name not in SHOWN:
             return await endpoint.run(call)
         if call.dry_run and (answer := await _rehearsed(call, endpoint)) is not None:
@@ -80,6 +83,18 @@ class Doorkeeper:
             return await self._versions.guarded(call, endpoint, act)
 
         return await self._repeats.once(call, endpoint, guarded)
+
+    async def _begun(self, call: Call, endpoint: Endpoint) -> Answer:
+        """Answer at once, and do it meanwhile: its answer is the operation's result."""
+        said = _said(await call.read(), call)
+
+        async def work() -> msgspec.Raw:
+            return msgspec.Raw((await self._noted(call, endpoint)).body or b"null")
+
+        async def begin() -> Answer:
+            return accepted(call, endpoint.name, work, actor=call.actor(said.actor or "local"))
+
+        return await self._repeats.once(call, endpoint, begin)
 
     async def _noted(self, call: Call, endpoint: Endpoint) -> Answer:
         row = TABLE.get(endpoint.name)

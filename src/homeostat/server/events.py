@@ -64,7 +64,8 @@ async def _parts(reader: FeedReader, wanted: Filter) -> AsyncIterator[bytes]:
         elif place == reader.place:
             await reader.news(EVENT_BEAT_SECONDS)
             if place == reader.place and not reader.behind:
-                yield _event("beat", reader.id, {})
+                # A comment first: readers that know no `beat` still see that the line is alive.
+                yield b": nothing is new\n" + _event("beat", reader.id, {})
 
 
 def _covered(wanted: Filter, entry: Entry) -> bool:

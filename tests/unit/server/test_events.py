@@ -12,6 +12,7 @@ from homeostat import Client
 from homeostat.app.assemble import System
 from homeostat.app.feed import BUSY
 from homeostat.core.limits import EVENTS_KEPT_MAX
+from homeostat.server import events
 
 Told = tuple[str, str, dict[str, Any]]
 
@@ -114,3 +115,17 @@ async def test_a_new_reader_may_begin_with_what_was_before(http: httpx2.AsyncCli
 async def test_an_unknown_kind_is_refused(http: httpx2.AsyncClient) -> None:
     refused = await http.get("/v1/events", params={"kinds": "phase,weather"})
     assert (refused.status_code, refused.json()["code"]) == (422, "malformed_payload")
+
+
+async def test_silence_is_told_by_a_comment_and_a_beat(
+    http: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever stands between sees that the line is alive, and a reader that knows no `beat` is not disturbed."""
+    monkeypatch.setattr(events, "EVENT_BEAT_SECONDS", 0.01)
+    async with http.stream("GET", "/v1/events", params={"kinds": "alert"}) as response:
+        lines = response.aiter_lines()
+        async for line in lines:
+            if line.startswith(":"):
+                break
+        _, event, _ = [await anext(lines) for _ in range(3)]
+        assert event == "event: beat"

@@ -1,0 +1,173 @@
+"""Fire drills and operations: the real path, measured; the agent let out, and nothing learned."""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx2
+import pytest
+
+from homeostat.app.assemble import System, assemble
+from homeostat.app.holding import StandIns
+from homeostat.app.operations import Operations, OperationStatus, OperationUnknown
+from homeostat.app.settings import Settings
+from homeostat.core.clock import SystemClock
+from homeostat.core.errors import Overloaded
+from homeostat.core.ids import AgentId, Ids, ProjectId
+from homeostat.core.limits import OPERATIONS_RUNNING_MAX
+from homeostat.core.records.call import ToolUse
+from homeostat.core.records.immune import Diagnosis
+from homeostat.core.records.vitals import Vitals
+from homeostat.immune.doctrine import Doctrine
+from homeostat.immune.drill import FAULTS
+from homeostat.server.repeats import SEE_TO_IT_THEMSELVES
+from homeostat.testing.gateways import until
+
+PROJECT = ProjectId("default")
+ANN = (PROJECT, AgentId("ann"))
+WHY = {"reason": "the monthly drill", "actor": "bea"}
+QUICK = Doctrine(tick_seconds=0.02, settle_seconds=0.05, reconcile_seconds=0.05, drain_seconds=2.0)
+Json = dict[str, Any]
+
+
+@pytest.fixture
+async def system() -> AsyncIterator[System]:
+    """A fleet whose immune system ticks fast, with one agent whose normal is known and others beside it."""
+    async with assemble(Settings(ephemeral=True), stand_ins=StandIns(doctrine=QUICK)) as system:
+        yield system
+
+
+@pytest.fixture(autouse=True)
+async def ann(system: System, http: httpx2.AsyncClient) -> None:
+    luck = random.Random(7)  # noqa: S311 — the same every time
+    for name in ("ann", "bob", "cid", "dan", "eva"):
+        await http.post("/v1/agents/register", json={"agent_type": "t", "agent_id": name})
+    for number in range(60):
+        for name in ("ann", "bob", "cid", "dan", "eva"):
+            system.immune.intake.take(_usual(system, name, number, luck))
+        await system.immune.tick()
+    assert system.immune.phase_of(ANN) == "healthy"
+
+
+def _usual(system: System, name: str, number: int, luck: random.Random) -> Vitals:
+    tokens = luck.randint(80, 120)
+    return Vitals(
+        sample_id=f"{name}-{number}",
+        project=PROJECT,
+        agent_id=AgentId(name),
+        at_ms=system.clock.now_ms(),
+        source="gateway",
+        latency_ms=float(luck.randint(400, 600)),
+        tokens_in=luck.randint(300, 500),
+        tokens_out=tokens,
+        cost_usd=tokens * 1e-5,
+        tools=(ToolUse("search", str(number)),) if number % 3 == 0 else (),
+    )
+
+
+async def ended(http: httpx2.AsyncClient, path: str) -> Json:
+    async with asyncio.timeout(30):
+        while True:
+            answer = await http.get(path)
+            told: Json = answer.json()
+            if told["status"] != "running":
+                return told
+            assert answer.headers["retry-after"] == "1"
+            await asyncio.sleep(QUICK.tick_seconds)
+
+
+@pytest.mark.parametrize("kind", FAULTS)
+async def test_a_drill_goes_down_the_real_path_and_leaves_nothing_behind(
+    http: httpx2.AsyncClient, system: System, kind: Diagnosis
+) -> None:
+    watch = await system.immune.watch_of(ANN)
+    normal, quarantines = system.immune.normals(ANN), watch.patient.quarantines
+    begun = await http.post("/v1/agents/ann/drill", json={"kind": kind, **WHY})
+    assert begun.status_code == 202, begun.text
+    assert begun.headers["location"].endswith(begun.json()["operation_id"])
+    done = await ended(http, begun.headers["location"])
+    assert (done["status"], done["error"]) == ("succeeded", None)
+    result = done["result"]
+    assert (
+        0 < result["detected_after_seconds"] <= result["contained_after_seconds"] <= result["recovered_after_seconds"]
+    )
+    assert (result["released"], result["problem"]) == (True, "")
+    assert result["first_hypothesis"]
+    health = (await http.get("/v1/agents/ann/health")).json()
+    assert health["phase"] == "healthy"
+    path = [step["target"] for step in reversed(health["history"])]
+    assert path[-4:] == ["draining", "quarantined", "probation", "healthy"]
+    incident = (await http.get(f"/v1/immune/incidents/{result['incident_id']}")).json()
+    assert (incident["cohort"], incident["treatments"], incident["lost"]) == ("fire drill", [], 0)
+    assert system.immune.normals(ANN) == normal, "a drill teaches nothing"
+    assert not watch.drill
+    assert (await system.immune.watch_of(ANN)).patient.quarantines == quarantines
+    acts = (await http.get("/v1/audit", params={"q": "verb:drill_agent outcome:done"})).json()["items"]
+    assert [(act["actor"], act["reason"]) for act in acts] == [("bea", "the monthly drill")]
+
+
+async def test_a_drill_is_refused_where_it_would_do_harm(http: httpx2.AsyncClient, system: System) -> None:
+    body = {"kind": "cost_overrun", **WHY}
+    assert (await http.post("/v1/agents/nobody/drill", json=body)).status_code == 404
+    assert (await http.post("/v1/agents/ann/drill", json={**body, "kind": "boredom"})).status_code == 422
+    unknown = await http.post("/v1/agents/ann/drill", json={**body, "kind": "unknown"})
+    assert (unknown.status_code, unknown.json()["code"]) == (409, "drill_refused")
+    tried = await http.post("/v1/agents/ann/drill?dry_run=true", json=body)
+    assert [one["agent_id"] for one in tried.json()["agents"]] == ["ann"]
+    assert system.operations.all(PROJECT) == []
+    await http.post("/v1/agents/ann/quarantine", json=WHY)
+    for path in ("/v1/agents/ann/drill", "/v1/agents/ann/drill?dry_run=true"):
+        held = await http.post(path, json=body)
+        assert (held.status_code, held.json()["code"]) == (409, "drill_refused"), path
+
+
+async def test_a_drill_that_is_broken_off_lets_its_agent_out(system: System) -> None:
+    drill = asyncio.create_task(
+        system.immune.drills.hold(ANN, Diagnosis.COST_OVERRUN, actor="bea", seconds=30.0), name="drill"
+    )
+    await until(lambda: system.immune.phase_of(ANN) != "healthy")
+    drill.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await drill
+    watch = await system.immune.watch_of(ANN)
+    await until(lambda: not watch.drill)
+    assert watch.phase in ("healthy", "probation")
+
+
+# --- operations ----------------------------------------------------------------------------------------------------
+
+
+async def test_long_work_is_an_operation_where_that_is_preferred(http: httpx2.AsyncClient) -> None:
+    now = await http.get("/v1/audit/verify")
+    assert (now.status_code, now.json()["valid"]) == (200, True)
+    later = await http.get("/v1/audit/verify", headers={"prefer": "respond-async"})
+    assert later.status_code == 202
+    done = await ended(http, later.headers["location"])
+    assert (done["verb"], done["result"]["valid"]) == ("verify_audit", True)
+    listed = (await http.get("/v1/operations")).json()["operations"]
+    assert [one["operation_id"] for one in listed] == [done["operation_id"]]
+    failed = await http.post("/v1/runs/run_no/replay", json={}, headers={"prefer": "respond-async"})
+    told = await ended(http, failed.headers["location"])
+    assert (told["status"], told["error"]["code"]) == ("failed", "run_unknown")
+
+
+async def test_what_a_process_took_with_it_is_lost_and_says_so(http: httpx2.AsyncClient) -> None:
+    other = await http.get("/v1/operations/op_00000000000000000000000a_1")
+    assert (other.status_code, other.json()["status"]) == (200, "lost")
+    assert (await http.get("/v1/operations/nonsense")).json()["code"] == "operation_unknown"
+
+
+async def test_operations_are_bounded_and_end_with_their_process() -> None:
+    clock = SystemClock()
+    operations = Operations(clock=clock, ids=Ids(clock=clock))
+    never = asyncio.Event()
+    begun = [operations.begin(PROJECT, "v", "o", never.wait, actor="a") for _ in range(OPERATIONS_RUNNING_MAX)]
+    with pytest.raises(Overloaded):
+        operations.begin(PROJECT, "v", "o", never.wait, actor="a")
+    with pytest.raises(OperationUnknown):
+        operations.get(ProjectId("other"), begun[0].operation_id)
+    await asyncio.sleep(0)
+    await operations.close()
+    assert {one.status for one in begun} == {OperationStatus.LOST}
+    assert "drill_agent" not in SEE_TO_IT_THEMSELVES
