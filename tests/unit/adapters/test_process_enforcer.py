@@ -304,10 +304,34 @@ async def test_nobody_swaps_a_decoy_into_custody(store: SqliteEnforcement, begin
     assert (await store.custodies())[0].pid == decoy.pid
 
 
+@pytest.mark.parametrize("groups", [False, True], ids=["signals", "group"])
+async def test_whoever_is_stopped_and_heeds_sigterm_ends_by_it(
+    store: SqliteEnforcement, begin: Callable[..., Tree], *, groups: bool
+) -> None:
+    """What is stopped hears nothing until it goes on: it is woken for that, and not killed."""
+    polite = "import signal, sys, time\nsignal.signal(signal.SIGTERM, lambda *_: sys.exit(7))\nprint(1, flush=True)\n"
+    enforcer = ProcessEnforcer(store=store, clock=SystemClock(), groups=groups)
+    tree = begin(polite + "time.sleep(120)")
+    await take(enforcer, tree)
+    await enforcer.hold(ANN, S.CLOSED, "", "")
+    assert await enforcer.end(ANN, term_seconds=30)
+    assert await asyncio.to_thread(tree.process.wait, 30) == 7
+
+
+async def test_whoever_does_not_heed_sigterm_is_killed(store: SqliteEnforcement, begin: Callable[..., Tree]) -> None:
+    deaf = "import signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\nprint(1, flush=True)\n"
+    enforcer = ProcessEnforcer(store=store, clock=SystemClock(), groups=False)
+    tree = begin(deaf + "time.sleep(120)")
+    await take(enforcer, tree)
+    assert await enforcer.end(ANN, term_seconds=0.1)
+    assert await asyncio.to_thread(tree.process.wait, 30) == -signal.SIGKILL
+
+
 async def test_some_processes_are_never_taken(store: SqliteEnforcement) -> None:
     enforcer = ProcessEnforcer(store=store, clock=SystemClock())
-    for pid in (0, -1, 1, os.getpid(), os.getppid()):
-        with pytest.raises(CustodyRefused):
+    why = {0: "holds up", -1: "holds up", 1: "holds up", os.getpid(): "itself", os.getppid(): "was started by it"}
+    for pid, problem in why.items():
+        with pytest.raises(CustodyRefused, match=problem):
             await enforcer.take(ANN, pid, uid=os.geteuid(), supervises=True)
     assert await store.custodies() == []
 
