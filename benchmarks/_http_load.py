@@ -2,8 +2,9 @@
 
 import asyncio
 import time
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 
@@ -18,6 +19,7 @@ class Measured:
     failures: int
     asked: int
     cpu_us: float = 0.0
+    refused: tuple[tuple[str, int], ...] = ()
 
     def line(self) -> str:
         return f"{self.rate:8,.0f}/s   p50 {self.p50_ms:7.2f} ms   p99 {self.p99_ms:7.2f} ms"
@@ -30,6 +32,7 @@ class _Connection(asyncio.Protocol):
         self._finished = finished
         self._buffer = b""
         self._began = 0.0
+        self.status = ""
         self.transport: asyncio.Transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -48,6 +51,7 @@ class _Connection(asyncio.Protocol):
         if len(body) < int(length or 0):
             return
         self._buffer = b""
+        self.status = head[9:12].decode()
         self._finished(self, time.perf_counter() - self._began, head[9:10] == b"2")
 
 
@@ -97,14 +101,17 @@ async def pace(
     took: list[float] = []
     failures = 0
     free: list[_Connection] = []
-    waiting: list[tuple[bytes, float]] = []
+    waiting: deque[tuple[bytes, float]] = deque()
+    refused: Counter[str] = Counter()
 
     def finished(connection: _Connection, seconds: float, good: bool) -> None:  # noqa: FBT001
         nonlocal failures
         took.append(seconds)
         failures += not good
+        if not good:
+            refused[connection.status] += 1
         if waiting:
-            request, due = waiting.pop(0)
+            request, due = waiting.popleft()
             connection.ask(request, due)
         else:
             free.append(connection)
@@ -128,7 +135,8 @@ async def pace(
         await asyncio.sleep(0.01)
     for connection in held:
         connection.transport.abort()
-    return _measured(took, failures + sent - len(took), lasted, sent)
+    measured = _measured(took, failures + sent - len(took), lasted, sent)
+    return replace(measured, refused=tuple(sorted(refused.items())))
 
 
 async def _connect(

@@ -13,9 +13,10 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.error
 from collections import defaultdict
 from collections.abc import AsyncGenerator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -153,10 +154,21 @@ async def installation(folder: Path) -> AsyncGenerator[tuple[HomeostatServer, li
             [*command, "--concurrency", str(HOSTED)], stdout=subprocess.DEVNULL
         )
         try:
+            await _known(int(server.url.rsplit(":", 1)[1]), f"soak-{HOSTED - 1}")
             yield server, agents
         finally:
             worker.terminate()
             worker.wait(30)
+
+
+async def _known(port: int, agent_id: str) -> None:
+    """Until the worker's last agent is there."""
+    async with asyncio.timeout(60):
+        while True:
+            with suppress(urllib.error.HTTPError):
+                await asyncio.to_thread(_get, port, f"/v1/agents/{agent_id}")
+                return
+            await asyncio.sleep(0.1)
 
 
 async def soak(minutes: float, *, fill: bool) -> bool:
@@ -205,7 +217,13 @@ async def soak(minutes: float, *, fill: bool) -> bool:
 def _rates(report: Report, kinds: dict[str, Measured]) -> bool:
     for name, one in kinds.items():
         report.add(
-            name, per_second=one.rate, p50_ms=one.p50_ms, p99_ms=one.p99_ms, answers=one.answers, failures=one.failures
+            name,
+            per_second=one.rate,
+            p50_ms=one.p50_ms,
+            p99_ms=one.p99_ms,
+            answers=one.answers,
+            failures=one.failures,
+            refused=dict(one.refused),
         )
     return all(one.failures == 0 for one in kinds.values())
 

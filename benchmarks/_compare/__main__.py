@@ -19,6 +19,7 @@ def main() -> int:
     parser.add_argument("--data", type=Path, help="directory with nab/; without it detection is left out")
     parser.add_argument("--only", action="append", metavar="CELL", help="cells whose names begin so; may be repeated")
     parser.add_argument("--again", action="store_true", help="take what is kept once more")
+    parser.add_argument("--disturbed", action="store_true", help="only those taken while others worked, once more")
     parser.add_argument("--list", action="store_true", help="name the cells, and what of them is kept")
     parser.add_argument("--page", action="store_true", help="only write the page of what is kept")
     options = parser.parse_args()
@@ -26,12 +27,14 @@ def main() -> int:
     wanted = cells(quick=options.quick, data=options.data)
     if options.only:
         wanted = [cell for cell in wanted if cell.name.startswith(tuple(options.only))]
+    if options.disturbed:
+        wanted = [cell for cell in wanted if cell.name in kept.disturbed()]
     if options.list:
         for cell in wanted:
             print(f"{cell.name:<28}{kept.cells.get(cell.name, {}).get('taken_at', 'not taken')}")
         return 0
     for cell in [] if options.page else wanted:
-        kept.take(cell, again=options.again)
+        kept.take(cell, again=options.again or options.disturbed)
     page.write(kept)
     return 0
 

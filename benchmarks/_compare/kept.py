@@ -1,12 +1,14 @@
 """What was measured is kept cell by cell, so that a run that is stopped loses nothing."""
 
 import json
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+LOAD_MAX = 2.0 * (os.cpu_count() or 1)  # what a run leaves behind itself is below
 RESULTS = Path("benchmarks/results/compare.json")
 
 Figures = dict[str, Any]
@@ -33,12 +35,18 @@ class Kept:
             print(f"  {cell.name}: kept from {self.cells[cell.name]['taken_at']}", flush=True)
             return
         print(f"  {cell.name}", flush=True)
+        load = os.getloadavg()[0]
         figures = cell.take()
-        self.cells[cell.name] = {"taken_at": datetime.now(UTC).isoformat(timespec="minutes"), **figures}
+        taken_at = datetime.now(UTC).isoformat(timespec="minutes")
+        self.cells[cell.name] = {"taken_at": taken_at, "load": round(load, 1), **figures}
         self._path.parent.mkdir(parents=True, exist_ok=True)
         partial = self._path.with_suffix(".part")
         partial.write_text(json.dumps(self.cells, indent=1) + "\n")
         partial.replace(self._path)
+
+    def disturbed(self) -> list[str]:
+        """Cells that were taken while others worked on the machine; their figures are worth little."""
+        return [name for name, cell in self.cells.items() if cell.get("load", 0.0) > LOAD_MAX]
 
     def of(self, prefix: str) -> dict[str, Figures]:
         """The cells whose names begin so, by the rest of their names."""

@@ -31,6 +31,9 @@ def _text(kept: Kept) -> Iterator[str]:
     when = days[0] if days[0] == days[-1] else f"{days[0]} to {days[-1]}"
     yield f"Measured {when} on {_machine()}. Everything shares this one machine, PostgreSQL and Redis included."
     yield ""
+    if disturbed := kept.disturbed():
+        yield f"Taken while others worked on the machine, to be taken again (`--disturbed`): {', '.join(disturbed)}."
+        yield ""
     lost: list[str] = []
     for engine in ENGINES:
         for kind in KINDS:
