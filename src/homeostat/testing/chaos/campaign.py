@@ -99,6 +99,8 @@ async def campaign(ask: Ask, folder: Path) -> Verdict:
             await _listen(hurt, cast, stack)
         await citizens.settle_in()
         await hurt.begin(hurt.everybody("client"))
+        tending = asyncio.create_task(citizens.tend())
+        stack.callback(tending.cancel)
         faults = Faults(hurt)
         goals = goals_for([*faults.known], ask.seconds) if ask.goals is None else ask.goals
         goals = {name: count for name, count in goals.items() if name in faults.known}

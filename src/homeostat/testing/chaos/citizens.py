@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,6 +13,7 @@ from homeostat.core.clock import Clock, SystemClock
 from homeostat.core.codec import to_json
 from homeostat.core.errors import AgentExists, HomeostatError, IllegalTransition
 from homeostat.core.limits import POLICY_STALE_SECONDS_MAX
+from homeostat.core.machines.phase import RUNS
 from homeostat.core.records.enforcement import Effect, Verb
 from homeostat.testing.chaos.people import People
 from homeostat.testing.parties import SCRIPTS, Journal, agents
@@ -21,6 +23,7 @@ CALLERS: Final = 6
 PATIENCE_SECONDS: Final = 60.0
 CALL_GAP_SECONDS: Final = 0.05
 TURN_GAP_SECONDS: Final = 0.2
+TENDING_SECONDS: Final = 2.0
 SPENT: Final = 402
 PATIENT: Final = "/v1/agents/patient"
 BECAUSE: Final = {"reason": "a campaign"}
@@ -177,6 +180,23 @@ class Citizens:
                 people.violations.append(f"finally_the_released_are_served: still {answer}")
                 return
             await asyncio.sleep(0.1)
+
+    async def tend(self) -> None:
+        """Release whoever the immune system isolates for being slow, as agents are whose workers are killed; for ever."""
+        people = self._people
+        while True:
+            rows: list[dict[str, Any]] = []
+            with suppress(HomeostatError):
+                rows = await people.insist(lambda client: client.read_json("/v1/agents?limit=500"), always=True) or []
+            for row in rows:
+                if row["agent_id"] not in self._hosted or row["phase"] in RUNS:
+                    continue
+                with suppress(HomeostatError, httpx2.HTTPError):
+                    await self._chance.choice(people.clients).post_json(
+                        f"/v1/agents/{row['agent_id']}/release", BECAUSE
+                    )
+                    people.counts["agents isolated by the immune system and released"] += 1
+            await asyncio.sleep(TENDING_SECONDS)
 
     # --- afterwards ----------------------------------------------------------------------------------------------
 
