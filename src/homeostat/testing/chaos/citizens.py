@@ -182,7 +182,7 @@ class Citizens:
             await asyncio.sleep(0.1)
 
     async def tend(self) -> None:
-        """Release whoever the immune system isolates for being slow, as agents are whose workers are killed; for ever."""
+        """For ever: release whom the immune system isolates for being slow, as agents are whose workers are killed."""
         people = self._people
         while True:
             rows: list[dict[str, Any]] = []
