@@ -44,6 +44,7 @@ CALLS: Mapping[str, tuple[ToolCallId, ...]] = {
 }
 TOOL_SECONDS = 0.7
 LATE_SECONDS = (0.8, 1.2)
+PLAIN_SHARE = 0.4
 LATE_SHARE = 0.1
 REPEATED_SHARE = 0.3
 AGENTS = 12
@@ -211,7 +212,7 @@ class Client:
         while not self._stopping.is_set():
             number += 1
             name = f"{os.getpid()}:{stream}:{number}"
-            script = self._chance.choice(SCRIPTS)
+            script = [] if self._chance.random() < PLAIN_SHARE else self._chance.choice(SCRIPTS)
             payload = to_json({"id": name, "script": script})
             command = Enqueue(
                 key=self._chance.choice(hosted),
