@@ -88,7 +88,7 @@ frameworks: $(DEV_STAMP)  ## Run the examples of LangGraph, OpenAI Agents and Py
 		echo "frameworks: installing" && $(BIN)/python -m venv --clear .peers/frameworks \
 		&& .peers/frameworks/bin/python -m pip install --quiet -e '.[test,langgraph,openai-agents,pydantic-ai]' \
 		&& touch .peers/frameworks/.installed; }
-	@.peers/frameworks/bin/python -m pytest -n 0 tests/docs/test_frameworks.py tests/docs/test_adopting.py $(ARGS)
+	@.peers/frameworks/bin/python -m pytest -n 0 tests/docs/test_frameworks.py tests/docs/test_adopting.py tests/docs/test_howtos.py $(ARGS)
 
 .PHONY: simulate
 simulate: $(DEV_STAMP) $(VENV)/.installed  ## Run the deterministic simulator over SEEDS=1000 seeds

@@ -5,6 +5,7 @@ import os
 from collections import Counter
 from collections.abc import Generator, Iterator
 from itertools import count
+from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
 import asyncpg
@@ -17,6 +18,8 @@ from homeostat.testing.servers import NatsServer, PostgresServer, RedisServer
 settings.register_profile("homeostat", deadline=None, print_blob=True)
 settings.load_profile("homeostat")
 
+SCREENSHOTS = Path(__file__).parents[1] / "build" / "screenshots"
+
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Generator[None]:
@@ -28,6 +31,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Genera
             reasons[report.longrepr[2].removeprefix("Skipped: ")] += 1
     for reason, times in reasons.most_common():
         terminalreporter.write_line(f"not run here: {times} test{'s' * (times > 1)}: {reason}", yellow=True)
+    if any("dashboard/test_pages.py" in report.nodeid for report in terminalreporter.getreports("passed")):
+        terminalreporter.write_line(f"screenshots of the dashboard's pages: {SCREENSHOTS}")
 
 
 @pytest.fixture(scope="session")

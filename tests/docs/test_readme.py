@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from homeostat.testing.homeostat import HomeostatServer
+from homeostat.testing.servers import ServerFailed
 
 README = Path(__file__).parents[2] / "README.md"
 DEFAULT_URL = "http://127.0.0.1:7700"
@@ -69,6 +71,33 @@ def _until_registered(server: HomeostatServer, run: object) -> None:
         if httpx2.get(f"{server.url}/v1/agents/greeter/head").status_code == 200:
             return
     raise AssertionError("the worker did not register its agent")
+
+
+MY_AGENT = """
+from openai import OpenAI
+
+said = OpenAI().chat.completions.create(model="gpt-4o-mini", messages=[{"role": "user", "content": "How are you?"}])
+print(said.choices[0].message.content)
+"""
+
+
+def test_an_agent_that_is_there_already_comes_under_control(server: HomeostatServer, tmp_path: Path) -> None:
+    console, starting = (block for _, block in blocks("Agents you already have"))
+    (tmp_path / "my_agent.py").write_text(MY_AGENT)
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    env = {**os.environ, "HOMEOSTAT_URL": server.url, "PATH": path, "XDG_DATA_HOME": str(tmp_path)}
+    expected = [r"\w", r'"outcome":"answered"', r'"usd":2\.0', r'"action":"block"', r"^$"]
+    for command, wanted in zip(commands(console), expected, strict=True):
+        line = ["/bin/sh", "-c", command.replace(DEFAULT_URL, server.url)]
+        done = subprocess.run(line, cwd=tmp_path, env=env, capture_output=True, text=True, check=False, timeout=60)
+        assert done.returncode == 0, done.stderr
+        assert re.search(wanted, done.stdout), (command, done.stdout)
+    for command in commands(starting):
+        told = re.fullmatch(r"(\w+)=… homeostat up --upstreams (.+)", command)
+        assert told is not None, command
+        refused = pytest.raises(ServerFailed, match=f"needs a key in .*{told[1]}")
+        with refused, HomeostatServer("--upstreams", shlex.split(told[2])[0], command="up"):
+            pass
 
 
 def test_the_two_commands_are_targets_of_the_makefile() -> None:

@@ -166,7 +166,6 @@ async def test_everybody_can_use_every_page(ward: Clinic, url: str, browser: Bro
         if grave:
             found[place] = grave
     await context.close()
-    print(f"screenshots are in {SHOTS}")  # noqa: T201 - whoever keeps them has to know
     assert found == {}
 
 

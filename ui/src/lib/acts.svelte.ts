@@ -134,11 +134,15 @@ export function askHealth(verb: Verb, agents: string[]): void {
     run: async (reason) => {
       await acts.attempt(`${verb} ${who}`, async () => {
         const failed: string[] = []
+        const settledOf: boolean[] = []
+        let verified = 0
         let done: Acted | null = null
         for (const agent of agents) {
           try {
             const path = `v1/agents/${encodeURIComponent(agent)}/${verb}`
             done = await send<Acted>('POST', path, { reason, actor: 'dashboard' })
+            verified += done?.receipt?.effect === 'enforced' ? 1 : 0
+            settledOf.push(done?.cordoned !== undefined || (done?.phase !== undefined && settled.includes(done.phase)))
           } catch (error) {
             if (agents.length === 1) throw error
             failed.push(`${agent}: ${error instanceof Error ? error.message : String(error)}`)
@@ -146,7 +150,11 @@ export function askHealth(verb: Verb, agents: string[]): void {
         }
         if (failed.length === agents.length) throw new Error(failed[0])
         if (failed.length) return `${verb}: ${agents.length - failed.length} done, ${failed.length} refused (${failed[0]})`
-        if (agents.length > 1) return `Requested: ${verb} ${who}`
+        if (agents.length > 1) {
+          const inEffect = settledOf.filter(Boolean).length
+          const proof = verified ? `, ${verified} verified` : ''
+          return inEffect === agents.length ? `In effect: ${verb} ${who}${proof}` : `Requested: ${verb} ${who}; in effect for ${inEffect} so far${proof}`
+        }
         if (done?.cordoned !== undefined) return `In effect: ${agents[0]} ${done.cordoned ? 'gets no new turns' : 'gets turns again'}`
         const proof = done?.receipt ? ` (${done.receipt.effect === 'enforced' ? 'verified' : done.receipt.effect})` : ''
         if (done?.phase && settled.includes(done.phase)) return `In effect${proof}: ${agents[0]} is ${done.phase}`
