@@ -129,7 +129,7 @@ async def test_usage_nobody_asked_for_is_hidden(size: int) -> None:
 
     def chunks(stream: bytes) -> list[Any]:
         lines = [line[6:] for line in stream.decode().splitlines() if line.startswith("data: {")]
-        return [{**json.loads(line), "id": "", "system_fingerprint": ""} for line in lines]
+        return [{**json.loads(line), "id": "", "created": 0, "system_fingerprint": ""} for line in lines]
 
     assert chunks(shown) == chunks(plain)
     assert shown.endswith(b"data: [DONE]\n\n")
