@@ -12,7 +12,7 @@ import time
 import urllib.request
 from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -74,7 +74,7 @@ async def _run() -> None:
                 await _latency(report, places, key)
                 await _streams(report, places, key)
                 await _first_bytes(report, places, key)
-            await _peers(report, Path(folder), model, port, key)
+            await _peers(report, Path(folder), model, places[-1], key)
             await _own(report, server, port, key)
     report.write()
 
@@ -164,8 +164,11 @@ async def _read_streams(port: int, request: bytes, count: int, delay_seconds: fl
     return events, first
 
 
-async def _peers(report: Report, folder: Path, model: int, port: int, key: str) -> None:
-    """Each is measured in turn with us, one at a time: two cores hold no more."""
+async def _peers(report: Report, folder: Path, model: int, us: Place, key: str) -> None:
+    """Each is measured in turn with us, one at a time: two cores hold no more.
+
+    `times_their_cpu` compares processor time per request, which says the same on a machine that others use as well.
+    """
     body = json.dumps(CHAT, separators=(",", ":")).encode()
     ours = post(PATH, body, key=key)
     for peer_of, target in ((litellm, ">= 75"), (portkey, ">= 12")):
@@ -174,18 +177,26 @@ async def _peers(report: Report, folder: Path, model: int, port: int, key: str) 
                 continue
             for one in (peer.process, *peer.process.children(recursive=True)):
                 _pin(one.pid, 1)
+            them = Place(peer.title, peer.port, "", peer.process)
             pairs: list[tuple[Measured, Measured]] = []
             for _ in range(ROUNDS):
-                theirs = await saturate(peer.port, [peer.request], connections=16, seconds=SECONDS * 2)
-                pairs.append((theirs, await saturate(port, [ours], connections=16, seconds=SECONDS)))
+                theirs = await _timed(them, peer.request, seconds=SECONDS * 2)
+                pairs.append((theirs, await _timed(us, ours, seconds=SECONDS)))
             report.add(
                 f"requests at concurrency 16, {peer.title}",
                 per_second=statistics.median(theirs.rate for theirs, _ in pairs),
                 failures=sum(theirs.failures for theirs, _ in pairs),
                 ours_per_second=statistics.median(mine.rate for _, mine in pairs),
                 times_theirs=statistics.median(mine.rate / theirs.rate for theirs, mine in pairs if theirs.rate),
+                times_their_cpu=statistics.median(theirs.cpu_us / mine.cpu_us for theirs, mine in pairs),
                 target=target,
             )
+
+
+async def _timed(place: Place, request: bytes, *, seconds: float) -> Measured:
+    before = _cpu(place)
+    measured = await saturate(place.port, [request], connections=16, seconds=seconds)
+    return replace(measured, cpu_us=(_cpu(place) - before) / measured.asked * 1e6)
 
 
 # --- against itself ------------------------------------------------------------------------------------------
@@ -294,8 +305,8 @@ def _pin(pid: int, core: int) -> None:
 def _cpu(place: Place) -> float:
     if place.process is None:
         return 0.0
-    times = place.process.cpu_times()
-    return times.user + times.system
+    family = [place.process, *place.process.children(recursive=True)]
+    return sum(times.user + times.system for times in (one.cpu_times() for one in family))
 
 
 def _spare(url: str) -> None:
