@@ -32,6 +32,7 @@ DECODERS = [
     "homeostat.client.control",
     "homeostat.core.canonical",
     "homeostat.core.codec",
+    "homeostat.core.filter",
     "homeostat.core.wire.otlp",
     "homeostat.core.wire.protobuf",
     "homeostat.gateway.dialects.anthropic_messages",

@@ -21,6 +21,8 @@ from homeostat.app.webhooks import _told, alert_of, signed
 from homeostat.core.clock import Millis
 from homeostat.core.codec import Json, take_json
 from homeostat.core.errors import HomeostatError
+from homeostat.core.filter import FilterInvalid
+from homeostat.core.filter_fields import READERS
 from homeostat.core.ids import AgentId, ProjectId, RunId
 from homeostat.core.limits import OTLP_ATTRIBUTES_MAX, OTLP_DEPTH_MAX
 from homeostat.core.records.conversation import Conversation
@@ -342,3 +344,44 @@ def addresses(data: bytes) -> None:
 
 _SYSTEM = cast("Any", SimpleNamespace(settings=SimpleNamespace(project="p")))
 _NAMES = {"turn_id": names.turn_id, "box_id": names.box_id, "card_id": names.card_id}
+
+
+_ROW = {"agent_id": "a-1", "phase": "healthy", "tags": ["gpu"], "status": "running", "goal": "weekly", "cost": 2.5,
+        "started_at": "2026-01-01T00:00:00Z", "at_ms": 1_750_000_000_000, "error": False, "error_at": None}  # fmt: skip
+
+
+@target(
+    b'phase:quarantined tag:gpu cost>2 started>-1h -phase:healthy gpu goal:"weekly report"',
+    b"agent:billing-* tokens>=10k closed:none at>2026-01-31T12:00:00Z",
+    words=(
+        b":",
+        b"!=",
+        b">=",
+        b"<",
+        b"-1h",
+        b"10k",
+        b"*",
+        b'"',
+        b"none",
+        b"phase",
+        b"cost",
+        b"started",
+        b",",
+        b"9" * 40,
+    ),
+    bytes_max=600,
+)
+def filters(data: bytes) -> None:
+    """A filter is refused as invalid, or covers any row or does not, and the same in every noun that reads it."""
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        return  # a query that is no text is refused before
+    for reader in READERS.values():
+        try:
+            wanted = reader.read(text, now_ms=Millis(1_750_000_000_000))
+        except FilterInvalid:
+            continue
+        covered = wanted.covers(_ROW)
+        assert covered in (True, False)
+        assert covered or wanted, "an empty filter covers everything"
