@@ -114,6 +114,7 @@ class SqliteEngine:
         if path is not None:
             self._tidier = SqliteThread("sqlite-tidier", target)
             self._log = Log(Path(f"{path}-wal"), beside=self._carry_beside, between=self._carry_between)
+        self.carries = True  # whether the log is carried into the file, which measuring its length forbids
         self._clock = SystemClock()
         self._commit_seconds = LOOP_COMMIT_SECONDS_MAX
 
@@ -154,7 +155,8 @@ class SqliteEngine:
                 if problem.sqlite_errorcode != sqlite3.SQLITE_BUSY:
                     raise _outage(problem) from problem
             else:
-                log.saved()
+                if self.carries:
+                    log.saved()
                 return result
         return await self._writer.do(lambda connection: self._transact(connection, work))
 
