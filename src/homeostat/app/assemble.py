@@ -128,8 +128,6 @@ async def assemble(
         stack.push_async_callback(workers.leave)
         tools = ToolDesks(kernel=kernel, keeper=opened.tools, bus=bus, clock=clock)
         await tools.listen()
-        operations = Operations(clock=clock, ids=ids)
-        stack.push_async_callback(operations.close)
         feed, vitals_log = await _open_views(fleet, supervisor, bus=bus, clock=clock, ids=ids)
         yield System(
             settings=settings,
@@ -154,7 +152,7 @@ async def assemble(
             spending=Spending(gateway.outlays, clock=clock),
             runs=runs,
             custody=custody,
-            operations=operations,
+            operations=Operations.owned(stack, clock=clock, ids=ids),
             supervisor=supervisor,
             store_place=opened.place,
         )

@@ -4,6 +4,7 @@ import asyncio
 import re
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
@@ -108,6 +109,13 @@ class Operations:
     def all(self, project: ProjectId) -> list[Operation]:
         """Those of a project, newest first."""
         return [one for one in reversed(self._kept.values()) if one.project == project]
+
+    @classmethod
+    def owned(cls, stack: AsyncExitStack, *, clock: Clock, ids: Ids) -> "Operations":
+        """Operations that end with whatever owns them."""
+        operations = cls(clock=clock, ids=ids)
+        stack.push_async_callback(operations.close)
+        return operations
 
     async def close(self) -> None:
         """End what is under way; each sees to what it holds."""

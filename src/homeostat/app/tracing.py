@@ -1,6 +1,5 @@
 """Tells OpenTelemetry of model calls and turns, where somebody set up an SDK; otherwise it listens to nothing."""
 
-import random
 from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Any, Final
@@ -11,7 +10,7 @@ from opentelemetry.trace import NonRecordingSpan, SpanContext, SpanKind, Status,
 from homeostat.core import telemetry as t
 from homeostat.core.clock import Clock
 from homeostat.core.codec import from_json
-from homeostat.core.ids import digest_of
+from homeostat.core.ids import Ids, digest_of
 from homeostat.core.machines.run import RUN
 from homeostat.core.ports.bus import Bus
 from homeostat.core.records.event import Channel, Event, subject
@@ -49,19 +48,19 @@ def span_of(turn_id: str) -> int:
 class ChosenIds:
     """Gives the SDK the ids that were chosen for the next span, and others where none were."""
 
-    def __init__(self) -> None:
+    def __init__(self, ids: Ids) -> None:
         self._place: Place | None = None
-        self._entropy = random.SystemRandom()
+        self._ids = ids
 
     def choose(self, place: Place | None) -> None:
         self._place = place
 
     def generate_span_id(self) -> int:
         chosen = None if self._place is None else self._place.span_id
-        return chosen or self._entropy.getrandbits(64) or 1
+        return chosen or int(self._ids.span(), 16)
 
     def generate_trace_id(self) -> int:
-        return int(self._place.trace_id, 16) if self._place is not None else self._entropy.getrandbits(128) or 1
+        return int(self._ids.trace() if self._place is None else self._place.trace_id, 16)
 
     def is_trace_id_random(self) -> bool:
         return False
@@ -91,7 +90,7 @@ class Tracing:
             one.name: meter.create_histogram(one.name, unit=one.unit, description=one.words) for one in t.METRICS
         }
         self._models: set[str] = set()
-        self._chosen = ChosenIds()
+        self._chosen = ChosenIds(Ids(clock=clock))
         if hasattr(
             self._tracer, "id_generator"
         ):  # the SDK's; a span told after the fact must have the id its parts know
