@@ -156,8 +156,8 @@ class _Status(msgspec.Struct):
 class _Span(msgspec.Struct, rename="camel"):
     trace_id: str = ""
     span_id: str = ""
-    start_time_unix_nano: Int64 = 0
-    end_time_unix_nano: Int64 = 0
+    start_time_unix_nano: int = 0
+    end_time_unix_nano: int = 0
     attributes: list[_Pair] = []
     status: _Status | None = None
 
@@ -194,14 +194,21 @@ def read_json(data: bytes) -> list[Span]:
                 Span(
                     trace_id=one.trace_id[:64].lower(),
                     span_id=one.span_id[:64].lower(),
-                    start_ns=one.start_time_unix_nano,
-                    end_ns=one.end_time_unix_nano,
+                    start_ns=_instant(one.start_time_unix_nano),
+                    end_ns=_instant(one.end_time_unix_nano),
                     failed=one.status is not None and one.status.code in FAILED,
                     attributes=_plain(one.attributes),
                     resource=resource,
                 )
             )
     return spans
+
+
+def _instant(nanoseconds: int) -> int:
+    """A fixed64, which JSON may write as any number whatever."""
+    if not 0 <= nanoseconds < 1 << 64:
+        raise msgspec.ValidationError("a time is no unsigned number of 64 bits")
+    return nanoseconds
 
 
 def _plain(pairs: list[_Pair], depth: int = 0) -> Attributes:
