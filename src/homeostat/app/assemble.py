@@ -100,8 +100,7 @@ async def assemble(
     settings: Settings, *, clock: Clock | None = None, stand_ins: StandIns | None = None
 ) -> AsyncGenerator[System, None]:
     """A Homeostat that runs until the block ends. What began last ends first."""
-    stand_ins = stand_ins or StandIns()
-    clock = clock or SystemClock()
+    stand_ins, clock = stand_ins or StandIns(), clock or SystemClock()
     ids = Ids(clock=clock)
     async with AsyncExitStack() as stack:
         opened = await _open_stores(settings, stack)
@@ -121,9 +120,8 @@ async def assemble(
         immune, turn_vitals, custody = await open_immunity(
             settings, opened.immunity, stack, supervisor, rooms, bus=bus, clock=clock, ids=ids, stand_ins=stand_ins
         )
-        turns = LocalTurns(kernel)
         runs = await open_runs(settings, supervisor, opened, rooms, bus=bus, clock=clock, ids=ids)
-        workers = WorkerSessions(kernel, turns)
+        workers = WorkerSessions(kernel, turns := LocalTurns(kernel))
         supervisor.add("worker sessions", workers.run)
         stack.push_async_callback(workers.leave)
         tools = ToolDesks(kernel=kernel, keeper=opened.tools, bus=bus, clock=clock)
