@@ -15,6 +15,7 @@ import httpx2
 import psutil
 import pytest
 
+from homeostat.adapters.enforcers.process import ProcessEnforcer
 from homeostat.app.assemble import System, assemble
 from homeostat.app.settings import Settings
 from homeostat.core.ids import DEFAULT_PROJECT, AgentId
@@ -95,10 +96,12 @@ def looper(tmp_path: Path) -> Iterator[Looper]:
                 os.kill(pid, signal.SIGKILL)
 
 
-def start(tmp_path: Path, url: str, *arguments: str) -> subprocess.Popen[bytes]:
+def start(tmp_path: Path, url: str, *arguments: str, stderr: int | None = None) -> subprocess.Popen[bytes]:
     environment = {**os.environ, "HOMEOSTAT_URL": url, "XDG_DATA_HOME": str(tmp_path / "xdg")}
     environment["PYTHONPATH"] = str(tmp_path)
-    return subprocess.Popen([sys.executable, "-m", "homeostat", *arguments], env=environment, cwd=tmp_path)
+    return subprocess.Popen(
+        [sys.executable, "-m", "homeostat", *arguments], env=environment, cwd=tmp_path, stderr=stderr
+    )
 
 
 def test_uc_9_a_process_is_held_whoever_wakes_it_or_kills_homeostat(tmp_path: Path, looper: Looper) -> None:
@@ -140,6 +143,11 @@ def test_uc_9_a_process_is_held_whoever_wakes_it_or_kills_homeostat(tmp_path: Pa
                 assert not any(psutil.pid_exists(pid) and psutil.Process(pid).status() != "zombie" for pid in pids)
                 assert command.wait(timeout=60) != 0
                 eventually(lambda: effect() == "enforced")
+                again = start(tmp_path, server.url, "exec", "--agent-id", "looper", "--", *run, stderr=subprocess.PIPE)
+                said = again.communicate(timeout=60)[1].decode()
+                assert "looper was killed (enough)" in said, "and so nobody wonders why it ends at once"
+                assert "homeostat release looper" in said
+                assert again.returncode != 0
             finally:
                 command.kill()
 
@@ -181,10 +189,23 @@ async def test_an_agent_is_reset_by_its_supervisor_and_treated_by_its_worker(tmp
             applied, note = await remedies.apply(clerk, RemedyAction.RESET_AGENT, "")
             assert (applied, "begin its process again" in note) == (Applied.NOT_APPLICABLE, True)
             await _a_shared_worker_is_not_stopped(system, shared.pid)
+            await _who_lost_his_supervisor_is_known_by_his_mark(system, command, looper)
         finally:
             for process in (command, worker, shared):
                 process.terminate()
                 await asyncio.to_thread(process.wait, 30)
+
+
+async def _who_lost_his_supervisor_is_known_by_his_mark(
+    system: System, command: subprocess.Popen[bytes], looper: Looper
+) -> None:
+    """Whoever `homeostat exec` started is found after it was killed, by a server that never saw him."""
+    command.kill()
+    command.wait()
+    processes = ProcessEnforcer(store=system.immune.enforcement.store, clock=system.clock, groups=False)
+    await processes.open()
+    members = {one.pid for one in processes.members((DEFAULT_PROJECT, AgentId("looper")))}
+    assert members == {looper.read("parent")[0], looper.read("child")[0]}
 
 
 async def _a_shared_worker_is_not_stopped(system: System, pid: int) -> None:

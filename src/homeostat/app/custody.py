@@ -22,9 +22,11 @@ from homeostat.core.enforcement_errors import CustodyRefused
 from homeostat.core.errors import HomeostatError, MalformedPayload
 from homeostat.core.ids import digest_of
 from homeostat.core.records.enforcement import Control
+from homeostat.core.records.immune import Stance
 from homeostat.core.records.turn import AgentKey
 from homeostat.core.wire.custody import LINE_BYTES_MAX, Answer, Claim, News, Order, OrderWord
 from homeostat.fleet.fleet import Fleet
+from homeostat.immune.enforcement import stance_of
 from homeostat.immune.immune import Immune
 
 T = TypeVar("T")
@@ -116,9 +118,23 @@ class CustodyDesk:
             else:
                 await self._processes.take(key, pid, uid=uid, supervises=claim.supervises)
             await self._look_after(key)
+            return key, Answer(taken=True, message=self._awaits(key))
         except HomeostatError as problem:
             return None, Answer(taken=False, code=problem.code, message=str(problem))
-        return key, Answer(taken=True)
+
+    def _awaits(self, key: AgentKey) -> str:
+        """What whoever starts an agent that may not run has to know, lest it wonders why nothing happens."""
+        patient = next((one for one in self._immune.orchestrator.to_be_held() if one.key == key), None)
+        if patient is None:
+            return ""
+        way_out = f"until it is let go: homeostat release {key[1]}"
+        match stance_of(patient, self._processes):
+            case Stance.CLOSED:
+                return f"{key[1]} is {patient.phase} ({patient.cause}), so it stands still {way_out}"
+            case Stance.ENDED:
+                return f"{key[1]} was killed ({patient.cause}), so it is ended whenever it begins, {way_out}"
+            case Stance.OPEN | Stance.DRAINING:
+                return ""
 
     async def _take_address(self, key: AgentKey, pid: int, url: str) -> None:
         """Take orders' address from a process of this machine: only one at which that very process listens."""

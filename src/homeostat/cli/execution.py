@@ -178,6 +178,7 @@ class Enrolment:
 
 async def _run(command: list[str], environment: dict[str, str], enrolment: Enrolment, client: "Client") -> int:
     """Run the command, and again each time the server asks for it; what it leaves behind stays ours to answer for."""
+    from homeostat.cli.tables import plain
     from homeostat.client.custody import CustodyLine
     from homeostat.core.wire.custody import OrderWord
 
@@ -187,6 +188,8 @@ async def _run(command: list[str], environment: dict[str, str], enrolment: Enrol
     await line.open()
     if line.refusal:
         typer.echo(f"It is held at the gateway, and not as a process: {line.refusal}", err=True)
+    elif line.notice:
+        typer.echo(f"homeostat: {plain(line.notice)}", err=True)
     try:
         while True:
             code = await _run_once(command, environment, enrolment, line)
@@ -280,6 +283,7 @@ def _environment(client: "Client", registered: "Registered", bases: dict[str, st
 
     environment = {**os.environ, "HOMEOSTAT_URL": client.url, "HOMEOSTAT_KEY": registered.api_key}
     environment["HOMEOSTAT_AGENT_ID"] = registered.agent_id
+    environment.update(_mark())
     for family, base in bases.items():
         name = family.upper()
         environment[f"{name}_BASE_URL"] = base
@@ -288,6 +292,19 @@ def _environment(client: "Client", registered: "Registered", bases: dict[str, st
     if "openai" in bases:
         environment["OPENAI_API_BASE"] = bases["openai"]  # what older clients read
     return environment
+
+
+def _mark() -> dict[str, str]:
+    """What tells whoever the command starts from everybody else, even when we are dead, where there is a /proc."""
+    import os
+    from contextlib import suppress
+
+    from homeostat.adapters.enforcers import proc
+
+    with suppress(OSError):
+        if (since := proc.started(os.getpid())) is not None:
+            return {proc.MARK: proc.mark(proc.Named(os.getpid(), since), proc.boot_id())}
+    return {}
 
 
 def _type_of(program: str) -> str:

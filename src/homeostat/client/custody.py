@@ -45,6 +45,7 @@ class CustodyLine:
         self._reader: asyncio.StreamReader | None = None
         self._spawned: int | None = None
         self.refusal = ""
+        self.notice = ""  # what the desk said of an agent that it took and does not let run
 
     async def open(self) -> bool:
         """Claim once; then stay in touch. False, with the reason in `refusal`, where this process is not held."""
@@ -93,7 +94,7 @@ class CustodyLine:
             self.refusal = answer.message
             writer.close()
             return False
-        self.refusal = ""
+        self.refusal, self.notice = "", answer.message
         self._reader, self._writer = reader, writer
         if self._spawned is not None:
             await self.spawned(self._spawned)

@@ -50,6 +50,28 @@ os.wait()
 print("left", flush=True)
 time.sleep(120)
 """
+# A supervisor that marks what it starts; its child waits until it is killed, and then leaves by forking twice.
+ESCAPE = """
+import ctypes, os, signal, sys, time
+from homeostat.adapters.enforcers import proc
+ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)
+named = proc.Named(os.getpid(), proc.started(os.getpid()))
+leaver = '''
+import os, sys, time
+print(os.getpid(), flush=True)
+while os.getppid() == int(sys.argv[3]):
+    time.sleep(0.01)
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        open(sys.argv[1] + ".pid", "w").write(str(os.getpid()))
+        exec(sys.argv[2])
+    os._exit(0)
+'''
+given = {**os.environ, proc.MARK: proc.mark(named, proc.boot_id())}
+os.spawnve(os.P_NOWAIT, sys.executable, [sys.executable, "-c", leaver, *sys.argv[1:3], str(os.getpid())], given)
+time.sleep(120)
+"""
 
 
 class Tree:
@@ -224,6 +246,31 @@ time.sleep(120)
     await enforcer.end(ANN)
     assert await stance(enforcer) is S.ENDED
     assert tree.process.poll() is None
+
+
+async def test_who_leaves_a_dead_supervisor_s_tree_between_two_looks_is_found_by_his_mark(
+    store: SqliteEnforcement, begin: Callable[..., Tree]
+) -> None:
+    tree, other = begin(ESCAPE), begin(ESCAPE)
+    left = int(tree.word)
+    enforcer = ProcessEnforcer(store=store, clock=SystemClock(), groups=False)
+    await enforcer.take(ANN, tree.pid, uid=os.geteuid(), supervises=True)  # and nobody looks until all is over
+    for one in (tree, other):
+        one.process.kill()
+        one.process.wait()
+        assert await one.counts()
+    escaped = int(tree.place.with_suffix(".pid").read_text())
+    assert proc.started(left) is None, "nobody is left by whom it could be found"
+    again = ProcessEnforcer(store=store, clock=SystemClock(), groups=False)  # Homeostat began anew, too
+    await again.open()
+    assert [one.pid for one in again.members(ANN)] == [escaped]
+    await again.hold(ANN, S.CLOSED, "", await again.observe(ANN, ""))
+    assert await stance(again) is S.CLOSED
+    assert await tree.stands()
+    assert await other.counts(), "whoever another one started is nobody's but his"
+    await again.end(ANN)
+    assert await stance(again) is S.ENDED
+    assert proc.started(escaped) is None
 
 
 async def test_who_slept_before_is_not_woken(store: SqliteEnforcement, begin: Callable[..., Tree]) -> None:

@@ -13,6 +13,7 @@ ENDED: Final = frozenset("ZX")
 RESTING: Final = STOPPED | ENDED
 TREE_MAX: Final = 4_096
 LISTENS: Final = "0A"  # the state of a socket in /proc/net/tcp
+MARK: Final = "HOMEOSTAT_CUSTODY"  # the variable that says by whom a process was started
 
 
 class Named(NamedTuple):
@@ -116,6 +117,29 @@ def descendants(roots: Iterable[int]) -> list[Named]:
                 found[pid] = Named(pid, since)
                 level.append(pid)
     return list(found.values())
+
+
+def mark(supervisor: Named, boot: str) -> str:
+    """What a supervisor gives everybody it starts, who give it on: its own name, which no other one ever has."""
+    return f"{supervisor.pid}.{supervisor.started}.{boot}"
+
+
+def marked(value: str, owner: int) -> list[Named]:
+    """Every process of a user whose environment still says that it was started under a supervisor, whoever adopted it.
+
+    The environment is what a process was given when its program began: who cleared it or wrote over it is not found.
+    """
+    entry = f"{MARK}={value}".encode()
+    found: list[Named] = []
+    for place in PROC.glob("[0-9]*"):
+        with suppress(OSError):
+            if place.stat().st_uid != owner:
+                continue
+            since = started(pid := int(place.name))
+            given = (place / "environ").read_bytes().split(b"\0")
+            if since is not None and entry in given and alive(one := Named(pid, since)):
+                found.append(one)
+    return found
 
 
 def send(one: Named, number: signal.Signals) -> bool:

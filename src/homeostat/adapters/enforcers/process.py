@@ -34,6 +34,7 @@ class _Held:
         self.root = Named(custody.pid, custody.started)
         self.group = cgroup.Group(Path(custody.cgroup)) if custody.cgroup else None
         self.seen: set[Named] = set()
+        self.mark = proc.mark(self.root, custody.boot_id)
         self.told_to_drain: set[Named] = set()
 
     def members(self) -> list[Named]:
@@ -43,13 +44,16 @@ class _Held:
         found = dict.fromkeys(self.seen)
         if root_lives and not self.custody.supervises:
             found[self.root] = None
+        if self.custody.supervises and not root_lives:
+            # Orphans came to it while it lived. Now whoever forks twice leaves the tree, and only his mark stays.
+            found.update(dict.fromkeys(proc.marked(self.mark, self.custody.uid)))
         roots = [self.root.pid] if root_lives else []
-        found.update(dict.fromkeys(proc.descendants([*roots, *(one.pid for one in self.seen)])))
+        found.update(dict.fromkeys(proc.descendants([*roots, *(one.pid for one in found)])))
         if self.group is not None:
             named = [Named(pid, since) for pid in self.group.members if (since := proc.started(pid)) is not None]
             found.update(dict.fromkeys(named))
         spared = {os.getpid(), *proc.ancestors(os.getpid())}
-        if self.custody.supervises:
+        if self.custody.supervises and root_lives:
             spared.add(self.root.pid)
         self.seen = {one for one in found if one.pid not in spared}
         return [one for one in found if one.pid not in spared]
