@@ -310,7 +310,11 @@ async def open_gateway(
             simulated=None if stand_ins is None else stand_ins.simulated,
         ),
         clock=clock,
-        manners=Manners(unknown_model=settings.unknown_model, believes_runs=settings.believe_runs),
+        manners=Manners(
+            unknown_model=settings.unknown_model,
+            believes_runs=settings.believe_runs,
+            policy_outage_seconds=settings.policy_outage_seconds,
+        ),
         project=ProjectId(settings.project),
         development=settings.development,
         clear_context=context_clearer(opened.memory, clock),

@@ -18,6 +18,7 @@ from homeostat.core.limits import (
     CALL_RETENTION_SECONDS,
     LEASE_SECONDS,
     LEDGER_RETENTION_SECONDS,
+    POLICY_OUTAGE_SECONDS,
     RETENTION_SECONDS,
     UPSTREAM_FIRST_BYTE_SECONDS,
 )
@@ -199,6 +200,12 @@ SETTINGS: Final = (
     Setting("replay_modules", _names, "Modules whose agents this server may run again: NAME,…", ""),
     Setting("prices", _optional_path, "A JSON file of prices that overrule the list", ""),
     Setting("unknown_model", _unknown_model, "A model without a price: refuse, cap or tokens", "tokens"),
+    Setting(
+        "policy_outage_seconds",
+        _seconds(0, 365 * 86_400),
+        "How long a gateway that cannot ask the store serves by the policies it knows; then it refuses",
+        "5",
+    ),
     Setting("call_retention_seconds", _seconds(60, 10 * 365 * 86_400), "How long model calls stay readable", "604800"),
     Setting("docker_socket", _optional_path, "The container engine's socket; agents are labelled homeostat.agent", ""),
     Setting("kubernetes_url", _kubernetes, "https://… or in-cluster, to scale agents labelled homeostat.dev/agent", ""),
@@ -244,6 +251,7 @@ class Settings:
     replay_modules: tuple[str, ...] = ()
     prices: Path | None = None
     unknown_model: UnknownModel = UnknownModel.TOKENS
+    policy_outage_seconds: float = POLICY_OUTAGE_SECONDS
     call_retention_seconds: float = CALL_RETENTION_SECONDS
     docker_socket: Path | None = None
     kubernetes_url: str | None = None

@@ -68,6 +68,7 @@ RATE_REFUSAL_SECONDS: Final = 0.1  # how long a refusal is believed before the s
 POLICIES_MAX: Final = 10_000
 POLICY_STALE_SECONDS: Final = 0.05  # how long policies are believed before the store is asked whether they changed
 POLICY_STALE_SECONDS_MAX: Final = 0.09  # and how long while that question is under way
+POLICY_OUTAGE_SECONDS: Final = 5.0  # and how long while the store is silent: no window is longer than this
 CHAINS_CACHED_MAX: Final = 100_000  # agents whose policies are kept composed
 ACCOUNTS_CACHED_MAX: Final = 100_000  # budgets a gateway knows of, or knows not to exist
 BUDGET_FLOAT_CALLS: Final = 2  # calls' worth of a budget that a gateway keeps at hand; lost should it be killed

@@ -66,6 +66,7 @@ class Gateway:
             clock=self.clock,
             changed=self._changed,
             allowance_of=lambda key: self.clerk.rates.of(key),  # noqa: PLW0108 - the clerk comes after the book
+            outage_seconds=manners.policy_outage_seconds,
         )
         self.hearing = Hearing(listener)
         self.clerk = Clerk(

@@ -8,7 +8,13 @@ from homeostat.core.clock import Clock, Millis
 from homeostat.core.codec import to_json
 from homeostat.core.errors import BudgetExceeded, HomeostatError
 from homeostat.core.ids import Ids, RunId
-from homeostat.core.limits import CALL_BODY_BYTES_MAX, CLIENT_STALL_SECONDS, PATIENCE_SECONDS, PING_SECONDS
+from homeostat.core.limits import (
+    CALL_BODY_BYTES_MAX,
+    CLIENT_STALL_SECONDS,
+    PATIENCE_SECONDS,
+    PING_SECONDS,
+    POLICY_OUTAGE_SECONDS,
+)
 from homeostat.core.machines.run import RunStatus
 from homeostat.core.ports.gateway import PriceList, RunGates
 from homeostat.core.records.budget import BudgetKind
@@ -34,6 +40,7 @@ class Manners:
     ping_seconds: float = PING_SECONDS
     patience_seconds: float = PATIENCE_SECONDS
     client_stall_seconds: float = CLIENT_STALL_SECONDS
+    policy_outage_seconds: float = POLICY_OUTAGE_SECONDS
 
 
 class InFlight:

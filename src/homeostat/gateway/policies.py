@@ -8,7 +8,13 @@ from homeostat.core.clock import Clock, Millis
 from homeostat.core.codec import to_json
 from homeostat.core.errors import BusUnavailable, Overloaded, StoreUnavailable
 from homeostat.core.ids import AgentId, ProjectId
-from homeostat.core.limits import CHAINS_CACHED_MAX, POLICIES_MAX, POLICY_STALE_SECONDS, POLICY_STALE_SECONDS_MAX
+from homeostat.core.limits import (
+    CHAINS_CACHED_MAX,
+    POLICIES_MAX,
+    POLICY_OUTAGE_SECONDS,
+    POLICY_STALE_SECONDS,
+    POLICY_STALE_SECONDS_MAX,
+)
 from homeostat.core.ports.bus import Bus
 from homeostat.core.ports.gateway import GatewayStore
 from homeostat.core.records.event import Channel, Event, subject
@@ -34,6 +40,7 @@ class PolicyBook:
         clock: Clock,
         changed: Callable[[], None],
         allowance_of: Callable[[RateKey], Allowance],
+        outage_seconds: float = POLICY_OUTAGE_SECONDS,
     ) -> None:
         self._store = store
         self._bus = bus
@@ -43,7 +50,10 @@ class PolicyBook:
         self._policies: dict[tuple[ProjectId, AgentId | None], list[Policy]] = {}
         self._chains: dict[AgentKey, Chain] = {}
         self._allowance_of = allowance_of
+        self._outage_seconds = outage_seconds
         self._checked_at = 0.0
+        self._heard_at = 0.0
+        self._silence: StoreUnavailable | None = None
         self._checking: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
@@ -70,21 +80,34 @@ class PolicyBook:
         return age >= POLICY_STALE_SECONDS_MAX
 
     async def settle(self) -> None:
-        """Wait for the question under way."""
+        """Wait for the question under way. Raises where the store has been silent for longer than is allowed."""
         if self._checking is not None:
             await asyncio.shield(self._checking)
+        if self._silence is not None:
+            raise self._silence
 
     async def _check(self) -> None:
         try:
             asked_at = self._clock.monotonic()
             if await self._store.version() != self.version:
                 await self.refresh()
-            self._checked_at = asked_at
+            self._hear(asked_at)
         except StoreUnavailable as error:
-            log.warning("policies cannot be checked, the last ones known stay in force: %s", error)
-            self._checked_at = self._clock.monotonic()
+            now = self._clock.monotonic()
+            if now - self._heard_at <= self._outage_seconds:
+                log.warning("policies cannot be checked, the last ones known stay in force: %s", error)
+                self._checked_at = now
+            elif self._silence is None:
+                log.warning(
+                    "policies could not be checked for %g s; calls are refused: %s", self._outage_seconds, error
+                )
+                self._silence = error
         finally:
             self._checking = None
+
+    def _hear(self, asked_at: float) -> None:
+        self._checked_at = self._heard_at = asked_at
+        self._silence = None
 
     def _compose(self, key: AgentKey, now: Millis) -> Chain:
         project, agent_id = key
@@ -110,7 +133,7 @@ class PolicyBook:
         self._policies = grouped
         self._chains.clear()
         self.version = version
-        self._checked_at = asked_at
+        self._hear(asked_at)
         self._changed()
 
     def all(self, project: ProjectId) -> list[Policy]:

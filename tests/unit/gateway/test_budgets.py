@@ -13,7 +13,7 @@ from homeostat.adapters.stores.sqlite.gateway import SqliteGateway
 from homeostat.adapters.upstreams.simulated import Pace, Reply, SimulatedUpstream
 from homeostat.core.errors import StoreUnavailable
 from homeostat.core.ids import DEFAULT_PROJECT
-from homeostat.core.limits import FLIGHT_SECONDS
+from homeostat.core.limits import FLIGHT_SECONDS, POLICY_OUTAGE_SECONDS
 from homeostat.core.records.budget import ZERO, Amount, BudgetKind, Posted, Posting
 from homeostat.core.records.call import Metered, Outcome, Priced
 from homeostat.core.records.event import Channel, Event, subject
@@ -224,6 +224,17 @@ class Flaky(SqliteGateway):
         return posted
 
 
+class CutOff(SqliteGateway):
+    """Does not say whether policies have changed."""
+
+    away = False
+
+    async def version(self) -> int:
+        if self.away:
+            raise StoreUnavailable(problem="gone")
+        return await super().version()
+
+
 @pytest.mark.parametrize("mode", ["before", "after"])
 async def test_an_unknown_outcome_charges_nothing_twice(tmp_path: Path, mode: str) -> None:
     engine = SqliteEngine(tmp_path / "x.db")
@@ -254,6 +265,26 @@ async def test_an_unbudgeted_agent_goes_on_without_a_store(tmp_path: Path) -> No
         assert (await desk.chat()).status == 200
         store.mode = ""
         assert len(await desk.log()) == 2
+    await engine.close()
+
+
+async def test_policies_that_nobody_vouches_for_are_believed_for_a_while_only(tmp_path: Path) -> None:
+    """A gateway that is cut off would serve an agent for ever that was isolated meanwhile."""
+    clock = ManualClock()
+    engine = SqliteEngine(tmp_path / "x.db")
+    await engine.open()
+    store = CutOff(engine)
+    async with booth(store=store, clock=clock) as desk:
+        assert (await desk.chat()).status == 200
+        store.away = True
+        clock.advance(POLICY_OUTAGE_SECONDS - 1)
+        assert (await desk.chat()).status == 200
+        clock.advance(2)
+        refused = await desk.chat()
+        assert (refused.status, b"store_unavailable" in refused.body) == (503, True)
+        assert (await desk.chat()).status == 503
+        store.away = False
+        assert (await desk.chat()).status == 200
     await engine.close()
 
 
