@@ -21,6 +21,7 @@ from homeostat.core.records.budget import ZERO, Amount, Budget, BudgetKey, Budge
 from homeostat.core.records.call import CallId
 from homeostat.gateway.account import Account
 from homeostat.gateway.metering import Bound
+from homeostat.gateway.refusals import BudgetHeld
 
 
 class Ledger(Protocol):
@@ -117,7 +118,7 @@ class Budgets:
     ) -> Reservation | None:
         """Set the bound of a call aside in every budget it counts against; None where there is none.
 
-        Raises `BudgetExceeded` or `ModelUnpriced`, and then nothing is set aside.
+        Raises `BudgetExceeded`, `BudgetHeld` or `ModelUnpriced`, and then nothing is set aside.
         """
         reservation = Reservation(call_id, bound.amount)
         try:
@@ -212,7 +213,7 @@ class Budgets:
         if reservation.output_cap is not None:  # another budget left less than this one does
             fitting = min(fitting, reservation.output_cap)
         if limit is BudgetLimit.SECONDS or fitting < OUTPUT_TOKENS_LEAST:
-            raise exceeded(budget, limit)
+            raise exceeded(budget, limit, bound)
         reservation.amount = bound.of(fitting)
         reservation.output_cap = fitting
         others = [other for other, _ in reservation.parts]
@@ -278,8 +279,8 @@ class Budgets:
             account.free_micros = max(0, micros - account.reserved_micros - account.let_go_micros)
 
 
-def exceeded(budget: Budget, limit: BudgetLimit) -> BudgetExceeded:
-    """The refusal, with the numbers it rests on."""
+def exceeded(budget: Budget, limit: BudgetLimit, bound: Bound | None = None) -> BudgetExceeded | BudgetHeld:
+    """The refusal, with the numbers it rests on. What fits as soon as others return what they hold is not used up."""
     match limit:
         case BudgetLimit.TOKENS:
             numbers = {"spent": budget.spent.tokens, "held": budget.held.tokens, "most": budget.tokens_max}
@@ -292,4 +293,7 @@ def exceeded(budget: Budget, limit: BudgetLimit) -> BudgetExceeded:
             }
         case BudgetLimit.SECONDS:
             numbers = {"spent": f"{budget.seconds_max:g} s", "held": "0 s", "most": f"{budget.seconds_max:g} s"}
-    return BudgetExceeded(limit=limit.value, kind=budget.kind.value, holder=budget.holder, **numbers)
+    least = 0 if bound is None else bound.tokens_out if bound.explicit else OUTPUT_TOKENS_LEAST
+    waits = bound is not None and limit is not BudgetLimit.SECONDS and bound.fitting(budget.unspent) >= least
+    refusal = BudgetHeld if waits else BudgetExceeded
+    return refusal(limit=limit.value, kind=budget.kind.value, holder=budget.holder, **numbers)

@@ -4,13 +4,14 @@ from dataclasses import dataclass
 
 import msgspec
 
-from homeostat.core.errors import HomeostatError, Unavailable
+from homeostat.core.errors import HomeostatError, Refused, Unavailable
 from homeostat.core.ports.upstream import Headers
 from homeostat.core.records.call import Api, CallId
 from homeostat.gateway.asgi import Scope, Send, reply
 
 _encoder = msgspec.json.Encoder()
 
+HELD_RETRY_SECONDS = 1
 OPENAI_TYPES = {
     400: "invalid_request_error",
     401: "authentication_error",
@@ -45,9 +46,19 @@ class Refusal:
     policy_id: str = ""
 
 
+class BudgetHeld(Refused):
+    """Calls under way hold what is left of the {limit} budget of {kind} {holder!r}: {spent} of {most} are spent."""
+
+    code = "budget_held"
+    http_status = 402
+    hint = "Try again when they have ended, or name the most an answer may have (max_tokens), so that less is held."
+
+
 def refusal_of(error: HomeostatError) -> Refusal:
-    """An error as a refusal; what is only unavailable may be tried again."""
+    """An error as a refusal; what is only unavailable, or held for a while, may be tried again."""
     status = 400 if error.http_status == 422 else error.http_status
+    if isinstance(error, BudgetHeld):
+        return Refusal(status, error.code, error.message, should_retry=True, retry_after_seconds=HELD_RETRY_SECONDS)
     return Refusal(status, error.code, error.message, None if isinstance(error, Unavailable) else False)
 
 

@@ -95,6 +95,11 @@ class Budget:
             UNBOUNDED if self.micros_max is None else self.micros_max - self.spent.micros - self.held.micros,
         )
 
+    @property
+    def unspent(self) -> Amount:
+        """What would be left if nothing were held."""
+        return self.left.plus(self.held)
+
     def mask(self, amount: Amount) -> Amount:
         """Only what is bounded is held."""
         return Amount(
