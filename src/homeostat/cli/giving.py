@@ -140,9 +140,10 @@ def show_blast(told: list[Any]) -> None:
         rows = [[Cell(brief(one[member])) for _, member in REACHED] for one in agents.values()]
         typer.echo("\n".join(table(columns, rows, on=screen())))
     more = sum(blast["more"] for blast in told)
-    counted = (
-        [f"{len(runs)} runs"] * bool(runs) + [f"{len(agents)} agents"] * bool(agents) + [f"{more} more"] * bool(more)
-    )
+    counted = [
+        f"{count} {noun}{'s' * (count > 1)}" for count, noun in ((len(runs), "run"), (len(agents), "agent")) if count
+    ]
+    counted += [f"{more} more"] * bool(more)
     undo = told[0]["undo"].rstrip(".")
     said = f"{', '.join(counted) or 'Nobody'}. {told[0]['effect']} Undone by: {undo}. Nothing was done."
     typer.echo(said, err=True)
