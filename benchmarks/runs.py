@@ -1,4 +1,5 @@
-"""Runs: tasks per second through a run of no-op tasks, beside bare turns of the same agents in the same minute.
+"""Runs: tasks per second through a run of no-op tasks, beside bare turns of the same agents in the same minute; with
+all that is recorded for replays, as a server does, and without.
 
 `HOMEOSTAT_BENCH_QUICK=1` takes smaller samples; `HOMEOSTAT_BENCH_ENGINES=sqlite` leaves PostgreSQL out.
 """
@@ -6,9 +7,11 @@
 import asyncio
 import os
 import tempfile
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import asyncpg
 import msgspec
@@ -16,10 +19,12 @@ import uvloop
 
 from benchmarks._measure import Report, cpu_seconds, heading, pairs
 from benchmarks._turns import PAYLOAD, PROJECT, Bench, agents, bench
-from homeostat.app.stores import open_engine, run_store, turn_store
+from homeostat.app.stores import ledger_store, open_engine, run_store, turn_store
 from homeostat.core import collector
+from homeostat.core.ids import TurnId
 from homeostat.core.machines.run import RunStatus
 from homeostat.core.records.run import Run, RunConfig, RunPolicy, Target, TargetKind, TaskSpec
+from homeostat.runs.recording import Note, notes_of
 from homeostat.runs.runs import Runs
 from homeostat.testing.crews import NoBank, Roster
 from homeostat.testing.servers import PostgresServer
@@ -54,7 +59,7 @@ async def _postgres(report: Report, server: PostgresServer) -> None:
 
 async def _measure(report: Report, engine: str, url: str) -> None:
     heading(f"{engine}: a run of {TASKS} no-op tasks on {AGENTS} agents")
-    async with _opened(url) as (subject, runs):
+    async with _opened(url) as (subject, runs, recording):
         keys = agents(AGENTS)
         await subject.closed_loop(keys, TASKS // 4)
         await _one_run(runs, TASKS // 4)
@@ -65,6 +70,12 @@ async def _measure(report: Report, engine: str, url: str) -> None:
         await _one_run(runs, TASKS)
         ours = (cpu_seconds() - cpu) / TASKS
         report.add(f"{engine} cpu per task", bare_ms=bare * 1000, run_ms=ours * 1000, ratio=ours / bare)
+        recording.on = False
+        cpu = cpu_seconds()
+        await _one_run(runs, TASKS)
+        ours = (cpu_seconds() - cpu) / TASKS
+        recording.on = True
+        report.add(f"{engine} cpu per task, not recorded", run_ms=ours * 1000, ratio=ours / bare)
         base, rate, ratio = await pairs(
             lambda: subject.closed_loop(keys, TASKS), lambda: _one_run(runs, TASKS), count=PAIRS
         )
@@ -72,7 +83,7 @@ async def _measure(report: Report, engine: str, url: str) -> None:
 
 
 @asynccontextmanager
-async def _opened(url: str) -> AsyncGenerator[tuple[Bench, Runs]]:
+async def _opened(url: str) -> AsyncGenerator[tuple[Bench, Runs, "Recording"]]:
     async with AsyncExitStack() as stack:
         engine = await open_engine(url)
         stack.push_async_callback(engine.close)
@@ -83,6 +94,9 @@ async def _opened(url: str) -> AsyncGenerator[tuple[Bench, Runs]]:
         working = asyncio.ensure_future(subject.no_op_worker(worker))
         stack.callback(working.cancel)
         kernel = subject.kernel
+        recording = Recording(
+            partial(notes_of, ledger_store(engine), turn_store(engine), left=kernel.deliverables.take_left)
+        )
         runs = Runs(
             store=run_store(engine),
             kernel=kernel,
@@ -91,11 +105,23 @@ async def _opened(url: str) -> AsyncGenerator[tuple[Bench, Runs]]:
             bus=kernel.bus,
             clock=kernel.clock,
             ids=kernel.ids,
+            notes=recording,
         )
         await runs.open()
         driving = asyncio.ensure_future(runs.driver.run())
         stack.push_async_callback(_stop, driving)
-        yield subject, runs
+        yield subject, runs, recording
+
+
+class Recording:
+    """What a server writes down of turns, unless it is switched off."""
+
+    def __init__(self, notes: Callable[..., Awaitable[dict[TurnId, list[Note]]]]) -> None:
+        self._notes = notes
+        self.on = True
+
+    async def __call__(self, *args: Any, **named: Any) -> dict[TurnId, list[Note]]:
+        return await self._notes(*args, **named) if self.on else {}
 
 
 async def _stop(task: "asyncio.Future[None]") -> None:

@@ -14,6 +14,7 @@ from homeostat.core.ids import RunId
 from homeostat.core.ports.ledger import LedgerStore
 from homeostat.core.ports.store import TurnStore
 from homeostat.core.records.provenance import Chain, Entry, EntryKind
+from homeostat.core.records.recording import RECORDING
 from homeostat.testing.suites import turn_records as a
 
 RUN = RunId("run_1")
@@ -105,3 +106,13 @@ async def test_a_turn_comes_with_what_it_left_behind_and_with_the_turns_it_asked
     assert worked[1].cards == (cards[1],)
     assert await desk.ledger.worked(a.ELSEWHERE, [parent.turn_id]) == []
     assert await desk.ledger.worked(a.PROJECT, []) == []
+
+
+async def test_turns_that_took_steps_or_asked_others_are_told_from_those_that_did_neither(desk: Desk) -> None:
+    parent, stepping, recorded, quiet = a.turn(1), a.turn(3), a.turn(4), a.turn(5)
+    child = a.turn(2, agent_id="agent-2", parent_turn_id=parent.turn_id, depth=1)
+    turns = [parent, child, stepping, recorded, quiet]
+    steps = [a.step(stepping, RECORDING), a.step(stepping, "one"), a.step(recorded, RECORDING)]
+    await a.put(desk.turns, turns=a.by_id(turns), steps=steps)
+    assert await desk.ledger.busy([turn.turn_id for turn in turns]) == {parent.turn_id, stepping.turn_id}
+    assert await desk.ledger.busy([]) == set()

@@ -208,7 +208,7 @@ async def open_runs(
         clock=clock,
         ids=ids,
         ledgers=open_ledgers(settings, opened.ledger, clock),
-        notes=partial(notes_of, opened.ledger, opened.turns),
+        notes=partial(notes_of, opened.ledger, opened.turns, left=rooms.kernel.deliverables.take_left),
         lease_seconds=settings.lease_seconds,
         ledger_retention_seconds=settings.ledger_retention_seconds,
     )

@@ -5,6 +5,7 @@ makes, bearer tokens, private keys).
 """
 
 import re
+from collections.abc import Sequence
 from typing import Any, Final, cast
 
 from homeostat.core.codec import Json, from_json, to_json
@@ -89,6 +90,8 @@ def suspicious(text: str) -> bool:
     """Whether a JSON text, or one that stands as a string inside of it, may hold a secret. Finding a plain word is far
     quicker than matching, and most texts have none.
     """
+    if not text:
+        return False
     names = values = text
     if "\\" in text:  # what is escaped hides a quote, and a line break looks like a letter
         names = text.replace("\\", "")
@@ -103,6 +106,13 @@ def suspicious(text: str) -> bool:
         if mark in values:
             return _SECRET_VALUE.search(values) is not None
     return any(mark.search(values) for mark in _EVERYDAY_MARKS) and _SECRET_VALUE.search(values) is not None
+
+
+def unlooked(texts: Sequence[str]) -> list[str]:
+    """What of some texts still has to be looked through one by one. None of it in nearly all cases: a look at many at
+    once costs a third of as many looks, and finds whatever any of them would.
+    """
+    return list(texts) if suspicious("\n".join(texts)) else [""] * len(texts)
 
 
 def _hidden(value: Any) -> Any:

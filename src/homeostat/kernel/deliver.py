@@ -7,12 +7,12 @@ from msgspec.structs import replace
 from homeostat.core.codec import NULL, Json, from_json, to_json
 from homeostat.core.errors import ResultFieldsMissing
 from homeostat.core.ids import CardId
-from homeostat.core.limits import ATTEMPTS_MAX
+from homeostat.core.limits import ATTEMPTS_MAX, LEFT_CHARS_MAX
 from homeostat.core.machines.turn import HEAD, HeadStatus, TurnEvent
 from homeostat.core.records.card import DELIVERABLE, DELIVERABLE_POSITION
 from homeostat.core.records.event import Channel, Event
 from homeostat.core.records.head import Head, Mailbox
-from homeostat.core.records.recording import RECORDING
+from homeostat.core.records.recording import RECORDING, Worked
 from homeostat.core.records.turn import MessageType, OpenTurn, Step, Turn, WaitStatus
 from homeostat.core.records.view import Deliverable, Outcome
 from homeostat.core.records.work import Delivered
@@ -43,12 +43,26 @@ def deliver(plan: Plan, command: Deliver, followups: Followups) -> Delivered:
         error=command.error,
         followups=followups,
     )
+    steps: tuple[Step, ...] = ()
     if command.recording is not None:
-        plan.writes.steps.append(Step(entry.turn.project, entry.turn.turn_id, RECORDING, command.recording, plan.now))
+        steps = (Step(entry.turn.project, entry.turn.turn_id, RECORDING, command.recording, plan.now),)
+        plan.writes.steps += steps
+    if entry.turn.run_id is not None:
+        _leave(plan, entry, steps)
     following = None
     if command.claim_next and mailbox.head.queued:
         following = claim(plan, Claim(key=command.fence.key, worker_id=command.fence.worker_id))
     return Delivered(card_id, following)
+
+
+def _leave(plan: Plan, entry: OpenTurn, steps: tuple[Step, ...]) -> None:
+    """Keep at hand what a short turn of a run left behind: whoever writes its ledger asks for it at once."""
+    turn = entry.turn
+    if entry.cards or entry.waits or turn.context_box_id is not None or turn.output_box_id is not None:
+        return
+    card = next(card for card in reversed(plan.writes.cards) if card.position == DELIVERABLE_POSITION)
+    if len(turn.payload) + sum(len(step.outcome) for step in steps) + len(card.content) <= LEFT_CHARS_MAX:
+        plan.left.append(Worked(turn, steps, (), (card,)))
 
 
 def stop(plan: Plan, command: Stop, followups: Followups) -> Stopped:

@@ -4,8 +4,9 @@ import asyncio
 from collections.abc import Iterable
 
 from homeostat.core.ids import ProjectId, TurnId
-from homeostat.core.limits import DELIVERABLES_CACHED_MAX, SAFETY_POLL_SECONDS
+from homeostat.core.limits import DELIVERABLES_CACHED_MAX, LEFT_CACHED_MAX, SAFETY_POLL_SECONDS
 from homeostat.core.ports.store import TurnStore
+from homeostat.core.records.recording import Worked
 from homeostat.core.records.view import Deliverable
 from homeostat.kernel.dock import arrival
 from homeostat.kernel.rounds import Rounds
@@ -22,6 +23,7 @@ class Deliverables:
         self._store = store
         self._waiters: dict[TurnId, list[Ending]] = {}
         self._recent: dict[TurnId, End] = {}
+        self._left: dict[TurnId, Worked] = {}
         self._rounds = Rounds(SAFETY_POLL_SECONDS)
 
     def watch(self, turn_id: TurnId) -> Ending:
@@ -37,8 +39,12 @@ class Deliverables:
             if not waiters:
                 del self._waiters[turn_id]
 
-    def committed(self, ends: Iterable[End]) -> None:
-        """Turns ended here, durably: whoever waits for one is given its end."""
+    def committed(self, ends: Iterable[End], left: Iterable[Worked] = ()) -> None:
+        """Turns ended here, durably: whoever waits for one is given its end. `left` is what some left behind."""
+        for worked in left:
+            self._left[worked.turn.turn_id] = worked
+        while len(self._left) > LEFT_CACHED_MAX:
+            del self._left[next(iter(self._left))]
         recent, waiters = self._recent, self._waiters
         for end in ends:
             deliverable = end[1]
@@ -50,6 +56,10 @@ class Deliverables:
         if len(recent) > DELIVERABLES_CACHED_MAX:
             for turn_id in list(recent)[: DELIVERABLES_CACHED_MAX // 4]:
                 del recent[turn_id]
+
+    def take_left(self, turn_id: TurnId) -> Worked | None:
+        """What a turn left behind that ended here lately, its own steps and what it asked of others apart; once."""
+        return self._left.pop(turn_id, None)
 
     def ended_here(self, turn_id: TurnId) -> bool:
         """Whether it was this process that committed a turn's end, lately."""

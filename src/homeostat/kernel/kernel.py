@@ -354,7 +354,7 @@ class Kernel:
     def _committed(self, plan: Plan) -> None:
         """What a commit sets in motion: waiters, workers, the watchdog's calendar, announcements."""
         if plan.ends:
-            self.deliverables.committed(plan.ends)
+            self.deliverables.committed(plan.ends, plan.left)
         if plan.writes.new_waits:
             self._locate(plan)
         signals = [revocation(fence) for fence in plan.revoked if not self.dock.revoke(fence)]

@@ -16,6 +16,7 @@ from homeostat.core.machines.turn import HEAD, HeadStatus, TurnEvent
 from homeostat.core.records.card import Card, CardDraft
 from homeostat.core.records.event import Event
 from homeostat.core.records.head import Head, Mailbox
+from homeostat.core.records.recording import Worked
 from homeostat.core.records.turn import AgentKey, OpenTurn, Wait
 from homeostat.core.records.view import Deliverable
 from homeostat.core.records.writes import InboxKey, Writes
@@ -68,6 +69,7 @@ class Plan:
         "items",
         "lease_ms",
         "leases",
+        "left",
         "mailboxes",
         "now",
         "revoked",
@@ -100,6 +102,7 @@ class Plan:
         self.items: dict[InboxKey, OpenTurn | None] = {}
         self.touched: dict[AgentKey, None] = {}
         self.ends: list[tuple[ProjectId, Deliverable]] = []
+        self.left: list[Worked] = []
         self.events: list[Event] = []
         self.followups: deque[Report] = deque()
         self.revoked: list[Fence] = []

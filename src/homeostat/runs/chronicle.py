@@ -7,6 +7,7 @@ from homeostat.core.clock import Millis
 from homeostat.core.ids import TurnId
 from homeostat.core.limits import CALL_SETTLES_SECONDS, CHRONICLE_SECONDS, CHRONICLE_SECONDS_MAX, CHRONICLE_TASKS_MAX
 from homeostat.core.records.run import Task
+from homeostat.core.redaction import unlooked
 from homeostat.runs.desk import Desk, Note
 from homeostat.runs.draft import Draft
 
@@ -25,18 +26,15 @@ class Chronicle:
 
     async def ended(self, draft: Draft, tasks: Sequence[Task]) -> None:
         """What turns called and made goes into the ledger before their outcome does."""
-        for task, notes in await self._notes(draft, tasks, ended=True):
-            for note in notes:
-                if note.key not in task.noted:
-                    draft.note(note.kind, note.payload, at_ms=note.at_ms, plain=True)
+        found = await self._notes(draft, tasks, ended=True)
+        _write(draft, [note for task, notes in found for note in notes if note.key not in task.noted])
 
     async def plan_ended(self, draft: Draft, turn_id: TurnId) -> None:
         """The same for the turn of a plan."""
         if self._desk.notes is None:
             return
         notes = await self._desk.notes(draft.run.project, {turn_id: PLAN}, {}, ended=True)
-        for note in notes.get(turn_id, ()):
-            draft.note(note.kind, note.payload, at_ms=note.at_ms, plain=True)
+        _write(draft, notes.get(turn_id, ()))
 
     def due_ms(self, running: Iterable[Task]) -> Millis | None:
         """When to look after tasks that have not ended by then."""
@@ -60,8 +58,7 @@ class Chronicle:
         news = False
         for task, notes in await self._notes(draft, late, ended=False):
             fresh = [note for note in notes if note.key not in task.noted]
-            for note in fresh:
-                draft.note(note.kind, note.payload, at_ms=note.at_ms, plain=True)
+            _write(draft, fresh)
             if fresh:
                 news = True
                 draft.amend(draft.tasks.get(task.number, task), noted=(*task.noted, *(note.key for note in fresh)))
@@ -89,3 +86,11 @@ class Chronicle:
         noted = {turn_id: task.noted for turn_id, task in turns.items() if task.noted}
         found = await self._desk.notes(draft.run.project, named, noted, ended=ended)
         return [(task, found.get(turn_id, ())) for turn_id, task in turns.items()]
+
+
+def _write(draft: Draft, notes: Sequence[Note]) -> None:
+    """Notes as entries; what others wrote in them is looked through for all of them together."""
+    said = iter(unlooked([note.said for note in notes if note.said is not None]))
+    for note in notes:
+        unseen = None if note.said is None else next(said)
+        draft.note(note.kind, note.payload, at_ms=note.at_ms, plain=True, said=unseen)

@@ -14,6 +14,7 @@ from homeostat.core.records.budget import WARNING_PERCENT
 from homeostat.core.records.provenance import EntryKind
 from homeostat.core.records.run import Bounds, OnBudget, PauseCause, Run, Task
 from homeostat.core.records.view import Deliverable
+from homeostat.core.redaction import unlooked
 from homeostat.runs import outcomes
 from homeostat.runs.board import Board
 from homeostat.runs.chronicle import Chronicle
@@ -208,14 +209,17 @@ class Conductor:
             if (end := await self._starter.outcome(self.run, task)) is not None:
                 taken.add(task.number)
                 ends.append((task, end))
-        await self._chronicle.ended(draft, [task for task, end in ends if isinstance(end, Deliverable)])
+        delivered = [(task, end) for task, end in ends if isinstance(end, Deliverable)]
+        await self._chronicle.ended(draft, [task for task, _ in delivered])
+        said = iter(unlooked([outcomes.said_by(task, end) for task, end in delivered]))
         for task, end in ends:
+            unseen = next(said) if isinstance(end, Deliverable) else None
             if isinstance(end, HomeostatError):
                 outcomes.fail(draft, task, end.code, end.message)
             elif not isinstance(end, Deliverable) or (not end.succeeded and await self._refused_by_budget(task)):
                 draft.task(task, TaskEvent.RETURN, attempt=task.attempt - 1, turn_id=None, started_at_ms=None)
             else:
-                outcomes.conclude(draft, task, end)
+                outcomes.conclude(draft, task, end, said=unseen)
         return list(taken)
 
     async def _refused_by_budget(self, task: Task) -> bool:

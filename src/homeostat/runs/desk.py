@@ -29,6 +29,11 @@ class Note(Protocol):
     @property
     def at_ms(self) -> Millis: ...
 
+    @property
+    def said(self) -> str | None:
+        """All of the payload that others wrote; None if nobody has told it apart."""
+        ...
+
 
 class Notes(Protocol):
     """What is to be written down of turns, each with words that say which task it was; of turns that have not ended,

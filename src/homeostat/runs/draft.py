@@ -58,8 +58,16 @@ class Draft:
             said["details"] = details
         self.note(EntryKind.RUN_MOVED, said)
 
-    def note(self, kind: EntryKind, payload: object, *, at_ms: Millis | None = None, plain: bool = False) -> None:
-        self._chain.add(kind, payload, at_ms=self.now if at_ms is None else at_ms, plain=plain)
+    def note(
+        self,
+        kind: EntryKind,
+        payload: object,
+        *,
+        at_ms: Millis | None = None,
+        plain: bool = False,
+        said: str | None = None,
+    ) -> None:
+        self._chain.add(kind, payload, at_ms=self.now if at_ms is None else at_ms, plain=plain, said=said)
         self._touched = True
 
     def plan(self, tasks: tuple[Task, ...]) -> None:
@@ -83,8 +91,10 @@ class Draft:
         self._touched = True
         return amended
 
-    def end(self, task: Task, event: TaskEvent, *, result: Json | None, error: Json | None) -> Task:
-        """End an attempt, or the task with it, and say so in the ledger."""
+    def end(
+        self, task: Task, event: TaskEvent, *, result: Json | None, error: Json | None, said: str | None = None
+    ) -> Task:
+        """End an attempt, or the task with it, and say so in the ledger; `said` as for an entry."""
         ended = self.task(task, event, ended_at_ms=self.now, error=error, result=result)
         self.note(
             EntryKind.TASK_ENDED,
@@ -101,6 +111,7 @@ class Draft:
                 "error": None if error is None else msgspec.Raw(canonical_of(error).encode()),
             },
             plain=True,
+            said=said,
         )
         return ended
 

@@ -15,10 +15,18 @@ KILLER: Final = "runs: the run ended"
 """In whose name turns of a run are stopped; their deliverables say so for ever."""
 
 
-def conclude(draft: Draft, task: Task, end: Deliverable) -> Task:
-    """Take a deliverable in: the task succeeded, is tried again after a while, or failed for good."""
+def said_by(task: Task, end: Deliverable) -> str:
+    """What others wrote of all that the ledger will say of a task's success."""
+    return f"{task.spec.name}\n{task.agent_id}\n{end.result}"
+
+
+def conclude(draft: Draft, task: Task, end: Deliverable, *, said: str | None = None) -> Task:
+    """Take a deliverable in: the task succeeded, is tried again after a while, or failed for good.
+
+    `said` is what of `said_by` has not been looked through yet.
+    """
     if end.status is Outcome.SUCCESS:
-        return draft.end(task, TaskEvent.SUCCEED, result=end.result, error=None)
+        return draft.end(task, TaskEvent.SUCCEED, result=end.result, error=None, said=said)
     by = _stopped_by(end)
     error = end.error or to_json({"code": "failed", "message": "the turn failed and did not say why"})
     if by == KILLER:

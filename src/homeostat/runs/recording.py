@@ -1,6 +1,6 @@
 """What turns left behind, as entries of their run's ledger: enough to run their code again without asking anybody."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final, cast
 
 import msgspec
@@ -42,6 +42,7 @@ class Note(msgspec.Struct, frozen=True, gc=False):
     at_ms: Millis
     key: str
     name: str = CARD
+    said: str | None = None
 
 
 async def notes_of(
@@ -52,15 +53,24 @@ async def notes_of(
     noted: Mapping[TurnId, Collection[str]] = NOTHING,
     *,
     ended: bool = True,
+    left: Callable[[TurnId], Worked | None] | None = None,
 ) -> dict[TurnId, list[Note]]:
     """What is to be written down of some turns, by the turn at the root: it and all it asked of others.
 
     `tasks` says of each which task it was, in words that a replay can repeat. Of turns that are under way that is what
-    they have done so far; `noted` says of which turns something was written down then.
+    they have done so far; `noted` says of which turns something was written down then. `left` knows what some turns
+    left behind, and only whether that was all has to be asked.
     """
     notes: dict[TurnId, list[Note]] = {turn_id: [] for turn_id in tasks}
-    roots = {turn_id: turn_id for turn_id in tasks}
-    for worked in await ledger.worked(project, list(tasks)):
+    at_hand = (
+        [] if left is None or not ended else [worked for turn_id in tasks if (worked := left(turn_id)) is not None]
+    )
+    busy = await ledger.busy([worked.turn.turn_id for worked in at_hand]) if at_hand else set[TurnId]()
+    short = {worked.turn.turn_id: worked for worked in at_hand if worked.turn.turn_id not in busy}
+    for turn_id, worked in short.items():
+        notes[turn_id] = turn_notes(worked, (), tasks[turn_id], early=bool(noted.get(turn_id)))
+    roots = {turn_id: turn_id for turn_id in tasks if turn_id not in short}
+    for worked in await ledger.worked(project, list(roots)) if roots else ():
         turn = worked.turn
         root = roots.get(turn.turn_id) or roots.get(cast("TurnId", turn.parent_turn_id))
         if root is None:
@@ -90,10 +100,12 @@ def turn_notes(
     turn = worked.turn
     cards = {card.card_id: card for card in worked.cards}
     recording: dict[str, Any] = {}
+    recorded_as = ""
     notes: list[tuple[int, int, Note]] = []
     for place, step in enumerate(worked.steps):
         if step.name == RECORDING:
-            recording = from_json(step.outcome)
+            recorded_as = step.outcome
+            recording = from_json(recorded_as)
         else:
             notes.append((step.created_at_ms, place, _step_note(step)))
     for place, wait in enumerate(worked.waits):
@@ -111,7 +123,20 @@ def turn_notes(
         return ordered
     if order := cast("list[str]", recording.get("order") or []):
         ordered = _as_asked(ordered, order)
-    return [*ordered, _end_note(worked, context, recording, task, order if early else ())]
+    said = _said(worked, context, recorded_as, task)
+    return [*ordered, _end_note(worked, context, recording, task, order=order if early else (), said=said)]
+
+
+def _said(worked: Worked, context: Collection[Card], recorded_as: str, task: Mapping[str, object] | None) -> str:
+    """Everything that others wrote of what is told of a turn's end; the rest are names and numbers made here."""
+    turn = worked.turn
+    texts = [turn.agent_id, turn.source, turn.correlation_id, turn.payload, turn.result_fields, recorded_as]
+    texts += [card.content for card in worked.cards if card.type == DELIVERABLE]
+    for card in context:
+        texts += (card.type, card.author, card.content)
+    if task is not None:
+        texts.append(to_json(task))
+    return "\n".join([text for text in texts if text])
 
 
 def _as_asked(notes: list[Note], order: list[str]) -> list[Note]:
@@ -175,7 +200,9 @@ def _end_note(
     context: Collection[Card],
     recording: Mapping[str, Any],
     task: Mapping[str, object] | None,
+    *,
     order: Sequence[str],
+    said: str,
 ) -> Note:
     turn = worked.turn
     delivered = next((card for card in worked.cards if card.type == DELIVERABLE), None)
@@ -205,4 +232,4 @@ def _end_note(
     if order:
         payload["order"] = list(order)
     at = delivered.created_at_ms if delivered is not None else turn.created_at_ms
-    return Note(EntryKind.TURN_ENDED, payload, at, f"{turn.turn_id} end", "")
+    return Note(EntryKind.TURN_ENDED, payload, at, f"{turn.turn_id} end", "", said)

@@ -16,7 +16,7 @@ from homeostat.agent.turn import Turn
 from homeostat.core.clock import Millis
 from homeostat.core.ids import DEFAULT_PROJECT, Chance, ProjectId, RunId, TurnId, scope_of
 from homeostat.core.records.provenance import START, Chain, Entry, EntryKind
-from homeostat.core.records.recording import Worked
+from homeostat.core.records.recording import RECORDING, Worked
 from homeostat.core.records.turn import WaitStatus
 from homeostat.runs.bundle import Bundle, Header, Page, lines_of
 from homeostat.runs.recording import notes_of
@@ -100,6 +100,10 @@ class MemoryLedger:
     async def entries(self, project: ProjectId, run_id: RunId, *, after: int, limit: int) -> list[Entry]:
         del project, run_id, after, limit
         return []
+
+    async def busy(self, turns: Collection[TurnId]) -> set[TurnId]:
+        asked = {child.parent_turn_id for child in self._store.turns.values()}
+        return {turn for turn in turns if turn in asked or self._store.steps.get(turn, {}).keys() - {RECORDING}}
 
     async def worked(self, project: ProjectId, turns: Collection[TurnId]) -> list[Worked]:
         store, found = self._store, list(turns)

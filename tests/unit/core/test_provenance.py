@@ -15,9 +15,21 @@ from homeostat.core.codec import to_json
 from homeostat.core.errors import MalformedPayload
 from homeostat.core.ids import ProjectId, RunId
 from homeostat.core.records.provenance import START, Chain, EntryKind, Tip, next_entry
-from homeostat.core.redaction import REDACTED, redact, redact_json
+from homeostat.core.redaction import REDACTED, redact, redact_json, suspicious, unlooked
 
 PROJECT, RUN, AT = ProjectId("default"), RunId("run_1"), Millis(1_700_000_000_000)
+
+SAID = (
+    "",
+    "task-7",
+    '{"password":',
+    '"hunter2"}',
+    '{"token":"x"}',
+    r"{\"api_key\":1}",
+    "sk-" + "a1" * 9,
+    "a\\n",
+    "-" * 5,
+)
 
 JSON = st.recursive(
     st.none()
@@ -197,3 +209,23 @@ def test_a_plain_payload_is_written_as_any_other() -> None:
     )
     assert one == other
     assert "hunter2" not in one.payload
+
+
+@given(st.lists(st.sampled_from(SAID), max_size=6))
+def test_a_look_at_many_texts_finds_what_a_look_at_each_would(texts: list[str]) -> None:
+    assert any(suspicious(text) for text in unlooked(texts)) == any(suspicious(text) for text in texts)
+
+
+def test_what_others_said_decides_whether_an_entry_is_looked_through() -> None:
+    payload = {"name": "it", "result_json": '{"password":"hunter2"}'}
+    made = next_entry(
+        START,
+        project=PROJECT,
+        run_id=RUN,
+        kind=EntryKind.STEP,
+        at_ms=AT,
+        payload=payload,
+        plain=True,
+        said='it\n{"password":"hunter2"}',
+    )
+    assert "hunter2" not in made.payload

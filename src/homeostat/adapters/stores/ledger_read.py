@@ -10,7 +10,7 @@ from homeostat.adapters.stores import rows
 from homeostat.core.ids import ProjectId, RunId, TurnId, scope_of
 from homeostat.core.records.card import Card
 from homeostat.core.records.provenance import Entry
-from homeostat.core.records.recording import Worked
+from homeostat.core.records.recording import RECORDING, Worked
 from homeostat.core.records.turn import Step, Wait
 
 Row = Sequence[Any]
@@ -29,6 +29,9 @@ class LedgerReading(ABC):
 
     async def entries(self, project: ProjectId, run_id: RunId, *, after: int, limit: int) -> list[Entry]:
         return [Entry(*row) for row in await self._all("entries", project, run_id, after, limit)]
+
+    async def busy(self, turns: Collection[TurnId]) -> set[TurnId]:
+        return {row[0] for row in await self._all("busy", self._list(turns), RECORDING)}
 
     async def worked(self, project: ProjectId, turns: Collection[TurnId]) -> list[Worked]:
         found = [rows.read_turn(row) for row in await self._all("worked_turns", project, self._list(turns))]

@@ -15,6 +15,10 @@ class LedgerStore(Protocol):
         """The entries that follow number `after`, in order; none where there is no such run."""
         ...
 
+    async def busy(self, turns: Collection[TurnId]) -> set[TurnId]:
+        """Which of some turns took steps of their own, or asked others for something."""
+        ...
+
     async def worked(self, project: ProjectId, turns: Collection[TurnId]) -> list[Worked]:
         """Turns and all that they asked of others, with what they left behind; parents come first."""
         ...
