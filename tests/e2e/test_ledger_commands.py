@@ -38,20 +38,20 @@ async def homeostat(*arguments: str, cwd: Path, url: str = "") -> tuple[int, str
     return process.returncode or 0, output.decode()
 
 
-async def recorded(server: HomeostatServer, folder: Path) -> str:
+async def recorded(url: str, folder: Path, *, module: str = "helpdesk", city: str = "Paris") -> str:
     """A run of an agent that a worker of its own hosts."""
-    environment = {**os.environ, "HOMEOSTAT_URL": server.url, "XDG_DATA_HOME": str(folder / "share")}
+    environment = {**os.environ, "HOMEOSTAT_URL": url, "XDG_DATA_HOME": str(folder / "share")}
     worker = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "homeostat", "worker", "helpdesk:helper", cwd=folder, env=environment
+        sys.executable, "-m", "homeostat", "worker", f"{module}:helper", cwd=folder, env=environment
     )
     try:
-        async with httpx2.AsyncClient(base_url=server.url, trust_env=False) as http:
+        async with httpx2.AsyncClient(base_url=url, trust_env=False) as http:
 
             async def known() -> bool:
                 return (await http.get("/v1/agents/helper/head")).status_code == 200
 
             await eventually(known)
-            tasks = [{"name": "ask", "agent": "helper", "input": {"city": "Paris"}}]
+            tasks = [{"name": "ask", "agent": "helper", "input": {"city": city}}]
             made = await http.post("/v1/runs", json={"goal": "weather", "tasks": tasks, "seed": 5})
             assert made.status_code == 201, made.text
             run_id = made.json()["run_id"]
@@ -70,7 +70,7 @@ async def recorded(server: HomeostatServer, folder: Path) -> str:
 async def test_a_run_is_proven_and_replayed_far_from_its_server(tmp_path: Path) -> None:
     (tmp_path / "helpdesk.py").write_text(AGENT)
     with HomeostatServer() as server:
-        run_id = await recorded(server, tmp_path)
+        run_id = await recorded(server.url, tmp_path)
         code, said = await homeostat("export", run_id, cwd=tmp_path, url=server.url)
         assert code == 0, said
         code, said = await homeostat("verify", run_id, cwd=tmp_path, url=server.url)

@@ -289,7 +289,7 @@ async def test_a_ledger_of_a_hundred_thousand_entries_is_read_as_one_scrolls(vis
     await expect(table.get_by_text('{"seq":99990}')).to_be_visible()
 
 
-async def test_a_replay_that_differs_shows_both_sides(visit: Visit) -> None:
+async def test_what_is_changed_for_a_replay_is_asked_for_and_both_sides_are_shown(visit: Visit) -> None:
     divergence = {"seq": 7, "message": "the model was asked something else", "recorded": "<b>a</b>", "now": "<b>c</b>"}
     answer = {
         "run_id": "run_1",
