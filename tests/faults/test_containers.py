@@ -1,5 +1,6 @@
 """A real container engine: agents stay paused when it is killed, and nothing is claimed while it is away."""
 
+import asyncio
 from collections.abc import AsyncGenerator, Iterator
 
 import pytest
@@ -51,6 +52,7 @@ class Ward:
 
     def __init__(self, store: SqliteEnforcement, enforcer: ContainerEnforcer) -> None:
         self.store = store
+        self.enforcer = enforcer
         self.engine = enforcer.engine
         self.alerts = Alerts()
         self.clock = ManualClock()
@@ -71,8 +73,9 @@ async def test_a_container_is_paused_outlives_its_engine_and_is_let_go(ward: War
     store, enforcement = ward.store, ward.enforcement
     ours, other = docker.still(homeostat_agent="ann"), docker.still(homeostat_agent="bob")
     docker.ask("POST", f"/containers/{docker.still(homeostat_agent='ann')}/pause")  # somebody else did this
+    namesake = docker.still(homeostat_agent="ann", homeostat_project="another")
     await enforcement.bring(patient(Phase.QUARANTINED))
-    assert [docker.state(ours), docker.state(other)] == ["paused", "running"]
+    assert [docker.state(one) for one in (ours, other, namesake)] == ["paused", "running", "running"]
     assert (await enforcement.receipt(ANN)).effect is Effect.ENFORCED
 
     docker.kill()
@@ -96,6 +99,29 @@ async def test_a_container_is_paused_outlives_its_engine_and_is_let_go(ward: War
     await enforcement.bring(patient(Phase.QUARANTINED, killed=True))
     assert docker.state(ours) == "exited"
     assert (await enforcement.receipt(ANN)).effect is Effect.ENFORCED
+
+
+async def test_a_container_that_begins_again_and_again_is_stopped_and_not_claimed_to_be_paused(
+    ward: Ward, docker: EngineServer
+) -> None:
+    if not docker.brings_back:
+        pytest.skip("Podman's service begins nothing again by itself")
+    ours = docker.still(homeostat_agent="ann", seconds="none, which is an error")
+    for _ in range(3_000):
+        if docker.state(ours) == "restarting":
+            break
+        await asyncio.sleep(0.01)
+    reading = await ward.enforcer.held(ANN, "")
+    assert reading.stance is Stance.OPEN, "between two beginnings it has not ended"
+    await ward.enforcement.bring(patient(Phase.QUARANTINED))
+    for _ in range(3):  # whichever state it was met in
+        await ward.enforcement.reconcile([patient(Phase.QUARANTINED)])
+    assert docker.state(ours) in {"exited", "paused"}
+    begun = docker.ask("GET", f"/containers/{ours}/json")["RestartCount"]
+    await asyncio.sleep(1)
+    assert docker.ask("GET", f"/containers/{ours}/json")["RestartCount"] == begun
+    await ward.enforcement.bring(patient(Phase.PROBATION))
+    assert docker.state(ours) in {"running", "restarting"}
 
 
 async def test_a_container_that_was_killed_is_started_by_its_release(ward: Ward, docker: EngineServer) -> None:

@@ -63,14 +63,14 @@ class EngineServer(Server):
             answer.raise_for_status()
             return answer.json() if answer.content and method != "DELETE" and content is None else None
 
-    def still(self, **labels: str) -> str:
+    def still(self, *, seconds: str = "600", **labels: str) -> str:
         """A container that sleeps, and that its engine brings back; returns its id."""
         if not self.ask("GET", "/images/json"):
             name, tag = IMAGE.split(":")
             self.ask("POST", f"/images/create?fromSrc=-&repo={name}&tag={tag}", content=_root())
         body = {
             "Image": IMAGE,
-            "Cmd": ["/bin/sleep", "600"],
+            "Cmd": ["/bin/sleep", seconds],
             "Labels": {name.replace("_", "."): value for name, value in labels.items()},
             "StopSignal": "SIGKILL",
             "HostConfig": {"NetworkMode": "none", "RestartPolicy": {"Name": "always"}, "Ulimits": LIMITS},

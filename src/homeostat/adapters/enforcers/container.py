@@ -127,6 +127,8 @@ class ContainerEnforcer:
             match stance:
                 case Stance.CLOSED if one["State"] == "running":
                     await self.engine.act("pause", one["Id"])
+                case Stance.CLOSED if one["State"] == "restarting":  # it cannot be paused, and would begin again
+                    await self.engine.act("stop", one["Id"], t=str(STOP_SECONDS))
                 case Stance.OPEN if one["State"] == "paused" and one["Id"] not in paused:
                     await self.engine.act("unpause", one["Id"])
                 case Stance.OPEN if one["State"] in DOWN and one["Id"] in ran:
