@@ -76,7 +76,9 @@ class FakeCluster(httpx2.AsyncBaseTransport):
 
     def _scale(self, one: Deployment, body: dict[str, Any]) -> httpx2.Response:
         self.before_write()
-        if body["metadata"]["resourceVersion"] != str(one.version):
+        if body["metadata"].get("resourceVersion", str(one.version)) != str(
+            one.version
+        ):  # without one, it is done anyway
             said = f'Operation cannot be fulfilled on deployments.apps "{one.name}": the object has been modified'
             return _status(409, "Conflict", said)
         one.replicas = body["spec"]["replicas"]

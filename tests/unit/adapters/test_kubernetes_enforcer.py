@@ -117,6 +117,21 @@ async def test_a_deployment_that_is_changed_under_us_is_seen_anew(place: Place) 
     assert place.counts["researcher"] == 5, "back to what it was in the end"
 
 
+async def test_one_that_is_at_nothing_already_keeps_its_count_when_another_is_seen_anew(place: Place) -> None:
+    place.fake.deployments["writer"] = Deployment("writer", "ann", 2, 2)
+
+    def somebody_scales() -> None:
+        one = place.fake.deployments["writer"]
+        if place.counts["researcher"] == 0 and one.version == 1:
+            one.replicas, one.version = 6, one.version + 1
+
+    place.fake.before_write = somebody_scales
+    await place.enforcement.bring(patient(Phase.QUARANTINED))
+    assert place.counts == {"researcher": 0, "writer": 0, "other": 2}
+    await place.enforcement.bring(patient(Phase.PROBATION))
+    assert place.counts == {"researcher": 3, "writer": 6, "other": 2}
+
+
 async def test_whoever_scales_it_up_meanwhile_is_undone_and_the_window_is_told(place: Place) -> None:
     await place.enforcement.bring(patient(Phase.QUARANTINED))
     one = place.fake.deployments["researcher"]

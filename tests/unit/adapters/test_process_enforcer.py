@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import AsyncGenerator, Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -299,6 +300,33 @@ async def test_custody_outlives_homeostat(store: SqliteEnforcement, begin: Calla
     await again.hold(ANN, S.CLOSED, "", await again.observe(ANN, ""))
     assert await tree.stands()
     assert await stance(again) is S.CLOSED
+
+
+async def test_custody_does_not_outlive_the_machine_s_boot(
+    store: SqliteEnforcement, begin: Callable[..., Tree]
+) -> None:
+    """Whoever has the number and the start time of somebody from before is somebody else."""
+    tree = begin()
+    custody = await take(ProcessEnforcer(store=store, clock=SystemClock(), groups=False), tree)
+    await store.put_custody(replace(custody, boot_id="another boot"))
+    again = ProcessEnforcer(store=store, clock=SystemClock(), groups=False)
+    await again.open()
+    assert (again.agents(), await store.custodies(), await again.reaches(ANN)) == ([], [], False)
+
+
+async def test_whoever_has_the_number_of_somebody_who_ended_is_taken_for_himself(
+    store: SqliteEnforcement, begin: Callable[..., Tree], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tree, enforcer = begin(), ProcessEnforcer(store=store, clock=SystemClock(), groups=False)
+    since = proc.started(tree.pid)
+    assert since is not None
+    with monkeypatch.context() as earlier:
+        earlier.setattr(proc, "started", lambda _: since - 1)
+        assert (await take(enforcer, tree)).started == since - 1
+    assert (await take(enforcer, tree)).started == since
+    assert [one.started for one in await store.custodies()] == [since]
+    await enforcer.hold(ANN, S.CLOSED, "", await enforcer.observe(ANN, ""))
+    assert await stance(enforcer) is S.CLOSED
 
 
 async def test_whoever_ended_meanwhile_is_no_longer_in_custody(
