@@ -244,6 +244,10 @@ class FeedReader:
         self._missed = missed
 
     @property
+    def stream(self) -> str:
+        return self._feed.stream
+
+    @property
     def id(self) -> str:
         """What to show to go on from here."""
         return f"{self._feed.stream}.{self.place}"

@@ -21,6 +21,7 @@ from homeostat.server import (
     access,
     audit,
     dashboard,
+    event_socket,
     events,
     fleet,
     gateway,
@@ -106,7 +107,10 @@ def create_app(system: System) -> Edge:
     app.state.system = system
     app.state.patience = patience
     router = Router(endpoints)
-    sockets = {status_socket.PATH: status_socket.StatusSocket(system)}
+    sockets = {
+        status_socket.PATH: status_socket.StatusSocket(system),
+        event_socket.PATH: event_socket.EventSocket(system),
+    }
     _explain_errors(app, system, router)
     # Around the framework and not inside it: what the table answers never pays for the framework's layers.
     return Edge(

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from homeostat.app.assemble import System
 from homeostat.app.settings import is_loopback
@@ -28,7 +28,14 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 Quick = Callable[[Scope, Receive, Send], Awaitable[Receive | None]]
 
 HOSTS_KEPT_MAX: Final = 64
-FOLLOWING: Final = "follow_status"  # what a reader of the live feed does
+
+
+class Socket(Protocol):
+    """Something live to follow; `verb` is what whoever opens it must be allowed to do."""
+
+    verb: str
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None: ...
 
 
 class Edge:
@@ -42,7 +49,7 @@ class Edge:
         router: Router,
         metrics: Metrics,
         patience: Patience,
-        sockets: Mapping[str, App],
+        sockets: Mapping[str, Socket],
         doorkeeper: Doorkeeper,
     ) -> None:
         self._known_hosts: set[bytes] = set()
@@ -126,8 +133,9 @@ class Edge:
             call = Call(scope, receive, parameters={}, system=self._system, patience=self.patience)
             try:
                 self._guard(call)
-                if scope["path"] in self._sockets:
-                    await self._doorkeeper.admit(call, FOLLOWING)
+                socket = self._sockets.get(scope["path"])
+                if socket is not None:
+                    await self._doorkeeper.admit(call, socket.verb)
                     scope["homeostat.project"] = call.project
             except HomeostatError as error:
                 await send({"type": "websocket.close", "code": 1008, "reason": error.message[:120]})
@@ -135,7 +143,7 @@ class Edge:
             if self._owns(scope["path"]):
                 await self._proxy(scope, receive, send)
                 return
-            if (socket := self._sockets.get(scope["path"])) is not None:
+            if socket is not None:
                 await socket(scope, receive, send)
                 return
         await self._app(scope, receive, send)

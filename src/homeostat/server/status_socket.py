@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from urllib.parse import parse_qs
 
 import msgspec
@@ -19,6 +19,7 @@ from homeostat.server.frames import SharedMessage
 
 log = logging.getLogger(__name__)
 
+QueryT = TypeVar("QueryT")
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
@@ -33,6 +34,8 @@ _read = msgspec.json.Decoder(SubscribeMessage).decode
 class StatusSocket:
     """Each socket has two halves: what is sent waits for the reader alone, what is received may change the filter."""
 
+    verb = "follow_status"
+
     def __init__(self, system: System) -> None:
         self._system = system
 
@@ -40,7 +43,7 @@ class StatusSocket:
         message = await receive()
         assert message["type"] == "websocket.connect"
         try:
-            query = _query(scope["query_string"])
+            query = query_of(scope["query_string"], FeedQuery)
             project = ProjectId(scope["homeostat.project"])
             reader = self._system.fleet.subscribe(
                 Interest(query.agent_type, query.tag, project), stream=query.stream, after=query.since
@@ -98,11 +101,12 @@ async def _heed(reader: Reader, project: ProjectId, receive: Receive) -> str | N
         reader.change(Interest(wish.agent_type, wish.tag, project))
 
 
-def _query(raw: bytes) -> FeedQuery:
+def query_of(raw: bytes, shape: type[QueryT]) -> QueryT:
+    """What a reader asks for; raises a ValidationError where that cannot be read."""
     if len(raw) > QUERY_BYTES_MAX:
         raise msgspec.ValidationError("the query is too long")
     try:
         found = parse_qs(raw.decode("ascii"), max_num_fields=16)
     except (UnicodeDecodeError, ValueError) as problem:
         raise msgspec.ValidationError(str(problem)) from problem
-    return msgspec.convert({name: values[-1] for name, values in found.items()}, FeedQuery, strict=False)
+    return msgspec.convert({name: values[-1] for name, values in found.items()}, shape, strict=False)

@@ -17,6 +17,8 @@ from homeostat.core.ids import Ids
 from homeostat.core.records.access import Role
 from homeostat.testing.clock import ManualClock
 
+FIRST_WORDS = {"/v1/ws/status": "snapshot", "/v1/ws/events": "hello"}
+
 
 @pytest.fixture
 async def system(tmp_path: Path) -> AsyncIterator[System]:
@@ -162,16 +164,17 @@ async def test_a_ticket_logs_one_browser_in(http: httpx2.AsyncClient, admin: str
     assert (await http.get(path)).status_code == 401
 
 
+@pytest.mark.parametrize("place", FIRST_WORDS)
 @pytest.mark.parametrize("origin", ["http://evil.example", "null", "http://127.0.0.1:1", "https://fleet.example.evil"])
 async def test_a_page_of_another_origin_neither_posts_nor_listens(
-    http: httpx2.AsyncClient, url: str, admin: str, origin: str
+    http: httpx2.AsyncClient, url: str, admin: str, origin: str, place: str
 ) -> None:
     token = await login(http, admin)
     headers = {"origin": origin, "x-homeostat-csrf": token}
     posted = await http.post("/v1/keys", json={"name": "x", "role": "admin"}, headers=headers)
     assert posted.json()["code"] == "origin_refused"
     cookie = f"homeostat_session={next(iter(http.cookies.jar)).value}"
-    socket = url.replace("http:", "ws:") + "/v1/ws/status"
+    socket = url.replace("http:", "ws:") + place
     with pytest.raises((WebSocketException, OSError)):
         async with websockets.connect(socket, additional_headers={"cookie": cookie, "origin": origin}) as open_socket:
             await open_socket.recv()
@@ -182,9 +185,9 @@ async def test_a_page_of_another_origin_neither_posts_nor_listens(
         async with websockets.connect(socket, additional_headers={"origin": url}) as open_socket:
             await open_socket.recv()
     async with websockets.connect(socket, additional_headers={"cookie": cookie, "origin": url}) as open_socket:
-        assert "snapshot" in str(await open_socket.recv())
+        assert FIRST_WORDS[place] in str(await open_socket.recv())
     async with websockets.connect(socket, additional_headers=bearer(admin)) as open_socket:
-        assert "snapshot" in str(await open_socket.recv())
+        assert FIRST_WORDS[place] in str(await open_socket.recv())
 
 
 async def test_a_name_that_was_rebound_reaches_nothing(http: httpx2.AsyncClient, url: str, admin: str) -> None:
@@ -243,7 +246,7 @@ async def test_nobody_is_logged_in_without_a_key(http: httpx2.AsyncClient) -> No
     assert (await http.post("/nowhere")).status_code == 401
 
 
-async def test_an_agents_key_is_an_agents_wherever_it_is_shown(http: httpx2.AsyncClient, admin: str) -> None:
+async def test_an_agents_key_is_an_agents_wherever_it_is_shown(http: httpx2.AsyncClient, url: str, admin: str) -> None:
     body = {"agent_type": "t", "agent_id": "ann"}
     key = (await http.post("/v1/agents/register", json=body, headers=bearer(admin))).json()["api_key"]
     said = {"agent_id": "ann", "actual_cause": "false_positive"}
@@ -251,3 +254,8 @@ async def test_an_agents_key_is_an_agents_wherever_it_is_shown(http: httpx2.Asyn
     other = {"type": "stop", "payload": {"turn_id": "turn_" + "0" * 24}}
     await http.post("/v1/agents/register", json=body | {"agent_id": "bob"}, headers=bearer(admin))
     assert (await http.post("/v1/agents/bob/inbox", json=other, headers=bearer(key))).status_code == 403
+    with pytest.raises((WebSocketException, OSError)):
+        async with websockets.connect(
+            url.replace("http:", "ws:") + "/v1/ws/events", additional_headers=bearer(key)
+        ) as socket:
+            await socket.recv()

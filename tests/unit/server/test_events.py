@@ -1,12 +1,16 @@
 """The sequence of events: complete, resumable, and honest about gaps."""
 
+import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
+from urllib.parse import urlencode
 
 import httpx2
 import msgspec
 import pytest
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import WebSocketException
 
 from homeostat import Client
 from homeostat.app.assemble import System
@@ -69,6 +73,68 @@ async def test_a_reader_that_comes_back_misses_nothing(http: httpx2.AsyncClient,
             "first over",
             "second",
         ]
+
+
+async def message(socket: ClientConnection) -> Told:
+    async with asyncio.timeout(20):
+        said = msgspec.json.decode(await socket.recv())
+    return said["event"], said["id"], said["data"]
+
+
+def socket_url(url: str, **query: str) -> str:
+    return f"{url.replace('http', 'ws', 1)}/v1/ws/events?{urlencode(query)}"
+
+
+async def test_a_reader_leaves_one_way_and_goes_on_by_the_other(http: httpx2.AsyncClient, url: str) -> None:
+    """Server-sent events and the WebSocket carry one sequence: ids of one are ids of the other."""
+    seen: list[Told] = []
+
+    async def happen(*numbers: int) -> None:
+        for number in numbers:
+            await http.post("/v1/agents/register", json={"agent_type": "echo", "agent_id": f"echo-{number}"})
+            await http.post(f"/v1/agents/echo-{number}/quarantine", json={"reason": f"number {number}"})
+
+    async with following(http) as lines:
+        assert (await lines.next())[0] == "hello"
+        await happen(0, 1, 2)
+        seen += [await lines.next() for _ in range(4)]
+    async with connect(socket_url(url, last_event_id=seen[-1][1], kinds="phase,presence"), proxy=None) as socket:
+        kind, place, _ = await message(socket)
+        assert (kind, place) == ("hello", seen[-1][1])
+        await happen(3, 4)
+        seen += [await message(socket) for _ in range(5)]
+    await happen(5)
+    async with following(http, seen[-1][1]) as lines:
+        assert (await lines.next())[:2] == ("hello", seen[-1][1])
+        while seen[-1][2].get("cause") != "number 5":
+            seen.append(await lines.next())
+    async with connect(socket_url(url, last_event_id=seen[0][1], kinds="phase,presence"), proxy=None) as socket:
+        await message(socket)
+        assert [await message(socket) for _ in seen[1:]] == seen[1:], "no gap, no repeat, and word for word the same"
+    joined = [told["agent_id"] for kind, _, told in seen if kind == "presence"]
+    assert joined == [f"echo-{number}" for number in range(6)]
+
+
+@pytest.mark.parametrize("last_id", ["elsewhere.3", "nonsense"])
+async def test_a_socket_tells_of_a_gap_too(url: str, last_id: str) -> None:
+    async with connect(socket_url(url, last_event_id=last_id), proxy=None) as socket:
+        assert [(await message(socket))[0], (await message(socket))[0]] == ["hello", "gap"]
+
+
+@pytest.mark.parametrize("query", [{"kinds": "weather"}, {"tail": "-1"}, {"q": "colour:red"}])
+async def test_a_socket_refuses_what_it_does_not_understand(url: str, system: System, query: dict[str, str]) -> None:
+    with pytest.raises((WebSocketException, OSError)):
+        async with connect(socket_url(url, **query), proxy=None) as socket:
+            await socket.recv()
+    assert system.feed.readers == 0
+
+
+async def test_a_socket_sends_what_its_filter_means(http: httpx2.AsyncClient, url: str) -> None:
+    async with connect(socket_url(url, q="agent:echo-2"), proxy=None) as socket:
+        await message(socket)
+        for number in range(3):
+            await http.post("/v1/agents/register", json={"agent_type": "echo", "agent_id": f"echo-{number}"})
+        assert (await message(socket))[2]["agent_id"] == "echo-2"
 
 
 @pytest.mark.parametrize("last_id", ["elsewhere.3", "nonsense", "{stream}.999"])
