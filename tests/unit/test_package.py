@@ -24,6 +24,11 @@ def test_importing_the_package_loads_no_server() -> None:
     assert loaded_by("import homeostat") & SERVER_SIDE == set()
 
 
+def test_what_holds_agents_again_waits_for_no_route() -> None:
+    """After a restart agents are held as soon as the system stands, so nothing before that loads what serves routes."""
+    assert loaded_by("import homeostat.cli.up, homeostat.server.serving") & {"fastapi", "starlette"} == set()
+
+
 def test_every_public_name_is_there() -> None:
     tree = ast.parse(Path(homeostat.__file__).read_text())
     typed = {alias.name for node in ast.walk(tree) if _is_own_import(node) for alias in node.names}

@@ -12,7 +12,6 @@ import uvicorn
 from homeostat.app.assemble import System
 from homeostat.core import collector
 from homeostat.core.errors import SettingInvalid
-from homeostat.server.application import create_app
 from homeostat.server.frames import SharingProtocol
 from homeostat.server.patience import Patience
 from homeostat.server.protocol import LeanProtocol
@@ -109,6 +108,9 @@ class HttpServer(uvicorn.Server):
 
 def serving(system: System, listener: socket.socket) -> AbstractAsyncContextManager[HttpServer]:
     """A whole Homeostat on a socket."""
+    # Loading the routes takes a while: whoever is isolated is held again after a restart before that begins.
+    from homeostat.server.application import create_app  # noqa: PLC0415
+
     return serving_app(create_app(system), listener)
 
 
