@@ -20,7 +20,7 @@ from homeostat.app.isolation import open_immunity
 from homeostat.app.keyring import RegisterKeyring
 from homeostat.app.ledgers import open_ledgers
 from homeostat.app.local_turns import LocalTurns
-from homeostat.app.operations import Operations
+from homeostat.app.operations import Operations, open_operations
 from homeostat.app.sessions import WorkerSessions
 from homeostat.app.settings import Auth, Settings
 from homeostat.app.spending import Spending
@@ -150,7 +150,9 @@ async def assemble(
             spending=Spending(gateway.outlays, clock=clock),
             runs=runs,
             custody=custody,
-            operations=Operations.owned(stack, clock=clock, ids=ids),
+            operations=await open_operations(
+                stack, supervisor, opened.access, alone=settings.store_url is None, clock=clock, ids=ids
+            ),
             supervisor=supervisor,
             store_place=opened.place,
         )

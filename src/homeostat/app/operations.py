@@ -1,29 +1,34 @@
-"""Work that takes longer than a request should: begun, looked at by its id, and honestly lost with its process."""
+"""Work that takes longer than a request should: begun here, kept in the store, and honestly lost with its process."""
 
 import asyncio
+import logging
 import re
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
-from enum import StrEnum
+from dataclasses import replace
 from typing import Any, Final
 
+import msgspec
+
+from homeostat.app.supervisor import Supervisor
 from homeostat.core.clock import Clock, Millis
-from homeostat.core.errors import HomeostatError, InternalError, Overloaded, ProtocolViolation
-from homeostat.core.ids import Ids, ProjectId
-from homeostat.core.limits import OPERATIONS_KEPT_MAX, OPERATIONS_RUNNING_MAX
+from homeostat.core.codec import Json
+from homeostat.core.errors import HomeostatError, InternalError, Overloaded, ProtocolViolation, Unavailable
+from homeostat.core.ids import Ids, ProjectId, scope_floor
+from homeostat.core.limits import OPERATION_HELD_SECONDS, OPERATION_KEPT_SECONDS, OPERATIONS_RUNNING_MAX
+from homeostat.core.ports.operations import OperationStore
+from homeostat.core.records.operation import Operation, OperationStatus
 
-_ID: Final = re.compile(r"op_[0-9a-z]{1,64}_(\d{1,12})")
+log = logging.getLogger(__name__)
 
+RENEWALS: Final = 3  # within the time that work is held for: two may fail
+PREFIX: Final = "op_"
+_ID: Final = re.compile(r"op_[0-9a-f]{24}")
 
-class OperationStatus(StrEnum):
-    """Where an operation stands. `lost` is what a process took with it when it ended: look at the object itself."""
+Work = Callable[[], Awaitable[Any]]
+Explain = Callable[[HomeostatError], Json]
 
-    RUNNING = "running"
-    SUCCEEDED = "succeeded"
-    FAILED = "failed"
-    LOST = "lost"
+_encode = msgspec.json.Encoder().encode
 
 
 class OperationUnknown(ProtocolViolation):
@@ -31,95 +36,123 @@ class OperationUnknown(ProtocolViolation):
 
     code = "operation_unknown"
     http_status = 404
-    hint = "GET /v1/operations lists those of this process; the oldest that have ended are forgotten."
-
-
-@dataclass(slots=True)
-class Operation:
-    """One piece of work: what came of it is `result`, or why nothing did is `error`."""
-
-    operation_id: str
-    project: ProjectId
-    verb: str
-    object: str
-    actor: str
-    started_at_ms: Millis
-    status: OperationStatus = OperationStatus.RUNNING
-    ended_at_ms: Millis | None = None
-    result: Any = None
-    error: HomeostatError | None = None
-    task: "asyncio.Task[None] | None" = None
+    hint = "GET /v1/operations lists them; they are forgotten a day after they began."
 
 
 class Operations:
-    """Runs them as tasks of this process, so many at a time, and remembers those that ended, up to a bound."""
+    """Does the work in tasks of this process, so many at a time; every process that shares the store can look at it."""
 
-    def __init__(self, *, clock: Clock, ids: Ids) -> None:
+    def __init__(self, *, store: OperationStore, clock: Clock, ids: Ids) -> None:
+        self._store = store
         self._clock = clock
         self._ids = ids
-        self._scope = "".join(c for c in ids.scope().lower() if c.isalnum())
-        self._count = 0
-        self._kept: OrderedDict[str, Operation] = OrderedDict()
+        self._owner = ids.scope()
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._unsettled: dict[str, Operation] = {}
 
-    def begin(
-        self, project: ProjectId, verb: str, thing: str, work: Callable[[], Awaitable[Any]], *, actor: str
+    async def begin(
+        self, project: ProjectId, verb: str, thing: str, work: Work, *, actor: str, explain: Explain
     ) -> Operation:
-        """Begin some work; its failure is kept with it."""
-        running = sum(one.status is OperationStatus.RUNNING for one in self._kept.values())
-        if running >= OPERATIONS_RUNNING_MAX:
-            raise Overloaded(problem=f"{running} operations are under way")
-        self._count += 1
+        """Begin some work, written down before; `explain` puts into words why it failed."""
+        if len(self._tasks) >= OPERATIONS_RUNNING_MAX:
+            raise Overloaded(problem=f"{len(self._tasks)} operations are under way")
         operation = Operation(
-            f"op_{self._scope}_{self._count}", project, verb, thing, actor, Millis(self._clock.now_ms())
+            operation_id=f"{PREFIX}{self._ids.scope()}",
+            project=project,
+            verb=verb,
+            object=thing,
+            actor=actor,
+            owner=self._owner,
+            started_at_ms=self._clock.now_ms(),
+            held_until_ms=self._held_until(),
         )
-        self._kept[operation.operation_id] = operation
-        ended = [name for name, one in self._kept.items() if one.status is not OperationStatus.RUNNING]
-        for name in ended[: max(0, len(self._kept) - OPERATIONS_KEPT_MAX)]:
-            del self._kept[name]
-        operation.task = asyncio.create_task(self._run(operation, work), name=operation.operation_id)
+        before = scope_floor(operation.started_at_ms - int(OPERATION_KEPT_SECONDS * 1000))
+        await self._store.forget_operations(f"{PREFIX}{before}", operation.started_at_ms)
+        await self._store.put_operation(operation)
+        name = operation.operation_id
+        self._tasks[name] = asyncio.create_task(self._run(operation, work, explain), name=name)
         return operation
 
-    async def _run(self, operation: Operation, work: Callable[[], Awaitable[Any]]) -> None:
+    async def _run(self, operation: Operation, work: Work, explain: Explain) -> None:
+        ended = operation
         try:
-            operation.result = await work()
-            operation.status = OperationStatus.SUCCEEDED
+            result = Json(_encode(await work()).decode())
+            ended = replace(operation, status=OperationStatus.SUCCEEDED, result=result)
         except HomeostatError as error:
-            operation.error, operation.status = error, OperationStatus.FAILED
+            ended = replace(operation, status=OperationStatus.FAILED, error=explain(error))
         except asyncio.CancelledError:
-            operation.status = OperationStatus.LOST
-            raise
+            ended = replace(operation, status=OperationStatus.LOST)
         except Exception:  # what nobody foresaw is told as such, with its trace in the log
-            import logging  # noqa: PLC0415
+            log.exception("operation %s failed", operation.operation_id)
+            ended = replace(operation, status=OperationStatus.FAILED, error=explain(InternalError()))
+        self._unsettled[operation.operation_id] = replace(ended, ended_at_ms=self._clock.now_ms())
+        del self._tasks[operation.operation_id]
+        await self._settle()
 
-            logging.getLogger(__name__).exception("operation %s failed", operation.operation_id)
-            operation.error, operation.status = InternalError(), OperationStatus.FAILED
-        finally:
-            operation.ended_at_ms = Millis(self._clock.now_ms())
+    async def _settle(self) -> None:
+        """Write what has ended; what the store does not take now is tried again."""
+        for name, ended in list(self._unsettled.items()):
+            try:
+                await self._store.settle_operation(ended)
+            except Unavailable as error:
+                log.warning("the end of operation %s is not written yet: %s", name, error)
+                return
+            self._unsettled.pop(name, None)
 
-    def get(self, project: ProjectId, operation_id: str) -> Operation:
-        """An operation; one of a process that has ended is lost, and says so."""
-        found = self._kept.get(operation_id)
-        if found is not None and found.project == project:
-            return found
+    async def get(self, project: ProjectId, operation_id: str) -> Operation:
+        """An operation, whichever process does it; what a process took with it is lost, and says so."""
         named = _ID.fullmatch(operation_id)
-        if found is not None or named is None or operation_id.startswith(f"op_{self._scope}_"):
+        found = None if named is None else await self._store.operation(project, operation_id)
+        if found is None:
             raise OperationUnknown(operation_id=operation_id[:100])
-        return Operation(operation_id, project, "", "", "", Millis(0), OperationStatus.LOST)
+        return self._seen(found)
 
-    def all(self, project: ProjectId) -> list[Operation]:
+    async def all(self, project: ProjectId, *, before: str | None, limit: int) -> list[Operation]:
         """Those of a project, newest first."""
-        return [one for one in reversed(self._kept.values()) if one.project == project]
+        found = await self._store.operations(project, before=before, limit=limit)
+        return [self._seen(one) for one in found]
 
-    @classmethod
-    def owned(cls, stack: AsyncExitStack, *, clock: Clock, ids: Ids) -> "Operations":
-        """Operations that end with whatever owns them."""
-        operations = cls(clock=clock, ids=ids)
-        stack.push_async_callback(operations.close)
-        return operations
+    def _seen(self, operation: Operation) -> Operation:
+        """That it is lost follows from the time, and is written nowhere."""
+        if (ended := self._unsettled.get(operation.operation_id)) is not None:
+            return ended
+        held = operation.held_until_ms
+        if held is None or operation.operation_id in self._tasks or self._clock.now_ms() < held:
+            return operation
+        return replace(operation, status=OperationStatus.LOST, ended_at_ms=held)
+
+    async def run(self) -> None:
+        while True:
+            await asyncio.sleep(OPERATION_HELD_SECONDS / RENEWALS)
+            await self.tick()
+
+    async def tick(self) -> None:
+        """Hold what is under way, and settle what could not be settled."""
+        try:
+            if self._tasks or self._unsettled:
+                await self._settle()
+                await self._store.hold_operations(self._owner, self._held_until())
+        except Unavailable as error:
+            log.warning("operations wait: %s", error)
+
+    def _held_until(self) -> Millis:
+        return Millis(self._clock.now_ms() + int(OPERATION_HELD_SECONDS * 1000))
 
     async def close(self) -> None:
-        """End what is under way; each sees to what it holds."""
-        tasks = [one.task for one in self._kept.values() if one.task is not None and not one.task.done()]
+        """End what is under way; each sees to what it holds, and is told as lost at once."""
+        tasks = list(self._tasks.values())
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def open_operations(
+    stack: AsyncExitStack, supervisor: Supervisor, store: OperationStore, *, alone: bool, clock: Clock, ids: Ids
+) -> Operations:
+    """Operations that end with whatever owns them. Whoever is alone on a store knows that nobody else is at work."""
+    if alone:
+        await store.abandon_operations(clock.now_ms())
+    operations = Operations(store=store, clock=clock, ids=ids)
+    supervisor.add("operations", operations.run)
+    stack.push_async_callback(operations.close)
+    return operations

@@ -82,7 +82,7 @@ class Drills:
         self._usual: dict[AgentKey, dict[str, float]] = {}
 
     async def end_abandoned(self) -> None:
-        """Let out whom a drill held when the process that held it ended."""
+        """Let out whom a drill held when its process ended. One that is being drained is let out when that is over."""
         for watch in list(self._immune.ward.isolated):
             drilled = watch.incident is not None and watch.incident.cohort == FIRE_DRILL and not watch.drill
             if drilled and watch.phase is Phase.QUARANTINED:

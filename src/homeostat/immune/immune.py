@@ -201,6 +201,7 @@ class Immune:
                 return 0
             began = self.clock.monotonic()
             scored = await self.orchestrator.tick()
+            await self.drills.end_abandoned()
             await self.approvals.expire()
             self.counts.ticks += 1
             self.counts.scored += scored
@@ -217,7 +218,6 @@ class Immune:
             await self.archive.recall()
             await self.enforcement.load()
             await self._learn()
-            await self.drills.end_abandoned()
         self.leading = leads
         return leads
 

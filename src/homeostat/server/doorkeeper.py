@@ -69,7 +69,7 @@ class Doorkeeper:
 
     async def run(self, call: Call, endpoint: Endpoint) -> Answer:
         """Do what is asked, once under one key, on the version that was seen; what an operator does is noted."""
-        if endpoint.name in LONG and call.prefers_async:
+        if endpoint.name in LONG and call.prefers_async and not call.dry_run:
             return await self._begun(call, endpoint)
         if endpoint.method == "GET" and endpoint.name not in SHOWN:
             return await endpoint.run(call)
@@ -92,7 +92,7 @@ class Doorkeeper:
             return msgspec.Raw((await self._noted(call, endpoint)).body or b"null")
 
         async def begin() -> Answer:
-            return accepted(call, endpoint.name, work, actor=call.actor(said.actor or "local"))
+            return await accepted(call, endpoint.name, work, actor=call.actor(said.actor or "local"))
 
         return await self._repeats.once(call, endpoint, begin)
 

@@ -20,6 +20,7 @@ from homeostat.core.records.vitals import Vitals
 from homeostat.core.wire import immune as w
 from homeostat.immune.baseline import Normal
 from homeostat.immune.errors import AgentMoved, IncidentUnknown
+from homeostat.immune.intake import WAITING_PER_AGENT_MAX
 from homeostat.server import identity
 from homeostat.server.call import Call
 from homeostat.server.endpoints import Routes
@@ -47,7 +48,8 @@ HISTORY_STEPS = 50
 async def post_vitals(call: Call, body: w.VitalsBody) -> w.VitalsTaken:
     """Report vitals of an agent whose calls do not pass the gateway.
 
-    What the gateway measures outranks them. Samples that cannot be true are refused and counted, and alarm nobody.
+    What the gateway measures outranks them. Samples that cannot be true are refused and counted, and alarm nobody. Of
+    one agent sixteen are looked at in a second: the rest of a report is refused as a `flood`, and may be sent again.
     """
     agent_id = AgentId(body.agent_id)
     await identity.require_operator_or(call, agent_id, verb="report vitals of")
@@ -56,7 +58,10 @@ async def post_vitals(call: Call, body: w.VitalsBody) -> w.VitalsTaken:
     refused: dict[str, int] = {}
     accepted = 0
     for sample in body.samples:
-        problem = await immune.report(_sample((call.project, agent_id), sample, call, now))
+        if accepted >= WAITING_PER_AGENT_MAX:
+            problem = "flood"
+        else:
+            problem = await immune.report(_sample((call.project, agent_id), sample, call, now))
         if problem is None:
             accepted += 1
         else:

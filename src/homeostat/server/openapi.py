@@ -28,9 +28,11 @@ from homeostat.core.filter import FilterInvalid
 from homeostat.core.limits import IDEMPOTENCY_KEY_CHARS_MAX
 from homeostat.core.wire.answers import Problem
 from homeostat.core.wire.gateway import RehearsalShape
+from homeostat.core.wire.operations import OperationShape
 from homeostat.core.wire.orders import BlastShape
 from homeostat.server.blast import EFFECTS
 from homeostat.server.endpoints import Endpoint
+from homeostat.server.operations import LONG
 from homeostat.server.problems import PROBLEM_TYPE
 from homeostat.server.repeats import SEE_TO_IT_THEMSELVES
 
@@ -66,6 +68,13 @@ _IF_MATCH: Final = {
     "required": False,
     "description": "The ETag under which you saw the object; if it was changed since, nothing is done.",
     "schema": {"type": "string"},
+}
+_PREFER: Final = {
+    "name": "Prefer",
+    "in": "header",
+    "required": False,
+    "description": "`respond-async`: answer at once with an operation, whose `result` will be the answer.",
+    "schema": {"type": "string", "enum": ["respond-async"]},
 }
 _DRY_RUN: Final = {
     "name": "dry_run",
@@ -123,12 +132,17 @@ def _operation(endpoint: Endpoint, query: list[Document], gives: Document | None
         common = [*common, _IF_MATCH]
     if row is not None and row.dry_run and "dry_run" not in {one["name"] for one in query}:
         common = [*common, _DRY_RUN]
+    answers: Document = {str(endpoint.status): _success(endpoint, gives), **_problems(endpoint)}
+    if endpoint.name in LONG:
+        common = [*common, _PREFER]
+        begun = {"application/json": {"schema": {"$ref": _REF.format(name=OperationShape.__name__)}}}
+        answers["202"] = {"description": "It is under way: see the operation at `Location`.", "content": begun}
     operation: Document = {
         "operationId": endpoint.name,
         "summary": endpoint.summary,
         "tags": [endpoint.tag],
         "parameters": [*named, *query, *common],
-        "responses": {str(endpoint.status): _success(endpoint, gives), **_problems(endpoint)},
+        "responses": answers,
     }
     if endpoint.description:
         operation["description"] = endpoint.description

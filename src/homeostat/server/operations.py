@@ -5,9 +5,11 @@ from typing import Any, Final
 
 import msgspec
 
-from homeostat.app.operations import Operation, OperationStatus, OperationUnknown
+from homeostat.app.operations import OperationUnknown
 from homeostat.core.clock import rfc3339
-from homeostat.core.errors import AgentUnknown, Forbidden, Overloaded, Unauthenticated
+from homeostat.core.codec import Json
+from homeostat.core.errors import AgentUnknown, Forbidden, HomeostatError, Overloaded, Unauthenticated
+from homeostat.core.records.operation import Operation, OperationStatus
 from homeostat.core.wire import operations as w
 from homeostat.immune.drill import FAULTS, Drill
 from homeostat.immune.errors import DrillRefused
@@ -20,16 +22,18 @@ from homeostat.server.render import instant
 
 routes = Routes("operations")
 
-LONG: Final = frozenset({"replay_run", "verify_run", "verify_audit", "approve_all"})
+LONG: Final = frozenset({"replay_run", "verify_run", "verify_audit", "approve_all", "press_button"})
 """What answers with an operation where the caller prefers it (`Prefer: respond-async`)."""
 
 _encode = msgspec.json.Encoder().encode
 
 
-@routes.plain("GET", "/v1/operations", gives=w.OperationsPage, errors=(Forbidden, Unauthenticated))
-async def list_operations(call: Call) -> w.OperationsPage:
-    """Long work of this process, newest first: what goes on, and what ended lately."""
-    return w.OperationsPage(operations=[_operation(one) for one in call.system.operations.all(call.project)])
+@routes.taking("GET", "/v1/operations", w.OperationsQuery, gives=w.OperationsPage, errors=(Forbidden, Unauthenticated))
+async def list_operations(call: Call, query: w.OperationsQuery) -> w.OperationsPage:
+    """Long work, newest first, whichever server does it: what goes on, and what ended within a day."""
+    found = await call.system.operations.all(call.project, before=query.cursor, limit=query.limit)
+    following = found[-1].operation_id if len(found) == query.limit else None
+    return w.OperationsPage(operations=[_operation(one) for one in found], next_cursor=following)
 
 
 @routes.plain(
@@ -40,7 +44,7 @@ async def list_operations(call: Call) -> w.OperationsPage:
 )
 async def read_operation(call: Call) -> Answer:
     """One operation. While it goes on, `Retry-After` says when to look again."""
-    found = call.system.operations.get(call.project, call.parameters["operation_id"])
+    found = await call.system.operations.get(call.project, call.parameters["operation_id"])
     headers = ((b"retry-after", b"1"),) if found.status is OperationStatus.RUNNING else ()
     return Answer(200, _encode(_operation(found)), headers=headers)
 
@@ -68,12 +72,17 @@ async def drill_agent(call: Call, body: w.DrillBody) -> Answer:
     async def work() -> w.DrillShape:
         return _drill(await drills.hold(key, body.kind, actor=actor, seconds=body.seconds))
 
-    return accepted(call, "drill_agent", work, actor=actor)
+    return await accepted(call, "drill_agent", work, actor=actor)
 
 
-def accepted(call: Call, verb: str, work: Callable[[], Awaitable[Any]], *, actor: str) -> Answer:
+async def accepted(call: Call, verb: str, work: Callable[[], Awaitable[Any]], *, actor: str) -> Answer:
     """202, and where to look."""
-    operation = call.system.operations.begin(call.project, verb, str(call.scope["path"]), work, actor=actor)
+    thing = str(call.scope["path"])
+
+    def explain(error: HomeostatError) -> Json:
+        return Json(problem(error, call.trace_id or "").body.decode())
+
+    operation = await call.system.operations.begin(call.project, verb, thing, work, actor=actor, explain=explain)
     place = f"/v1/operations/{operation.operation_id}".encode()
     return Answer(202, _encode(_operation(operation)), headers=((b"location", place), (b"retry-after", b"1")))
 
@@ -99,15 +108,18 @@ def _rounded(seconds: float | None) -> float | None:
 
 
 def _operation(one: Operation) -> w.OperationShape:
-    error = None if one.error is None else msgspec.Raw(problem(one.error, "").body)
     return w.OperationShape(
         operation_id=one.operation_id,
         verb=one.verb,
         object=one.object,
         actor=one.actor,
         status=one.status,
-        started_at=None if one.status is OperationStatus.LOST and not one.started_at_ms else rfc3339(one.started_at_ms),
+        started_at=rfc3339(one.started_at_ms),
         ended_at=instant(one.ended_at_ms),
-        result=one.result,
-        error=error,
+        result=_raw(one.result),
+        error=_raw(one.error),
     )
+
+
+def _raw(text: Json | None) -> msgspec.Raw | None:
+    return None if text is None else msgspec.Raw(text.encode())

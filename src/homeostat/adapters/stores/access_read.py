@@ -1,4 +1,4 @@
-"""Keys, logins and the audit log, in words that every engine's statements answer."""
+"""Keys, logins, the audit log and long work, in words that every engine's statements answer."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -21,6 +21,7 @@ from homeostat.core.records.access import (
     Repeat,
     Request,
 )
+from homeostat.core.records.operation import Operation
 from homeostat.core.records.turn import AgentKey
 from homeostat.core.records.webhook import Delivery, Webhook
 
@@ -32,6 +33,7 @@ _keys = msgspec.json.Decoder(ApiKey)
 _acts = msgspec.json.Decoder(Act)
 _webhooks = msgspec.json.Decoder(Webhook)
 _deliveries = msgspec.json.Decoder(Delivery)
+_operations = msgspec.json.Decoder(Operation)
 
 
 class AccessReading(ABC):
@@ -145,6 +147,37 @@ class AccessReading(ABC):
 
     async def forget_deliveries(self, before: Millis) -> None:
         await self._write("deliveries_forget", before)
+
+    # --- long work -----------------------------------------------------------------------------------------
+
+    async def put_operation(self, operation: Operation) -> None:
+        named = (operation.operation_id, operation.project, operation.owner, operation.held_until_ms)
+        await self._write("operation_put", *named, _encoder.encode(operation).decode())
+
+    async def settle_operation(self, operation: Operation) -> None:
+        record = _encoder.encode(replace(operation, held_until_ms=None)).decode()
+        await self._write("operation_settle", operation.project, operation.operation_id, record)
+
+    async def hold_operations(self, owner: str, until: Millis) -> None:
+        await self._write("operations_hold", owner, until)
+
+    async def abandon_operations(self, since: Millis) -> None:
+        await self._write("operations_abandon", since)
+
+    async def operation(self, project: ProjectId, operation_id: str) -> Operation | None:
+        found = await self._all("operation_get", project, operation_id)
+        return _read_operation(found[0]) if found else None
+
+    async def operations(self, project: ProjectId, *, before: str | None, limit: int) -> list[Operation]:
+        found = await self._all("operations_list", project, "~" if before is None else before, limit)
+        return [_read_operation(row) for row in found]
+
+    async def forget_operations(self, before: str, now: Millis) -> None:
+        await self._write("operations_forget", before, now)
+
+
+def _read_operation(row: Row) -> Operation:
+    return replace(_operations.decode(row[1]), held_until_ms=None if row[0] is None else Millis(row[0]))
 
 
 def _read_delivery(row: Row) -> Delivery:

@@ -4,6 +4,7 @@ from typing import Protocol
 
 from homeostat.core.clock import Millis
 from homeostat.core.codec import Json
+from homeostat.core.ports.operations import OperationStore
 from homeostat.core.ports.webhook import WebhookStore
 from homeostat.core.records.access import (
     Act,
@@ -90,5 +91,5 @@ class AccessStore(Protocol):
         ...
 
 
-class AccessKeeper(AccessStore, WebhookStore, Protocol):
-    """One keeper of both: they share an engine, and little else."""
+class AccessKeeper(AccessStore, WebhookStore, OperationStore, Protocol):
+    """One keeper of all three: they share an engine, and little else."""

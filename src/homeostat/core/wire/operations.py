@@ -4,8 +4,9 @@ from typing import Annotated, Any
 
 import msgspec
 
-from homeostat.core.limits import DRILL_SECONDS_MAX
+from homeostat.core.limits import DRILL_SECONDS_MAX, PAGE_MAX
 from homeostat.core.records.immune import Diagnosis
+from homeostat.core.wire.bodies import Cursor, Limit
 from homeostat.core.wire.fields import Body, Instant, Name, Shape
 from homeostat.core.wire.orders import Reason
 
@@ -46,13 +47,21 @@ class OperationShape(Shape, frozen=True, kw_only=True):
     object: str
     actor: str
     status: str
-    started_at: Instant | None
+    started_at: Instant
     ended_at: Instant | None
     result: Any
     error: Any
 
 
 class OperationsPage(Shape, frozen=True, kw_only=True):
-    """The operations of this process, newest first."""
+    """Operations, newest first."""
 
     operations: list[OperationShape]
+    next_cursor: str | None
+
+
+class OperationsQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """Which part of the operations."""
+
+    limit: Limit = PAGE_MAX
+    cursor: Cursor | None = None

@@ -22,6 +22,7 @@ from homeostat.core.records.access import (
     Request,
     Role,
 )
+from homeostat.core.records.operation import Operation, OperationStatus
 from homeostat.core.records.webhook import Delivery, DeliveryStatus, Webhook
 
 Check = Callable[[AccessKeeper], Awaitable[None]]
@@ -200,6 +201,51 @@ async def an_alert_is_kept_once_taken_once_and_settled(store: AccessKeeper) -> N
     assert not await store.drop_webhook(project, "on-call")
 
 
+def operation(number: int = 1, *, owner: str = "one", until: int = 5_000) -> Operation:
+    return Operation(
+        operation_id=f"op_{number:024x}",
+        project=ProjectId("default"),
+        verb="verify_audit",
+        object="/v1/audit/verify",
+        actor="ann",
+        owner=owner,
+        started_at_ms=Millis(NOW + number),
+        held_until_ms=Millis(until),
+    )
+
+
+async def long_work_is_held_by_its_owner_and_settled_once(store: AccessKeeper) -> None:
+    project = ProjectId("default")
+    ours, theirs, third = operation(1), operation(2, owner="two"), operation(3)
+    for one in (ours, theirs, third):
+        await store.put_operation(one)
+    assert await store.operation(project, ours.operation_id) == ours
+    assert await store.operation(ProjectId("other"), ours.operation_id) is None
+    assert await store.operations(project, before=None, limit=9) == [third, theirs, ours]
+    assert await store.operations(project, before=third.operation_id, limit=1) == [theirs]
+    done = replace(
+        ours, status=OperationStatus.SUCCEEDED, ended_at_ms=Millis(NOW + 9), result=Json("[1]"), held_until_ms=None
+    )
+    await store.settle_operation(done)
+    await store.settle_operation(replace(ours, status=OperationStatus.LOST))
+    assert await store.operation(project, ours.operation_id) == done, "what was settled stays so"
+    await store.hold_operations("one", Millis(7_000))
+    assert await store.operation(project, third.operation_id) == replace(third, held_until_ms=Millis(7_000))
+    assert await store.operation(project, theirs.operation_id) == theirs, "nobody renews for others"
+    assert await store.operation(project, ours.operation_id) == done
+    await store.forget_operations(third.operation_id, Millis(4_000))
+    assert await store.operations(project, before=None, limit=9) == [
+        replace(third, held_until_ms=Millis(7_000)),
+        theirs,
+    ], "somebody is still at it"
+    await store.abandon_operations(Millis(3_000))
+    assert await store.operations(project, before=None, limit=9) == [
+        replace(one, held_until_ms=Millis(3_000)) for one in (third, theirs)
+    ]
+    await store.forget_operations(f"op_{4:024x}", Millis(4_000))
+    assert await store.operations(project, before=None, limit=9) == []
+
+
 CHECKS: Final[tuple[Check, ...]] = (
     a_key_is_found_by_its_digest_and_by_the_one_before,
     keys_are_listed_oldest_first,
@@ -211,4 +257,5 @@ CHECKS: Final[tuple[Check, ...]] = (
     one_request_begins_under_a_key,
     a_cordon_stands_until_it_is_lifted,
     an_alert_is_kept_once_taken_once_and_settled,
+    long_work_is_held_by_its_owner_and_settled_once,
 )
