@@ -65,6 +65,7 @@ def agent(name: str, key: str | None = None) -> Registration:
         key_digest=key or f"digest of {name}",
         registered_at_ms=NOW,
         request_digest="request",
+        version="1.4.0-é",
     )
 
 
@@ -93,7 +94,7 @@ async def test_an_entry_is_changed_only_from_the_revision_it_was_read_at(stores:
     first, other = await ours.save([(agent("a"), None), (agent("b"), None)])
     assert first is not None
     assert other is not None
-    gone = replace(first, gone_at_ms=NOW, gone_why=Departure.DEREGISTERED, hostname=None, pid=None)
+    gone = replace(first, gone_at_ms=NOW, gone_why=Departure.DEREGISTERED, hostname=None, pid=None, version="1.5.0")
     moved, fresh = await ours.save([(gone, first.revision), (agent("c"), None)])
     assert moved is not None
     assert fresh is not None

@@ -73,7 +73,7 @@ ROWS: Final = (
     *_view(
         "read_metrics", "read_gateway", "read_overview", "read_traffic", "list_heads", "list_today", "follow_events"
     ),
-    *_view("read_vitals", agents=Agents.OWN),
+    *_view("read_vitals", "read_prompts", agents=Agents.OWN),
     Row("make_ticket", VIEW),
     # Who may come in, and what was done.
     Row("list_keys", ADMIN),
@@ -85,6 +85,7 @@ ROWS: Final = (
     Row("send_message", OPERATE, Agents.ANY),
     Row("report", OPERATE, Agents.OWN),
     _act("stop_turn", agents=Agents.OWN, dry_run=True),
+    _act("requeue_turn", shows="read_turn", dry_run=True),
     *_view("read_turn", "read_deliverable", "read_edges", "read_card", "read_box", agents=Agents.ANY),
     *_view("read_head", "read_inbox", "read_turns", "read_memory", agents=Agents.OWN),
     *(Row(verb, OPERATE, Agents.ANY) for verb in ("create_box", "fork_box")),

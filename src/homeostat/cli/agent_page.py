@@ -27,6 +27,7 @@ def page(detail: Row, history: Sequence[Row], *, now_ms: int, on: Screen) -> lis
     add("Type", detail["agent_type"])
     add("Tags", ", ".join(detail["tags"]) or "none")
     add("Host", host if detail["pid"] is None else f"{host}, process {detail['pid']}")
+    add("Version", detail["version"] or "it did not say")
     add("Registered", f"{since(detail['registered_at'], now_ms)} ago ({detail['registered_at']})")
     every = f"every {detail['push_interval_seconds']:g} s by {detail['push_interval_source']}"
     heard = f"last heard {since(detail['last_seen_at'], now_ms)} ago, {every}"

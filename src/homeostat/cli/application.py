@@ -77,7 +77,7 @@ for verb in (receipts.receipt, orders.release, orders.heal, orders.approve, orde
 application.command()(runs.run)
 for verb in (ledger.export, ledger.verify, ledger.replay):
     application.command()(verb)
-for act in (runs.apply, runs.pause, runs.resume, orders.kill):
+for act in (runs.apply, runs.pause, runs.resume, orders.kill, orders.requeue):
     application.command()(act)
 application.command("red-button")(runs.red_button)
 agents.describe.command("run")(runs.describe_run)

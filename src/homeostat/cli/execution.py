@@ -81,8 +81,7 @@ class Enrolment:
         self._registered: Registered | None = None
 
     async def register(self, agent_id: str | None, *, pid: int | None = None) -> "Registered":
-        import socket
-
+        from homeostat.client.heartbeat import whereabouts
         from homeostat.core.ids import AgentId, ProjectId
         from homeostat.core.wire.answers import Registered
 
@@ -93,7 +92,7 @@ class Enrolment:
             "agent_type": self._type,
             "agent_id": agent_id,
             "tags": list(self._tags) or None,
-            "hostname": socket.gethostname(),
+            **whereabouts(),
             "pid": pid,
             "api_key": known,
         }

@@ -209,6 +209,11 @@ def _line(order: "Order", thing: str, told: dict[str, Any]) -> str:
         killed = ", killed" if told["killed"] else ""
         line = f"{thing} is {told['phase']}{killed}: {told['cause']}"
         return line if told.get("receipt") is None else f"{line}\n{receipts.told(told['receipt'])}"
+    if order.verb.name == "requeue":
+        held = "" if told["gate"] == "open" else f"; the gate is {told['gate']}, so it waits"
+        return (
+            f"{thing} is back at the front of the line of {told['agent_id']}, which is at epoch {told['epoch']}{held}"
+        )
     words = "is cordoned" if told["cordoned"] else "gets turns again"
     if told["cordoned"] and told["drained"]:
         words = "is cordoned and drained"

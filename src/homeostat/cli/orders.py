@@ -24,6 +24,9 @@ Approvals = Annotated[
     list[str] | None,
     typer.Argument(metavar="[APPROVAL]…", help="Ids as `homeostat get approvals` shows them, unless -q selects them."),
 ]
+Turns = Annotated[
+    list[str] | None, typer.Argument(metavar="TURN…", help="Ids of turns, as `homeostat get heads` shows.")
+]
 Either = Annotated[
     list[str] | None, typer.Argument(metavar="[RUN|AGENT]…", help="Ids of runs or of agents, unless -l or -q selects.")
 ]
@@ -134,6 +137,30 @@ def _named(command: Callable[..., None], verb: Verb, reason_type: Any = None) ->
     if reason_type is not None:
         command.__annotations__["reason"] = reason_type
     return command
+
+
+def requeue(
+    turns: Turns = None,
+    *,
+    reason: MustReason = "",
+    actor: Actor = "operator",
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    url: Url = None,
+    project: Project = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Take turns away from whoever works on them and put them back to the front of the line, under a new epoch."""
+    order = Order(
+        verb=verbs.REQUEUE,
+        which=Which(turns),
+        reason=reason,
+        actor=actor,
+        dry_run=dry_run,
+        yes=yes,
+        output=output,
+    )
+    give(order, url, project)
 
 
 quarantine = _agent_verb(verbs.QUARANTINE, MustReason)

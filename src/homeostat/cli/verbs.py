@@ -9,7 +9,7 @@ class Verb:
     """One verb for one kind of thing."""
 
     name: str
-    noun: str  # agents, runs or approvals
+    noun: str  # agents, runs, turns or approvals
     words: str
     stops: bool = False  # whoever stops something says why
     rehearsed: bool = True  # `?dry_run=true` tells whom it would reach
@@ -20,6 +20,7 @@ class Verb:
         return {
             "agents": "/v1/agents/{id}/",
             "runs": "/v1/runs/{id}/",
+            "turns": "/v1/turns/{id}/",
             "approvals": "/v1/immune/approvals/{id}/",
         }[self.noun] + self.name
 
@@ -49,6 +50,12 @@ RESUME: Final = Verb(
     "resume", "runs", "Go on with runs that are held, with another budget if you say so.", rehearsed=False
 )
 APPLY: Final = Verb("apply", "runs", "Carry out plans that wait for it.", rehearsed=False)
+REQUEUE: Final = Verb(
+    "requeue",
+    "turns",
+    "Take turns away from whoever works on them and put them back to the front of the line, under a new epoch.",
+    stops=True,
+)
 APPROVE: Final = Verb(
     "approve", "approvals", "Say yes to treatments, or to tasks as RUN/TASK; `all` is every treatment that is open."
 )

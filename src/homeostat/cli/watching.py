@@ -9,7 +9,7 @@ from homeostat.client.feed import FleetFeed
 Row = dict[str, Any]
 
 # A heartbeat changes the rest, and that alone is no news.
-TELLING = ("agent_type", "tags", "presence", "phase", "status", "push_interval_seconds", "hostname", "pid")
+TELLING = ("agent_type", "tags", "presence", "phase", "status", "push_interval_seconds", "hostname", "pid", "version")
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,6 +69,7 @@ class Client:
         tags: Sequence[str] = (),
         hostname: str | None = None,
         pid: int | None = None,
+        version: str | None = None,
     ) -> a.Registered:
         """Make an agent known, so that it can be sent messages."""
         body = {
@@ -77,6 +78,7 @@ class Client:
             "tags": list(tags),
             "hostname": hostname,
             "pid": pid,
+            "version": version,
         }
         return (await self._post("/v1/agents/register", body)).read(a.Registered)
 
@@ -88,11 +90,13 @@ class Client:
         agent_id: str | None = None,
         api_key: str | None = None,
         queue: Queue | None = None,
+        version: str | None = None,
         deregister: bool = True,
     ) -> Heartbeat:
         """Register an agent and beat for it while a block runs: `async with client.heartbeat("inference") as heart:`.
 
-        With `agent_id` and `api_key` it comes back as who it was. `queue` is what its queue depth is read from.
+        With `agent_id` and `api_key` it comes back as who it was. `queue` is what its queue depth is read from,
+        `version` what it says it is a version of, else HOMEOSTAT_AGENT_VERSION.
         `deregister=False` leaves it listed when the block ends.
         """
         return Heartbeat(
@@ -102,6 +106,7 @@ class Client:
             agent_id=agent_id,
             api_key=api_key,
             queue=queue,
+            version=version,
             deregister=deregister,
         )
 

@@ -18,7 +18,7 @@ from homeostat.core.errors import (
     Unavailable,
 )
 from homeostat.core.ids import AgentId
-from homeostat.core.limits import PUSH_INTERVAL_SECONDS_DEFAULT
+from homeostat.core.limits import HOSTNAME_CHARS_MAX, PUSH_INTERVAL_SECONDS_DEFAULT, VERSION_CHARS_MAX
 from homeostat.core.wire import answers as a
 from homeostat.core.wire.fleet import HeartbeatReceipt
 
@@ -31,9 +31,20 @@ JITTER: Final = 0.1  # a heartbeat comes up to this part of its interval early, 
 BACKOFF_SECONDS: Final = (0.2, 10.0)  # the first pause while the server is away, and the longest
 ENTRY_SECONDS: Final = 1.0  # how long an agent waits for a server that is away before it begins without one
 FAREWELL_SECONDS: Final = 2.0  # what a last word may take
+VERSION_VARIABLE: Final = "HOMEOSTAT_AGENT_VERSION"
 
 Keep = Callable[[str], None]
 Measure = Callable[[], Awaitable[int | None]]
+
+
+def whereabouts(version: str | None = None) -> dict[str, Any]:
+    """Where this process runs, and which version of the agent it is; what cannot be part of a version is left out."""
+    told = "".join(filter(str.isprintable, version or os.environ.get(VERSION_VARIABLE) or ""))
+    return {
+        "hostname": socket.gethostname()[:HOSTNAME_CHARS_MAX] or None,
+        "pid": os.getpid(),
+        "version": told[:VERSION_CHARS_MAX] or None,
+    }
 
 
 class Beater:
@@ -51,6 +62,7 @@ class Beater:
         project: str | None = None,
         keep: Keep | None = None,
         depth: Measure | None = None,
+        version: str | None = None,
     ) -> None:
         self._client = client
         self._project = project or client.project
@@ -58,6 +70,7 @@ class Beater:
         self._tags = tags
         self._keep = keep
         self._depth = depth
+        self._version = version
         self.pulse = pulse
         self.agent_id = agent_id
         self.api_key = api_key
@@ -72,8 +85,7 @@ class Beater:
             "agent_type": self._agent_type,
             "agent_id": self.agent_id,
             "tags": self._tags,
-            "hostname": socket.gethostname()[:255] or None,
-            "pid": os.getpid(),
+            **whereabouts(self._version),
             "api_key": self.api_key,
         }
         said = {name: value for name, value in body.items() if value is not None}
@@ -187,11 +199,18 @@ class Heartbeat:
         agent_id: str | None = None,
         api_key: str | None = None,
         queue: Queue | None = None,
+        version: str | None = None,
         deregister: bool = True,
     ) -> None:
         self.pulse = Pulse(clock=client.transport.clock, queue=queue)
         self._beater = Beater(
-            client, agent_type=agent_type, agent_id=agent_id, tags=tags, api_key=api_key, pulse=self.pulse
+            client,
+            agent_type=agent_type,
+            agent_id=agent_id,
+            tags=tags,
+            api_key=api_key,
+            pulse=self.pulse,
+            version=version,
         )
         self._deregister = deregister
         self._task: asyncio.Task[None] | None = None

@@ -9,6 +9,7 @@ import msgspec
 
 from homeostat.client import reading
 from homeostat.client.client import Client, path_part
+from homeostat.client.heartbeat import whereabouts
 from homeostat.client.hosted import HOSTED_TYPE, HostedHeartbeats
 from homeostat.client.keys import KeyRing
 from homeostat.client.transport import Received
@@ -245,7 +246,8 @@ class HttpTurns:
     async def register(self, agents: Collection[AgentKey]) -> None:
         """Make agents known; one that is known already, under a key that is not here, is taken as it is."""
         for agent in agents:
-            body = {"agent_type": HOSTED_TYPE, "agent_id": agent[1], "api_key": self._keys.get(agent)}
+            known = self._keys.get(agent)
+            body = {"agent_type": HOSTED_TYPE, "agent_id": agent[1], "api_key": known, **whereabouts()}
             said = {name: value for name, value in body.items() if value is not None}
             try:
                 answer = await self._client.transport.send("POST", "/v1/agents/register", project=agent[0], body=said)

@@ -2,9 +2,11 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
+
+from msgspec.structs import replace
 
 from homeostat.core.clock import Clock, Millis, SystemClock
 from homeostat.core.errors import AgentUnknown, Unavailable
@@ -169,12 +171,19 @@ class Fleet:
         wanted: Filter = EVERYTHING,
         after: AgentId | None = None,
         limit: int = PAGE_MAX,
+        spent: Mapping[AgentId, float] | None = None,
     ) -> AgentsPage:
-        """A page of the fleet in order of ids. `status` is a headline, a presence, or what agents say of themselves."""
+        """A page of the fleet in order of ids. `status` is a headline, a presence, or what agents say of themselves.
+
+        `spent` is what they spent today, where it is to be shown.
+        """
         found: list[AgentRow] = []
         candidates = self._candidates(interest, after)
         while batch := list(islice(candidates, SNAPSHOT_AGENTS_MAX)):
-            for row in await self._rows(batch):
+            for bare in await self._rows(batch):
+                row = bare
+                if spent is not None:
+                    row = replace(bare, cost_usd_today=spent.get(AgentId(bare.agent_id), 0.0))
                 if (status is None or status in (row.status, row.presence)) and wanted.covers(row):
                     if len(found) == limit:
                         return AgentsPage(found, AgentId(found[-1].agent_id))

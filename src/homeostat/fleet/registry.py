@@ -29,6 +29,7 @@ from homeostat.core.limits import (
     TAG_CHARS_MAX,
     TAGS_MAX,
     TYPE_CHARS_MAX,
+    VERSION_CHARS_MAX,
 )
 from homeostat.core.ports.fleet import RegistryStore
 from homeostat.core.records.fleet import Departure, PushInterval, Registration
@@ -48,6 +49,7 @@ class Introduction:
     tags: tuple[str, ...] | None = None
     hostname: str | None = None
     pid: int | None = None
+    version: str | None = None
     agent_id: AgentId | None = None
     project: ProjectId = DEFAULT_PROJECT
     request_digest: str | None = None
@@ -184,6 +186,7 @@ class Registry:
             key_digest=key_digest(secret),
             registered_at_ms=self._clock.now_ms(),
             request_digest=said.request_digest,
+            version=said.version,
         )
 
     def _repeats(self, known: Registration, said: Introduction) -> bool:
@@ -262,6 +265,8 @@ def checked(said: Introduction) -> Introduction:
         raise MalformedPayload(field="tags", problem=f"an agent has at most {TAGS_MAX}")
     if said.hostname is not None and (len(said.hostname) > HOSTNAME_CHARS_MAX or not said.hostname.isprintable()):
         raise MalformedPayload(field="hostname", problem="it is not the name of a host")
+    if said.version is not None and (len(said.version) > VERSION_CHARS_MAX or not said.version.isprintable()):
+        raise MalformedPayload(field="version", problem=f"it is not a line of at most {VERSION_CHARS_MAX} characters")
     tags = None if said.tags is None else tuple(dict.fromkeys(checked_word(tag, field="tags") for tag in said.tags))
     return replace(said, tags=tags)
 
@@ -289,6 +294,7 @@ def _again(known: Registration, said: Introduction) -> Registration:
         tags=known.tags if said.tags is None else said.tags,
         hostname=said.hostname,
         pid=said.pid,
+        version=said.version,
         gone_at_ms=None,
         gone_why=None,
     )

@@ -27,6 +27,7 @@ def row_of(entry: Registration, standing: Standing | None, interval: PushInterva
         tags=entry.tags,
         hostname=entry.hostname,
         pid=entry.pid,
+        version=entry.version,
         registered_at=rfc3339(entry.registered_at_ms),
         presence=standing.presence,
         presence_since=rfc3339(standing.since_ms),

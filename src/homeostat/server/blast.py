@@ -156,6 +156,11 @@ EFFECTS: Final[Mapping[str, Effect]] = {
     "stop_turn": Effect(
         "The turn ends at once, with a deliverable that says so.", "It cannot be undone; send it again.", _turns_agent
     ),
+    "requeue_turn": Effect(
+        "Whoever works on the turn is cut off; it goes back to the front of the line, and stored steps are kept.",
+        "It cannot be undone; homeostat cordon keeps it in the line.",
+        _turns_agent,
+    ),
     "approve": Effect(
         "The treatment is tried once; probation shows whether it helped.", "homeostat quarantine", _approvals_agent
     ),

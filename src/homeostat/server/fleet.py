@@ -49,6 +49,7 @@ from homeostat.server.sifting import asked
 
 routes = Routes("fleet")
 
+MICROS: Final = 1e6
 STATUS_WORDS: Final = frozenset({*Liveness, *ReportedStatus, REGISTERED}) - {Liveness.GONE}
 
 _encode = msgspec.json.Encoder().encode
@@ -64,7 +65,13 @@ _encode = msgspec.json.Encoder().encode
     gives=Registered,
     errors=(AgentExists, Forbidden, Unauthenticated, IdempotencyKeyReused),
     examples={
-        "an agent": {"agent_type": "inference", "tags": ["gpu"], "hostname": "worker-1", "pid": 12345},
+        "an agent": {
+            "agent_type": "inference",
+            "tags": ["gpu"],
+            "hostname": "worker-1",
+            "pid": 12345,
+            "version": "1.4.0",
+        },
         "with an id of its own": {"agent_type": "researcher", "tags": ["team:search"], "agent_id": "researcher-1"},
     },
     body_bytes_max=FLEET_BODY_BYTES_MAX,
@@ -81,6 +88,7 @@ async def register(call: Call, body: Registration) -> Registered:
             tags=body.tags,
             hostname=body.hostname,
             pid=body.pid,
+            version=body.version,
             agent_id=None if body.agent_id is None else AgentId(body.agent_id),
             project=call.project,
             request_digest=None if idempotency is None else digest_of(f"{idempotency.key}\n{idempotency.fingerprint}"),
@@ -182,12 +190,17 @@ async def list_agents(call: Call, query: AgentsQuery) -> Answer:
     """Who is registered, in order of ids. Where there is more, the Link header has the next page."""
     if query.status is not None and query.status not in STATUS_WORDS:
         raise MalformedPayload(field="status", problem=f"it is one of {', '.join(sorted(STATUS_WORDS))}")
+    spent: dict[AgentId, float] | None = None
+    if call.principal.kind is not PrincipalKind.AGENT:
+        _, sums = await call.system.spending.today(call.project)
+        spent = {agent_id: outlay.cost_micros / MICROS for agent_id, outlay in sums.items()}
     page = await call.system.fleet.agents(
         Interest(query.agent_type, query.tag, call.project),
         status=query.status,
         wanted=asked(call, "agents", query.q),
         after=None if query.cursor is None else AgentId(query.cursor),
         limit=query.limit,
+        spent=spent,
     )
     headers: tuple[tuple[bytes, bytes], ...] = ()
     if page.following is not None:

@@ -8,13 +8,16 @@ from homeostat.core.errors import (
     BoxUnknown,
     CardUnknown,
     DepthExceeded,
+    Forbidden,
     GateClosed,
     IdempotencyKeyReused,
     InvalidRequest,
     MalformedPayload,
     QueueFull,
+    TurnInactive,
     TurnUnfinished,
     TurnUnknown,
+    Unauthenticated,
     UnknownMessageType,
 )
 from homeostat.core.ids import AgentId, ToolCallId, TraceId, TurnId
@@ -23,6 +26,7 @@ from homeostat.core.records.turn import OPENS_A_TURN, WaitStatus
 from homeostat.core.records.view import HeadView
 from homeostat.core.wire import answers as a
 from homeostat.core.wire import bodies as b
+from homeostat.core.wire.orders import OrderBody
 from homeostat.server import identity, messages, names, render
 from homeostat.server.call import Call
 from homeostat.server.endpoints import Routes
@@ -130,6 +134,33 @@ async def stop_turn(call: Call, order: b.StopOrder) -> a.StoppedShape:
         idempotency=call.idempotency,
     )
     return a.StoppedShape(stopped=stopped.stopped, card_id=stopped.card_id)
+
+
+@routes.taking(
+    "POST",
+    "/v1/turns/{turn_id}/requeue",
+    OrderBody,
+    gives=a.RequeuedShape,
+    errors=(TurnUnknown, TurnInactive, Forbidden, Unauthenticated),
+    examples={"requeue": {"reason": "its worker hangs"}},
+)
+async def requeue_turn(call: Call, order: OrderBody) -> a.RequeuedShape:
+    """Take a turn away from whoever works on it and put it back to the front of its agent's line, under a new epoch.
+
+    What the worker still says under the old one is refused. Steps it had stored are not repeated.
+    """
+    await identity.require_operator(call, verb="requeue", what="turns")
+    call.actor(order.actor)
+    project, kernel = call.project, call.system.kernel
+    view = await kernel.store.turn(project, names.turn_id(call.parameters["turn_id"]))
+    if view is None:
+        raise TurnUnknown(turn_id=call.parameters["turn_id"])
+    turn = view.turn
+    if await kernel.preempt(turn.key, turn.turn_id) is None:
+        raise TurnInactive(turn_id=turn.turn_id, status="ended" if view.deliverable is not None else view.status)
+    head = await kernel.store.head(*turn.key)
+    assert head is not None
+    return a.RequeuedShape(turn_id=turn.turn_id, agent_id=turn.agent_id, epoch=head.head.epoch, gate=head.head.gate)
 
 
 # --- reading ---------------------------------------------------------------------------------------------------

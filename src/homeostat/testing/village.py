@@ -40,6 +40,8 @@ log = logging.getLogger(__name__)
 
 TYPES: Final = ("researcher", "support", "billing")
 AGENTS: Final = 14
+HOSTS: Final = 3
+VERSIONS: Final = ("1.4.0", "1.4.0", "1.4.0", "1.5.0-rc1")
 NAME: Final = "demo"  # their tag, and the upstream that answers them: whatever else is configured, they spend nothing
 MODEL: Final = "gpt-4o-mini"
 ANSWER_TOKENS_MAX: Final = 4_000
@@ -100,8 +102,9 @@ class Village:
     async def live(self, system: System) -> None:
         """Enrol, learn, then work, beat, fall ill and be asked about, side by side."""
         self._keys.open()
-        for name in self.names:
-            said = Introduction(agent_type=name.split("-")[0], tags=(NAME,))
+        for number, name in enumerate(self.names):
+            host, version = f"{NAME}-{number % HOSTS + 1}", VERSIONS[number % len(VERSIONS)]
+            said = Introduction(agent_type=name.split("-")[0], tags=(NAME,), hostname=host, version=version)
             enrolled = await system.enrol(said, AgentId(name), key=self._keys.get(_key(name)))
             self._keys.keep(_key(name), enrolled.api_key)
         new = [name for name in self.names if system.immune.phase_of(_key(name)) is Phase.INITIALIZING]

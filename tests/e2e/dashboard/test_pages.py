@@ -67,7 +67,9 @@ async def plant(ward: Clinic, url: str) -> str:
     async with Client(url) as client, httpx2.AsyncClient(base_url=url, trust_env=False, timeout=60) as http:
         for number, word in enumerate(words):
             name = f"agent-{number:03d}"
-            enrolled = await client.register("word", agent_id=name, tags=["word"], hostname=word[:255])
+            enrolled = await client.register(
+                "word", agent_id=name, tags=["word"], hostname=word[:255], version=word[:100]
+            )
             beat: dict[str, Any] = {
                 "agent_id": name,
                 "agent_type": "word",
@@ -188,6 +190,7 @@ def rows(first: int, count: int) -> list[dict[str, Any]]:
             "agent_type": "t",
             "tags": [],
             "hostname": None,
+            "version": None,
             "pid": None,
             "registered_at": "2026-01-01T00:00:00.000Z",
             "presence": "alive",

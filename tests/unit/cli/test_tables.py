@@ -23,6 +23,7 @@ def row(agent_id: str = "inference-1", **changes: object) -> Row:
         "tags": ["gpu", "primary"],
         "hostname": "worker-1",
         "pid": 12345,
+        "version": "1.4.0",
         "registered_at": "2025-06-15T15:00:00.000Z",
         "presence": "alive",
         "presence_since": "2025-06-15T15:00:00.000Z",
@@ -48,7 +49,16 @@ def row(agent_id: str = "inference-1", **changes: object) -> Row:
 
 def silent(agent_id: str) -> Row:
     nothing = ("reported_status", "uptime_seconds", "last_action", "last_action_at", "items_processed", "queue_depth")
-    numbers = ("processing_time_avg_ms", "error_count", "memory_mb", "hostname", "pid", "timestamp", "started_at")
+    numbers = (
+        "processing_time_avg_ms",
+        "error_count",
+        "memory_mb",
+        "hostname",
+        "pid",
+        "version",
+        "timestamp",
+        "started_at",
+    )
     return row(agent_id, status="registered", tags=[], **dict.fromkeys((*nothing, *numbers)))
 
 

@@ -76,11 +76,12 @@ async def test_an_agent_registers_beats_and_leaves() -> None:
         feed = await Feed.of(system)
         work: asyncio.Queue[int] = asyncio.Queue()
         work.put_nowait(7)
-        async with client.heartbeat("inference", tags=["gpu"], queue=work) as heart:
+        async with client.heartbeat("inference", tags=["gpu"], queue=work, version="2.\n1") as heart:
             joined = (await feed.until("registered"))["agent"]
             assert (joined["agent_type"], joined["tags"], joined["agent_id"]) == ("inference", ["gpu"], heart.agent_id)
             assert joined["pid"] is not None
             assert joined["hostname"]
+            assert joined["version"] == "2.1"
             idle = await feed.until("heartbeat")
             assert (idle["status"], idle["queue_depth"], idle["items_processed"]) == ("idle", 1, 0)
             assert idle["memory_mb"] > 1

@@ -30,6 +30,7 @@ AGENT = {
     "queue_depth": 12,
     "started_at": "2026-01-31T11:30:00Z",
     "hostname": None,
+    "version": None,
 }
 RUN = {
     "goal": "Write it",

@@ -160,6 +160,8 @@ async def test_who_left_is_forgotten_after_a_while() -> None:
         Introduction(agent_type="cli", agent_id=AgentId("a\x00b")),
         Introduction(agent_type="cli", hostname="h\x00"),
         Introduction(agent_type="cli", hostname="h" * 256),
+        Introduction(agent_type="cli", version="1\x07"),
+        Introduction(agent_type="cli", version="1" * 101),
     ],
     ids=repr,
 )

@@ -78,7 +78,7 @@ def refused(answer: httpx2.Response, status: int, code: str) -> None:
 
 
 async def test_registration_as_it_was_promised(http: httpx2.AsyncClient) -> None:
-    body = {"agent_type": "inference", "tags": ["gpu"], "hostname": "worker-1", "pid": 12345}
+    body = {"agent_type": "inference", "tags": ["gpu"], "hostname": "worker-1", "pid": 12345, "version": "1.4.0"}
     answer = await http.post("/v1/agents/register", json=body)
     assert answer.status_code == 200
     given = answer.json()
@@ -559,6 +559,8 @@ async def test_metrics_count_the_fleet(http: httpx2.AsyncClient, system: System)
         {"agent_type": "cli", "pid": "1"},
         {"agent_type": "cli", "hostname": 1},
         {"agent_type": "cli", "hostname": "h\n"},
+        {"agent_type": "cli", "version": "1\n"},
+        {"agent_type": "cli", "version": "1" * 101},
         {"agent_type": "cli", "agent_id": "config"},
         {"agent_type": "cli", "agent_id": "a/b"},
         {"agent_type": "cli", "colour": "red"},

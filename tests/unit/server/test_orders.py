@@ -7,8 +7,11 @@ import pytest
 
 from homeostat.access.authority import TABLE
 from homeostat.app.assemble import System
+from homeostat.core.codec import to_json
+from homeostat.core.errors import StaleEpoch
 from homeostat.core.ids import AgentId, ProjectId
 from homeostat.core.records.head import Gate
+from homeostat.core.records.view import Outcome
 from homeostat.server.application import table_of
 from homeostat.server.blast import EFFECTS, _named_agent, _turns_agent
 from homeostat.server.repeats import SEE_TO_IT_THEMSELVES
@@ -70,6 +73,39 @@ async def test_a_cordon_outlives_whoever_else_opens_the_gate(http: httpx2.AsyncC
     assert await gate(system) is Gate.DRAINING, "healed, but still cordoned"
     await http.post("/v1/agents/ann/uncordon", json=WHY)
     assert await gate(system) is Gate.OPEN
+
+
+async def test_a_turn_is_taken_from_its_worker_and_put_back_to_the_front(
+    http: httpx2.AsyncClient, system: System
+) -> None:
+    first, second = [
+        (await http.post("/v1/agents/ann/inbox", json={"type": "turn", "payload": number})).json()["turn_id"]
+        for number in range(2)
+    ]
+    revoked: list[object] = []
+    session = await system.turns.open([ANN], on_revoke=revoked.append)
+    (grant,) = await session.claim(1, 5.0)
+    assert grant.turn.turn_id == first
+    assert (await http.post(f"/v1/turns/{first}/requeue", json={})).status_code == 422, "a reason is needed"
+    rehearsed = await http.post(f"/v1/turns/{first}/requeue", params={"dry_run": "true"}, json=WHY)
+    assert rehearsed.json()["agents"][0]["active_turn_id"] == first
+    assert not revoked
+    back = await http.post(f"/v1/turns/{first}/requeue", json={"reason": "it hangs", "actor": "bea"})
+    assert (back.status_code, back.json()["turn_id"]) == (200, first), back.text
+    assert back.json()["epoch"] > grant.epoch
+    with pytest.raises(StaleEpoch):
+        await session.deliver(grant, status=Outcome.SUCCESS, result=to_json("late"))
+    (again,) = await session.claim(1, 5.0)
+    assert (again.turn.turn_id, again.epoch) == (first, back.json()["epoch"])
+    waiting = (await http.post(f"/v1/turns/{second}/requeue", json=WHY)).json()
+    assert (waiting["code"], waiting["status"]) == ("turn_inactive", 409)
+    await session.deliver(again, status=Outcome.SUCCESS, result=to_json("done"))
+    ended = await http.post(f"/v1/turns/{first}/requeue", json=WHY)
+    assert (ended.json()["code"], "it is ended" in ended.json()["detail"]) == ("turn_inactive", True)
+    unknown = await http.post(f"/v1/turns/{'turn_' + '0' * 24}/requeue", json=WHY)
+    assert unknown.json()["code"] == "turn_unknown"
+    acts = (await http.get("/v1/audit", params={"q": "verb:requeue_turn outcome:done"})).json()["items"]
+    assert [(act["actor"], act["reason"]) for act in acts] == [("bea", "it hangs")]
 
 
 async def test_an_order_needs_a_reason_and_an_agent(http: httpx2.AsyncClient) -> None:

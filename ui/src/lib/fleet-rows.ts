@@ -14,7 +14,7 @@ export interface FleetRow {
 
 export const SEARCHED = ['name', 'type', 'tag', 'host', 'action']
 export const FIELDS = [
-  'agent', 'name', 'type', 'tag', 'host', 'phase', 'presence', 'status', 'says', 'turn', 'queue', 'errors', 'cost', 'calls', 'ms', 'memory',
+  'agent', 'name', 'type', 'tag', 'host', 'version', 'phase', 'presence', 'status', 'says', 'turn', 'queue', 'errors', 'cost', 'calls', 'ms', 'memory',
   'items', 'interval', 'seen', 'heard', 'up', 'started', 'registered', 'action',
 ] // prettier-ignore
 
@@ -25,6 +25,7 @@ export function fieldsOf({ row, head, headline, today }: FleetRow, now: number):
     type: row.agent_type,
     tag: row.tags,
     host: row.hostname,
+    version: row.version,
     phase: row.phase,
     presence: row.presence === 'alive' ? ['live', 'alive'] : row.presence,
     status: [headline.word, row.status],
@@ -66,6 +67,7 @@ const KEYS: Record<string, Key> = {
   ms: (one) => -(one.row.processing_time_avg_ms ?? -1),
   cost: (one) => -(one.today?.cost_usd ?? 0),
   host: (one) => one.row.hostname ?? '',
+  version: (one) => one.row.version ?? '',
   seen: (one) => -Date.parse(one.row.last_seen_at),
 }
 

@@ -17,6 +17,7 @@ export interface AgentRow {
   tags: string[]
   hostname: string | null
   pid: number | null
+  version: string | null
   registered_at: string
   presence: Presence
   presence_since: string

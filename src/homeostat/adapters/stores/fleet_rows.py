@@ -27,7 +27,7 @@ _status = msgspec.json.Decoder(AgentStatus)
 
 def read_registration(row: Row) -> Registration:
     agent_id, project, agent_type, tags, hostname, pid, key_digest, registered_at_ms, gone_at_ms, why, *rest = row
-    request_digest, revision = rest
+    request_digest, revision, version = rest
     return Registration(
         agent_id=agent_id,
         project=ProjectId(intern(project)),  # many agents, few such words
@@ -41,6 +41,7 @@ def read_registration(row: Row) -> Registration:
         gone_why=None if why is None else Departure(why),
         request_digest=request_digest,
         revision=revision,
+        version=version and intern(version),
     )
 
 
@@ -58,6 +59,7 @@ def write_registration(entry: Registration) -> tuple[object, ...]:
         None if entry.gone_why is None else entry.gone_why.value,
         entry.request_digest,
         entry.revision,
+        entry.version,
     )
 
 

@@ -74,6 +74,7 @@ class Registration:
     gone_why: Departure | None = None
     request_digest: str | None = None
     revision: int = 0
+    version: str | None = None
 
     @property
     def gone(self) -> bool:

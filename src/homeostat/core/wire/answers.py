@@ -31,6 +31,15 @@ class StoppedShape(Shape, frozen=True, kw_only=True):
     card_id: str | None
 
 
+class RequeuedShape(Shape, frozen=True, kw_only=True):
+    """A turn that was put back to the front of its agent's line, and the epoch the agent is at now."""
+
+    turn_id: str
+    agent_id: str
+    epoch: int
+    gate: str
+
+
 class TurnFacts(Shape, frozen=True, kw_only=True):
     """The message that opened a turn."""
 

@@ -11,6 +11,7 @@ from homeostat.core.limits import (
     PAGE_DEFAULT,
     PAGE_MAX,
     TAGS_MAX,
+    VERSION_CHARS_MAX,
 )
 from homeostat.core.records.turn import AfterExecution, WaitStatus
 from homeostat.core.wire.fields import Body, FilterText, Hex32, Name, Value, absent
@@ -101,6 +102,13 @@ class Registration(Body, frozen=True, kw_only=True):
     ) = None
     hostname: Annotated[str, msgspec.Meta(max_length=HOSTNAME_CHARS_MAX)] | None = None
     pid: Annotated[int, msgspec.Meta(ge=0, le=1 << 31)] | None = None
+    version: (
+        Annotated[
+            str,
+            msgspec.Meta(max_length=VERSION_CHARS_MAX, description="Which version of itself it is, in its own words."),
+        ]
+        | None
+    ) = None
     agent_id: Annotated[Name | None, msgspec.Meta(description="Else the server makes one up.")] = None
     api_key: Annotated[
         Name | None, msgspec.Meta(description="The agent's key, unless it comes as `Authorization: Bearer`.")

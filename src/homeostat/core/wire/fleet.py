@@ -15,13 +15,17 @@ from homeostat.core.wire.fields import Body, FilterText, Instant, Name, Shape
 
 
 class AgentRow(Shape, frozen=True, kw_only=True):
-    """One agent. `status` is its headline: what it says of itself as long as it is heard, else stale or dead."""
+    """One agent. `status` is its headline: what it says of itself as long as it is heard, else stale or dead.
+
+    `cost_usd_today` is what it spent since midnight, UTC; lists have it, though not those that an agent asks for.
+    """
 
     agent_id: str
     agent_type: str
     tags: tuple[str, ...]
     hostname: str | None
     pid: int | None
+    version: str | None
     registered_at: Instant
     presence: Liveness
     presence_since: Instant
@@ -41,6 +45,7 @@ class AgentRow(Shape, frozen=True, kw_only=True):
     memory_mb: float | None
     push_interval_seconds: float
     push_interval_source: str
+    cost_usd_today: float | None = None
 
 
 class AgentDetail(AgentRow, frozen=True, kw_only=True):

@@ -204,6 +204,26 @@ class CallsPage(Shape, frozen=True, kw_only=True):
     next_cursor: str | None
 
 
+class PromptShape(Shape, frozen=True, kw_only=True):
+    """A system prompt an agent was called with: only its hash is known, when it was used, and with which models."""
+
+    prompt_hash: str
+    has_prompt: bool
+    first_at: Instant
+    last_at: Instant
+    calls: int
+    models: list[str]
+
+
+class PromptsPage(Shape, frozen=True, kw_only=True):
+    """The prompts of an agent's last calls; `whole_log` says whether there are older calls that were not looked at."""
+
+    agent_id: str
+    calls_looked_at: int
+    whole_log: bool
+    prompts: list[PromptShape]
+
+
 class OpenCallsQuery(msgspec.Struct, frozen=True, kw_only=True):
     """Whose open calls."""
 

@@ -1,4 +1,4 @@
 -- One agent by the digest of its key.
 SELECT agent_id, project, agent_type, tags, hostname, pid, key_digest, registered_at_ms, gone_at_ms, gone_why,
-    request_digest, revision
+    request_digest, revision, version
 FROM agents WHERE key_digest = $1
