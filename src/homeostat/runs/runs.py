@@ -15,6 +15,7 @@ from homeostat.core.ports.bus import Bus
 from homeostat.core.ports.runs import Agents, PlanFunction, RunStore
 from homeostat.core.records.event import Channel, Event, subject
 from homeostat.core.records.run import Run
+from homeostat.core.redaction import redact_text
 from homeostat.core.run_errors import RunUnknown
 from homeostat.kernel.kernel import Kernel
 from homeostat.runs.budget import Bank, Purse, Spending
@@ -29,6 +30,7 @@ log = logging.getLogger(__name__)
 Loop = tuple[str, Callable[[], Awaitable[None]]]
 
 MOVED = "moved"
+GOAL_TOLD_CHARS = 120  # enough to know which one is meant
 
 
 class Runs:
@@ -112,6 +114,7 @@ class Runs:
             {
                 "run_id": run.run_id,
                 "version": run.version,
+                "goal": redact_text(run.config.goal)[:GOAL_TOLD_CHARS],
                 "status": run.status,
                 "forced": run.forced,
                 "actor": run.moved.actor,

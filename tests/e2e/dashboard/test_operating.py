@@ -273,6 +273,66 @@ async def test_a_run_is_held_resumed_and_killed(context: BrowserContext, tmp_pat
             assert visit.errors == []
 
 
+async def test_a_turn_is_put_back_to_the_front_and_why_is_told_in_the_same_words(
+    context: BrowserContext, tmp_path: Path
+) -> None:
+    async with assemble(Settings(data_dir=tmp_path)) as system:
+        listener = bind("127.0.0.1", free_port())
+        async with (
+            serving(system, listener),
+            crew(system.kernel, "ann", work=idle),
+            httpx2.AsyncClient(base_url=url_of(listener), trust_env=False) as http,
+        ):
+            visit = Visit(await context.new_page(), url_of(listener))
+            visit.watch()
+            page = visit.page
+            sent = (await http.post("/v1/agents/ann/inbox", json={"type": "turn", "payload": 1})).json()["turn_id"]
+            await visit.go(f"turns/{sent}")
+            facts = page.locator("main dl").first
+            await expect(facts).to_contain_text("running")
+            before = (await http.get(f"/v1/turns/{sent}")).json()["epoch"]
+            await page.get_by_role("button", name="Requeue…").click()
+            await expect(page.get_by_role("dialog").get_by_role("button", name="Requeue turn")).to_be_disabled()
+            await answer(page, "it hangs")
+            await expect(facts).to_contain_text("started 2 times")
+            assert (await http.get(f"/v1/turns/{sent}")).json()["epoch"] > before
+            acts = (await http.get("/v1/audit", params={"q": "verb:requeue_turn outcome:done"})).json()["items"]
+            assert [act["reason"] for act in acts] == ["it hangs"]
+            await page.get_by_text("Why?").click()
+            told = (await http.get(f"/v1/why/turns/{sent}")).json()["text"].partition("its lease")[0]
+            await expect(page.get_by_test_id("why")).to_contain_text(told)
+            assert visit.errors == []
+
+
+async def test_red_things_say_why_and_events_name_their_run(ward: Clinic, visit: Visit) -> None:
+    await ward.train("ann", "bob", "cid", "dan", samples=60)
+    await fall_ill(ward, "ann")
+    page, why = visit.page, visit.page.get_by_test_id("why")
+    await visit.go("now")
+    async with httpx2.AsyncClient(base_url=visit.url, trust_env=False) as http:
+        goal = {"goal": "count the <b>stars</b>", "tasks": [{"name": "one", "agent": "bob", "approval": True}]}
+        run = (await http.post("/v1/runs", json=goal)).json()["run_id"]
+        await expect(page.get_by_role("link", name="count the <b>stars</b>").first).to_be_visible()
+        (incident,) = (await http.get("/v1/immune/incidents")).json()["incidents"]
+        (asked,) = (await http.get("/v1/immune/approvals")).json()["approvals"]
+        (made, *_) = (await http.get("/v1/calls", params={"limit": 1})).json()["calls"]
+        for place, told in (
+            ("agents/ann", "agents/ann"),
+            (f"runs/{run}", f"runs/{run}"),
+            (f"incidents/{incident['incident_id']}", f"incidents/{incident['incident_id']}"),
+            ("approvals", f"approvals/{asked['approval_id']}"),
+            (f"gateway?call={made['call_id']}", f"calls/{made['call_id']}"),
+        ):
+            await visit.go(place)
+            summary = page.get_by_text("Why?", exact=True)
+            await summary.wait_for()
+            if not await why.or_(page.get_by_text("Asking…")).count():
+                await summary.click()
+            await expect(why).to_have_text((await http.get(f"/v1/why/{told}")).json()["text"])
+    await visit.go("agents/ann")
+    await expect(page.get_by_role("table", name="Prompts")).to_contain_text("gpt-4o-mini")
+
+
 async def test_where_keys_are_asked_for_the_page_asks_for_one(context: BrowserContext, tmp_path: Path) -> None:
     async with assemble(Settings(data_dir=tmp_path, auth=Auth.KEYS)) as system:
         issued = await system.access.keys.create_first()

@@ -21,7 +21,7 @@ export function told(event: FeedEvent): string {
     case 'budget':
       return `budget nearly spent: ${text('holder')}`
     case 'run':
-      return `is ${text('status')}`
+      return `is ${text('status')}${event.reason ? `: ${text('reason')}` : ''}`
     default:
       return event.kind
   }
