@@ -243,13 +243,6 @@ class AgentExpired(AgentGone):
     hint = "Register it again with its id and key."
 
 
-class TurnInactive(Conflict):
-    """Nobody works on turn {turn_id}: it is {status}."""
-
-    code = "turn_inactive"
-    hint = "Only a turn that was given to a worker can be put back into the line; one that has ended can be sent again."
-
-
 class TurnUnfinished(Conflict):
     """Turn {turn_id} has no deliverable yet."""
 

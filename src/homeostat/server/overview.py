@@ -124,8 +124,8 @@ def _sample(row: Sequence[float]) -> w.VitalsShape:
     return w.VitalsShape(at=at, tool_calls=tools, retries=retries, error=error, **values)
 
 
-@routes.taking("GET", "/v1/today", w.HeadsQuery, gives=w.TodayPage)
-async def list_today(call: Call, query: w.HeadsQuery) -> w.TodayPage:
+@routes.taking("GET", "/v1/today", w.TodayQuery, gives=w.TodayPage)
+async def list_today(call: Call, query: w.TodayQuery) -> w.TodayPage:
     """What each agent spent since midnight in UTC by the call log, and its last latencies as this process saw them."""
     since, sums = await call.system.spending.today(call.project)
     log = call.system.vitals_log

@@ -14,7 +14,6 @@ from homeostat.core.errors import (
     InvalidRequest,
     MalformedPayload,
     QueueFull,
-    TurnInactive,
     TurnUnfinished,
     TurnUnknown,
     Unauthenticated,
@@ -27,6 +26,7 @@ from homeostat.core.records.view import HeadView
 from homeostat.core.wire import answers as a
 from homeostat.core.wire import bodies as b
 from homeostat.core.wire.orders import OrderBody
+from homeostat.kernel.errors import TurnInactive
 from homeostat.server import identity, messages, names, render
 from homeostat.server.call import Call
 from homeostat.server.endpoints import Routes

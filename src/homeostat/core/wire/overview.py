@@ -98,6 +98,13 @@ class TodayPage(Shape, frozen=True, kw_only=True):
     next_cursor: str | None
 
 
+class TodayQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """Which part of the day's sums, in order of agents."""
+
+    limit: Limit = PAGE_MAX
+    cursor: Cursor | None = None
+
+
 class HeadsQuery(msgspec.Struct, frozen=True, kw_only=True):
     """Which part of the heads, in order of agents."""
 
