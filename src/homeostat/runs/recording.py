@@ -195,6 +195,10 @@ def _card_note(card: Card, turn_id: TurnId) -> Note:
     return Note(EntryKind.CARD, payload, card.created_at_ms, f"{turn_id} card {card.position}")
 
 
+def _shown(card: Card) -> dict[str, object]:
+    return {"type": card.type, "author": card.author, "content_json": card.content}
+
+
 def _end_note(
     worked: Worked,
     context: Collection[Card],
@@ -212,24 +216,27 @@ def _end_note(
         "turn_id": turn.turn_id,
         "agent_id": turn.agent_id,
         "type": turn.type.value,
-        "task": None if task is None else dict(task),
-        "parent_turn_id": turn.parent_turn_id,
-        "source": turn.source,
-        "correlation_id": turn.correlation_id,
         "trace_id": turn.trace_id,
-        "depth": turn.depth,
         "created_at_ms": turn.created_at_ms,
         "payload_json": turn.payload,
-        "result_fields_json": turn.result_fields,
-        "context": [{"type": card.type, "author": card.author, "content_json": card.content} for card in context],
-        "code": recording.get("agent"),
-        "in_order": bool(recording.get("order")) and not recording.get("parallel"),
-        "memory": {key: recorded(Json(text or NULL)) for key, text in memory.items()},
         "status": end.status,
         "result_json": bytes(end.result).decode(),
-        "error_json": bytes(end.error).decode(),
     }
-    if order:
-        payload["order"] = list(order)
+    told: tuple[tuple[str, object], ...] = (  # most turns have most of these not
+        ("task", task),
+        ("parent_turn_id", turn.parent_turn_id),
+        ("source", turn.source),
+        ("correlation_id", turn.correlation_id),
+        ("depth", turn.depth),
+        ("result_fields_json", turn.result_fields),
+        ("context", context and [_shown(card) for card in context]),
+        ("code", recording.get("agent")),
+        ("in_order", bool(recording.get("order")) and not recording.get("parallel")),
+        ("memory", memory and {key: recorded(Json(text or NULL)) for key, text in memory.items()}),
+        ("order", list(order)),
+    )
+    payload.update([(name, value) for name, value in told if value])
+    if (error := bytes(end.error).decode()) != NULL:
+        payload["error_json"] = error
     at = delivered.created_at_ms if delivered is not None else turn.created_at_ms
     return Note(EntryKind.TURN_ENDED, payload, at, f"{turn.turn_id} end", "", said)

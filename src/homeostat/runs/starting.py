@@ -17,7 +17,8 @@ from homeostat.core.records.run import Run, Target, TargetKind, Task
 from homeostat.core.records.turn import MessageType
 from homeostat.core.records.view import Deliverable
 from homeostat.core.run_errors import RunClosed, RunHeld, TurnExists
-from homeostat.kernel.commands import Enqueue, Enqueued
+from homeostat.kernel.commands import Enqueue
+from homeostat.kernel.deliverables import Ending
 from homeostat.runs.board import Board
 from homeostat.runs.desk import Desk
 from homeostat.runs.draft import Draft
@@ -60,10 +61,10 @@ class Starter:
         candidates = known[1]
         if not candidates:
             return None
-        first = self._turns[target]
+        first = self._turns[target] % len(candidates)
         self._turns[target] = first + 1
-        some = [candidates[(first + step) % len(candidates)] for step in range(min(CHOICES, len(candidates)))]
-        return min(some, key=lambda agent_id: self._load[agent_id])
+        some = (candidates[first:] + candidates)[:CHOICES] if first + CHOICES > len(candidates) else ()
+        return min(some or candidates[first : first + CHOICES], key=self._load.__getitem__)
 
     def mark(self, draft: Draft, task: Task, agent_id: AgentId) -> Task:
         """A task is about to run, as a turn that does not exist yet."""
@@ -111,17 +112,20 @@ class Starter:
             due = Millis(task.started_at_ms + int(task.spec.timeout_seconds * 1000))
             heappush(self._deadlines, (due, number, turn_id))
         try:
-            future = self._desk.kernel.submit(command)
+            ending = self._desk.kernel.begin(command)
         except Unavailable:
             self._doubt(number, turn_id, command)
             return
-        future.add_done_callback(lambda done: self._submitted(number, turn_id, command, done))
+        ending.add_done_callback(lambda done: self._heard(number, turn_id, command, done))
 
-    def _submitted(self, number: int, turn_id: TurnId, command: Enqueue, done: "asyncio.Future[Enqueued]") -> None:
+    def _heard(self, number: int, turn_id: TurnId, command: Enqueue, done: Ending) -> None:
+        """The turn has ended, or was not made."""
         problem = None if done.cancelled() else done.exception()
+        if problem is None and not done.cancelled():
+            self._ended(number)
+            return
+        self._desk.kernel.deliverables.unwatch(turn_id, done)
         match problem:
-            case None if not done.cancelled():
-                self._watch(number, turn_id)
             case TurnExists():
                 self._watch(number, turn_id)
             case RunHeld() | RunClosed():

@@ -7,7 +7,7 @@ from typing import Any, Final, cast
 import msgspec
 
 from homeostat.agent.journal import CARD
-from homeostat.core.codec import Json
+from homeostat.core.codec import NULL, Json
 from homeostat.core.records.provenance import EntryKind
 from homeostat.runs.bundle import Page, read_line
 
@@ -63,27 +63,27 @@ class Code(msgspec.Struct, frozen=True):
 
 
 class TurnEnded(msgspec.Struct, frozen=True, kw_only=True):
-    """The message a turn was, and what it delivered."""
+    """The message a turn was, and what it delivered. What there was nothing of is not said."""
 
     turn_id: str
     agent_id: str
     type: str
-    task: dict[str, Any] | None
-    parent_turn_id: str | None
-    source: str | None
-    correlation_id: str | None
+    task: dict[str, Any] | None = None
+    parent_turn_id: str | None = None
+    source: str | None = None
+    correlation_id: str | None = None
     trace_id: str
-    depth: int
+    depth: int = 0
     created_at_ms: int
     payload_json: str
-    result_fields_json: str | None
-    context: tuple[ContextCard, ...]
-    code: Code | None
+    result_fields_json: str | None = None
+    context: tuple[ContextCard, ...] = ()
+    code: Code | None = None
     in_order: bool = False
-    memory: dict[str, Json]
+    memory: dict[str, Json] = msgspec.field(default_factory=dict[str, Json])
     status: str | None
-    result_json: str
-    error_json: str
+    result_json: str = NULL
+    error_json: str = NULL
     order: tuple[str, ...] = ()
 
     @property
