@@ -65,8 +65,10 @@ class Target(Struct, frozen=True):
         return self.name if self.kind is TargetKind.AGENT else f"{self.kind}:{self.name}"
 
 
-class TaskSpec(Struct, frozen=True, kw_only=True):
-    """A task as it was planned; never changed afterwards."""
+class TaskSpec(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A task as it was planned; never changed afterwards. What nobody asked for is not written, in rows and in ledgers:
+    so a default of one of these can never be another one.
+    """
 
     name: str
     target: Target
