@@ -60,7 +60,7 @@ from homeostat.kernel.commands import (
     SwapBoxes,
     WriteCards,
 )
-from homeostat.kernel.deliverables import Deliverables, Ending
+from homeostat.kernel.deliverables import Deliverables
 from homeostat.kernel.dock import Dock, Revoke
 from homeostat.kernel.flush import Flusher
 from homeostat.kernel.outbox import Relay
@@ -221,20 +221,6 @@ class Kernel:
         for key in agents:
             # Should it fail, the watchdog finds an idle agent with mail.
             self.flusher.ride(Dispatch(key=key)).add_done_callback(lambda done: done.cancelled() or done.exception())
-
-    def begin(self, command: Enqueue) -> Ending:
-        """Accept a message under an id that its sender chose, for somebody who wants to hear of its end, or of why
-        there will be none. It names no context.
-        """
-        assert command.context_box_id is None, "whether a box exists is asked before"
-        assert command.turn_id is not None, "whoever makes a turn has named it"
-        ending = self.deliverables.watch(command.turn_id)
-        try:
-            self.flusher.ask(command, ending)
-        except BaseException:
-            self.deliverables.unwatch(command.turn_id, ending)
-            raise
-        return ending
 
     # --- boxes ---------------------------------------------------------------------------------------------
 

@@ -111,9 +111,12 @@ class Starter:
         if task.spec.timeout_seconds is not None and task.started_at_ms is not None:
             due = Millis(task.started_at_ms + int(task.spec.timeout_seconds * 1000))
             heappush(self._deadlines, (due, number, turn_id))
+        kernel = self._desk.kernel
+        ending = kernel.deliverables.watch(turn_id)
         try:
-            ending = self._desk.kernel.begin(command)
+            kernel.flusher.ask(command, ending)
         except Unavailable:
+            kernel.deliverables.unwatch(turn_id, ending)
             self._doubt(number, turn_id, command)
             return
         ending.add_done_callback(lambda done: self._heard(number, turn_id, command, done))
