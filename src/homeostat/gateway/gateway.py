@@ -33,9 +33,6 @@ SPENT_PAGES_MAX: Final = 200  # of the call log, for one receipt
 Loop = tuple[str, Callable[[], Coroutine[Any, Any, None]]]
 
 
-USUAL_MANNERS: Final = Manners()
-
-
 class Gateway:
     """Every model call passes here. `loops` are its background work; whoever assembles it owns their tasks."""
 
@@ -49,7 +46,7 @@ class Gateway:
         outlets: list[Outlet],
         clock: Clock | None = None,
         ids: Ids | None = None,
-        manners: Manners = USUAL_MANNERS,
+        manners: Manners | None = None,
         project: ProjectId = DEFAULT_PROJECT,
         development: bool = False,
         assignments: Assignments | None = None,
@@ -58,10 +55,10 @@ class Gateway:
         retention_seconds: float = CALL_RETENTION_SECONDS,
         lease_seconds: float = GATEWAY_LEASE_SECONDS,
     ) -> None:
-        self.store = store
-        self._clear_context = clear_context
+        self.store, self._clear_context = store, clear_context
         self.clock = clock or SystemClock()
         ids = ids or Ids(clock=self.clock, entropy=chance(process_seed()))  # calls need unique ids, not secret ones
+        manners = manners or Manners()
         self.book = PolicyBook(
             store=store,
             bus=bus,
