@@ -13,6 +13,7 @@ from homeostat.core.records.budget import Budget, BudgetKey
 from homeostat.core.records.call import Call, CallFilter, CallId, Outcome, Outlay
 from homeostat.core.records.enforcement import Spent
 from homeostat.core.records.policy import Action, Policy, PolicyFilter, PolicyId
+from homeostat.core.records.rate import RateKey
 from homeostat.core.records.turn import AgentKey
 from homeostat.gateway.announcing import Announcer
 from homeostat.gateway.clerk import Clerk
@@ -22,6 +23,7 @@ from homeostat.gateway.hearing import Hearing
 from homeostat.gateway.office import Manners, Office, Warden
 from homeostat.gateway.policies import PolicyBook
 from homeostat.gateway.proxy import Proxy
+from homeostat.gateway.rates import Allowance
 from homeostat.gateway.rehearsal import Rehearsal, rehearse
 from homeostat.gateway.routes import Outlet, Routes
 
@@ -64,7 +66,7 @@ class Gateway:
             bus=bus,
             clock=self.clock,
             changed=self._changed,
-            allowance_of=lambda key: self.clerk.rates.of(key),  # noqa: PLW0108 - the clerk comes after the book
+            allowance_of=self._allowance,
             outage_seconds=manners.policy_outage_seconds,
         )
         self.hearing = Hearing(listener)
@@ -96,6 +98,9 @@ class Gateway:
             ("gateway warden", self.warden.run),
             ("gateway announcer", self.clerk.announcer.run),
         )
+
+    def _allowance(self, key: RateKey) -> Allowance:
+        return self.clerk.rates.of(key)
 
     async def open(self) -> None:
         """Everything that must be known before the first request."""
