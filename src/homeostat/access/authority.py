@@ -71,7 +71,14 @@ ROWS: Final = (
     ),
     *_open("oidc_begin", "oidc_end", "logout", "read_dashboard", "read_asset"),
     *_view(
-        "read_metrics", "read_gateway", "read_overview", "read_traffic", "list_heads", "list_today", "follow_events"
+        "read_metrics",
+        "read_gateway",
+        "read_overview",
+        "read_traffic",
+        "list_heads",
+        "list_turns",
+        "list_today",
+        "follow_events",
     ),
     *_view("read_vitals", "read_prompts", agents=Agents.OWN),
     Row("make_ticket", VIEW),

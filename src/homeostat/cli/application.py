@@ -32,9 +32,11 @@ from homeostat.cli import (
     worker,
 )
 from homeostat.cli.failures import EXIT_CODES
+from homeostat.cli.grouping import Grouped
 
 application = typer.Typer(
     name="homeostat",
+    cls=Grouped,
     help="Keep a fleet of AI agents alive, bounded and healthy.",
     epilog=EXIT_CODES,
     no_args_is_help=True,

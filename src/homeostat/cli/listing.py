@@ -55,9 +55,6 @@ def _getter(noun: Noun) -> "Callable[..., None]":
         url: Url = None,
         project: Project = None,
     ) -> None:
-        if "{agent}" in noun.list_path and agent is None and not ids:
-            raise fail(f"{noun.name} are listed by agent", hint=f"homeostat get {noun.name} --agent ID", code=USAGE)
-
         if noun.name in FILTERED:
             sought(noun.name, query)
         elif query is not None:
@@ -116,10 +113,11 @@ async def _listed(client: "Client", noun: Noun, wanted: Wanted) -> Row:
 
     from homeostat.client.client import path_part
 
-    path = noun.list_path.replace("{agent}", path_part(wanted.agent or ""))
+    of_agent = wanted.agent is not None and noun.of_agent
+    path = noun.of_agent.replace("{agent}", path_part(wanted.agent or "")) if of_agent else noun.list_path
     asked: dict[str, object] = {"limit": min(wanted.limit, PAGE)}
     terms = [wanted.query] if wanted.query else []
-    if wanted.agent is not None and "{agent}" not in noun.list_path:
+    if wanted.agent is not None and not of_agent:
         terms.append(f'agent:"{wanted.agent}"')
     if terms:
         asked["q"] = " ".join(terms)

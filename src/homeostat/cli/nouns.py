@@ -19,6 +19,7 @@ class Noun:
     wide: tuple[tuple[str, str], ...] = ()
     show_path: str = ""
     kinds: str = ""  # the events after which a watch looks again
+    of_agent: str = ""  # where the API lists those of one agent, if it has a place for that
 
     def id_of(self, row: Row) -> str:
         return "/".join(str(row[part]) for part in self.key.split("+"))
@@ -38,11 +39,12 @@ NOUNS: Final = (
     Noun(
         "turns",
         "turn",
-        "/v1/agents/{agent}/turns",
+        "/v1/turns",
         "items",
         "turn_id",
         (
             ("ID", "turn_id"),
+            ("AGENT", "agent_id"),
             ("STATUS", "status"),
             ("TYPE", "type"),
             ("FROM", "source_agent_id"),
@@ -51,6 +53,7 @@ NOUNS: Final = (
         (("EPOCH", "epoch"), ("STARTS", "starts"), ("WORKER", "worker_id"), ("TRACE", "trace_id")),
         "/v1/turns/{id}",
         "turn,deliverable",
+        "/v1/agents/{agent}/turns",
     ),
     Noun(
         "heads",

@@ -176,11 +176,31 @@ async def _serve(
             directory.announce(url)
         first = await system.access.keys.create_first() if system.access.required else None
         _banner(url, system, settings, None if first is None else first.secret)
+        await _tell_questions(system, url)
         assert http.running is not None
         stopping = asyncio.create_task(stop.wait())
         await asyncio.wait({stopping, http.running}, return_when=asyncio.FIRST_COMPLETED)
         stopping.cancel()
         typer.echo("Stopping; requests under way are finished first. Press Ctrl-C again to leave at once.", err=True)
+
+
+async def _tell_questions(system: "System", url: str) -> None:
+    """Say when an agent waits for an operator, with what to type: nobody answers what nobody has seen."""
+    from homeostat.cli.tables import plain
+    from homeostat.core.codec import from_json
+    from homeostat.core.records.event import Channel, Event, subject
+
+    place = "" if url.endswith(":7700") else f" --url {url}"
+
+    async def tell(event: Event) -> None:
+        said = from_json(event.payload)
+        if said.get("status") == "pending":
+            words = (
+                f"{said['agent_id']} waits for your word on {said['action']}: homeostat approve {said['approval_id']}"
+            )
+            typer.echo(plain(f"{words}{place}  (or reject, or see {url}/#/approvals)"))
+
+    await system.bus.subscribe(subject("*", Channel.EVT, "agent", "*", "approval"), tell)
 
 
 def _village(settings: "Settings") -> "Village":

@@ -1,5 +1,7 @@
 """Turns over HTTP: send a message, follow its turn, read what came of it."""
 
+from collections.abc import Awaitable, Callable
+
 from homeostat.core.codec import take_json
 from homeostat.core.errors import (
     AgentBusy,
@@ -22,7 +24,7 @@ from homeostat.core.errors import (
 from homeostat.core.ids import AgentId, ToolCallId, TraceId, TurnId
 from homeostat.core.records.card import CardDraft
 from homeostat.core.records.turn import OPENS_A_TURN, WaitStatus
-from homeostat.core.records.view import HeadView
+from homeostat.core.records.view import HeadView, TurnView
 from homeostat.core.wire import answers as a
 from homeostat.core.wire import bodies as b
 from homeostat.core.wire.orders import OrderBody
@@ -238,14 +240,31 @@ async def read_turns(call: Call, page: b.SoughtPage) -> a.TurnsPage:
     """An agent's turns, newest first."""
     head = (await _head(call)).head
 
-    async def read(before: TurnId | None, limit: int) -> list[a.TurnShape]:
-        return [
-            render.turn(one) for one in await call.system.kernel.store.history(*head.key, before=before, limit=limit)
-        ]
+    async def read(before: TurnId | None, limit: int) -> list[TurnView]:
+        return await call.system.kernel.store.history(*head.key, before=before, limit=limit)
+
+    return await _turns(call, page, read)
+
+
+@routes.taking("GET", "/v1/turns", b.SoughtPage, gives=a.TurnsPage, errors=(TurnUnknown,))
+async def list_turns(call: Call, page: b.SoughtPage) -> a.TurnsPage:
+    """The turns of all agents, newest first."""
+
+    async def read(before: TurnId | None, limit: int) -> list[TurnView]:
+        return await call.system.kernel.store.recent(call.project, before=before, limit=limit)
+
+    return await _turns(call, page, read)
+
+
+async def _turns(
+    call: Call, page: b.SoughtPage, read: Callable[[TurnId | None, int], Awaitable[list[TurnView]]]
+) -> a.TurnsPage:
+    async def shown(before: TurnId | None, limit: int) -> list[a.TurnShape]:
+        return list(map(render.turn, await read(before, limit)))
 
     items, following = await sifted(
         asked(call, "turns", page.q),
-        read,
+        shown,
         lambda turn: TurnId(turn.turn_id),
         cursor=None if page.cursor is None else names.turn_id(page.cursor),
         limit=page.limit,

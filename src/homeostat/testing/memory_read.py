@@ -107,6 +107,11 @@ class MemoryTurnsReading:
             following = view.turn.previous_turn_id
         return found
 
+    async def recent(self, project: ProjectId, *, before: TurnId | None, limit: int) -> list[TurnView]:
+        own = (name for name, turn in self.turns.items() if turn.project == project)
+        names = sorted((name for name in own if before is None or name < before), reverse=True)[:limit]
+        return [view for name in names if (view := await self.turn(project, name)) is not None]
+
     # --- cards and boxes -----------------------------------------------------------------------------------
 
     async def hydrate(self, turn: Turn, *, fresh: bool) -> Hydration:

@@ -3,7 +3,12 @@
 import subprocess
 import sys
 
+from typer.main import get_command
+from typer.testing import CliRunner
+
 import homeostat
+from homeostat.cli.application import application
+from homeostat.cli.grouping import GROUPS, Grouped
 
 HEAVY = ("asyncpg", "fastapi", "nats", "numpy", "redis", "sqlite3", "starlette", "uvicorn")
 
@@ -38,3 +43,14 @@ def test_an_unknown_command_is_refused() -> None:
     result = run("nonsense")
     assert result.returncode == 2
     assert "nonsense" in result.stderr
+
+
+def test_every_command_has_its_place_in_the_help() -> None:
+    shown = CliRunner().invoke(application, ["--help"], terminal_width=80).stdout
+    command = get_command(application)
+    assert isinstance(command, Grouped)
+    placed = [name for names in GROUPS.values() for name in names]
+    assert sorted(placed) == sorted(name for name, one in command.commands.items() if not one.hidden)
+    assert [title for title in GROUPS if f"\n{title}:\n" in shown] == list(GROUPS)
+    assert "Other:" not in shown
+    assert all(len(line) <= 80 for line in shown.splitlines())

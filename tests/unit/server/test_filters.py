@@ -22,6 +22,7 @@ LISTS = {
     "list_heads": "/v1/heads",
     "list_audit": "/v1/audit",
     "read_turns": "/v1/agents/ann-0/turns",
+    "list_turns": "/v1/turns",
     "follow_events": "/v1/events",
 }
 INSIDE_RUNS = {"list_tasks", "read_ledger", "follow_ledger"}
@@ -69,6 +70,26 @@ async def test_turns_are_filtered_over_pages(http: httpx2.AsyncClient) -> None:
         sent[2]
     ]
     assert (await http.get("/v1/agents/ann-0/turns", params={"q": "started<-1h"})).json()["items"] == []
+
+
+async def test_the_turns_of_all_agents_are_one_list_newest_first(http: httpx2.AsyncClient) -> None:
+    sent = [
+        (await http.post(f"/v1/agents/ann-{number % 3}/inbox", json={"type": "turn", "payload": number})).json()[
+            "turn_id"
+        ]
+        for number in range(6)
+    ]
+    found: list[str] = []
+    asked: dict[str, str | int] = {"limit": 4}
+    while True:
+        page = (await http.get("/v1/turns", params=asked)).json()
+        found += [one["turn_id"] for one in page["items"]]
+        if page["next_cursor"] is None:
+            break
+        asked["cursor"] = page["next_cursor"]
+    assert found == sorted(sent, reverse=True)
+    of_one = (await http.get("/v1/turns", params={"q": "agent:ann-1"})).json()["items"]
+    assert [one["payload"] for one in of_one] == [4, 1]
 
 
 async def test_a_filter_that_fits_nothing_reads_no_whole_table(

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Sequence
-from typing import Any
+from typing import Any, Final
 
 from homeostat.adapters.stores import rows
 from homeostat.adapters.stores.views import resolve, turn_view
@@ -14,6 +14,8 @@ from homeostat.core.records.turn import AgentKey, OpenTurn, Turn
 from homeostat.core.records.view import Deliverable, Due, Edge, HeadView, Hydration, TurnView, read_deliverable
 from homeostat.core.records.work import Fence
 from homeostat.core.records.writes import Answer, OutboxRow
+
+AFTER_ALL: Final = "turn_~"  # behind every turn there can be
 
 Row = Sequence[Any]
 
@@ -111,6 +113,9 @@ class TurnsReading(ABC):
         else:
             chain = (await self._all("turn_chain", project, before, limit + 1))[1:]
         return [view for view in map(_turn_view, chain[:limit]) if view.turn.agent_id == agent_id]
+
+    async def recent(self, project: ProjectId, *, before: TurnId | None, limit: int) -> list[TurnView]:
+        return list(map(_turn_view, await self._all("turns_recent", project, before or AFTER_ALL, limit)))
 
     async def deliverable(self, project: ProjectId, turn_id: TurnId) -> Deliverable | None:
         scope = rows.scope_behind(turn_id, "turn_")

@@ -180,6 +180,9 @@ async def history_goes_back_turn_by_turn(open_store: OpenStore) -> None:
     assert await ids(None, 99) == [5, 4, 3, 2, 1]
     assert await ids(other, 9) == [], "another agent's turn has no place in this history"
     views = await store.history(a.PROJECT, a.AGENT, before=None, limit=3)
+    assert await store.recent(a.PROJECT, before=None, limit=3) == views, "of one agent alone it is the same"
+    assert await store.recent(a.PROJECT, before=views[0].turn.turn_id, limit=2) == views[1:]
+    assert await store.recent(ProjectId("nobody's"), before=None, limit=3) == []
     assert [view.status for view in views] == [TurnStatus.QUEUED, TurnStatus.QUEUED, TurnStatus.SUCCESS]
     assert views == [await store.turn(a.PROJECT, view.turn.turn_id) for view in views]
 
