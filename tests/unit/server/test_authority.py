@@ -34,11 +34,7 @@ def holder(role: Role, project: str | None = None) -> Principal:
 def test_every_route_has_a_row_and_every_row_a_route() -> None:
     missing = [f'{one.method} {one.path}: add a row for "{one.name}"' for one in ENDPOINTS if one.name not in TABLE]
     assert not missing, "say in homeostat/access/authority.py who may do this:\n" + "\n".join(missing)
-<<<<<<< HEAD
-    names = {one.name for one in ENDPOINTS} | {StatusSocket.verb}
-=======
     names = {one.name for one in ENDPOINTS} | {StatusSocket.verb, EventSocket.verb}
->>>>>>> dd75fc6 (List the turns of all agents, group the help by purpose, and say when an agent waits for an operator)
     assert {row.verb for row in ROWS} - names == set(), "these rows have no route"
     pages = [one.name for one in ENDPOINTS if one.name != "read_page"]
     assert len(pages) == len(set(pages)), "a verb is the name of one route"
