@@ -166,8 +166,11 @@ class Echoing(LocalBus):
 
 
 class Fragile(LocalBus):
-    async def _call(self, handler: Handler, event: Event) -> None:
-        await handler(event)
+    async def publish(self, events: tuple[Event, ...]) -> None:
+        for event in events:
+            for subscription in tuple(self._subscriptions):
+                if subscription.matches(event):
+                    await subscription.handler(event)
 
 
 class Clinging(LocalBus):

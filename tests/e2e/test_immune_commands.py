@@ -51,18 +51,18 @@ def test_what_is_normal_is_shown_and_learned_anew(server: HomeostatServer) -> No
     at = ("--url", server.url)
     assert "nothing is known of it yet" in homeostat("baseline", "show", "echo-1", *at).stdout
     with httpx2.Client(base_url=server.url, trust_env=False) as http:
-        body = {"agent_id": "echo-1", "samples": [{"latency_ms": 900 + number} for number in range(40)]}
+        body = {"agent_id": "echo-1", "samples": [{"latency_ms": 900 + number} for number in range(70)]}
         told = http.post("/v1/vitals", json=body).json()
-        assert told == {"accepted": 16, "refused": {"flood": 24}}, "what is not looked at is not called accepted"
+        assert told == {"accepted": 64, "refused": {"flood": 6}}, "what is not looked at is not called accepted"
         until = time.monotonic() + 60
-        while not (streams := http.get("/v1/agents/echo-1/baseline").json()["streams"]) or streams[0]["samples"] < 16:
+        while not (streams := http.get("/v1/agents/echo-1/baseline").json()["streams"]) or streams[0]["samples"] < 64:
             assert time.monotonic() < until
-    assert "16 samples" in homeostat("baseline", "show", "echo-1", *at).stdout
+    assert "64 samples" in homeostat("baseline", "show", "echo-1", *at).stdout
     accelerated = homeostat("baseline", "accelerate", "echo-1", *at)
     assert "fast" in accelerated.stdout, accelerated.stderr
     reset = homeostat("baseline", "reset", "echo-1", "--reason", "another job", *at)
     assert "initializing" in reset.stdout, reset.stderr
-    assert "16 samples" not in homeostat("baseline", "show", "echo-1", *at).stdout
+    assert "64 samples" not in homeostat("baseline", "show", "echo-1", *at).stdout
     alone = homeostat("immune")
     assert alone.returncode == 2
     assert "--store-url" in alone.stderr

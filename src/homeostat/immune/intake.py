@@ -7,7 +7,7 @@ from homeostat.core.clock import Clock
 from homeostat.core.records.turn import AgentKey
 from homeostat.core.records.vitals import Vitals
 
-WAITING_PER_AGENT_MAX: Final = 16  # a tick; each is a round over the baselines, whoever else has sent nothing
+WAITING_PER_AGENT_MAX: Final = 64  # a tick; each is a round over the baselines, whoever else has sent nothing
 WAITING_MAX: Final = 100_000
 SAMPLES_REMEMBERED_MAX: Final = 65_536
 FUTURE_MS_MAX: Final = 60_000

@@ -49,7 +49,7 @@ async def post_vitals(call: Call, body: w.VitalsBody) -> w.VitalsTaken:
     """Report vitals of an agent whose calls do not pass the gateway.
 
     What the gateway measures outranks them. Samples that cannot be true are refused and counted, and alarm nobody. Of
-    one agent sixteen are looked at in a second: the rest of a report is refused as a `flood`, and may be sent again.
+    one agent sixty-four are looked at in a second: the rest of a report is refused as a `flood`, and may be sent again.
     """
     agent_id = AgentId(body.agent_id)
     await identity.require_operator_or(call, agent_id, verb="report vitals of")

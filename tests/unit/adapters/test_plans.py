@@ -41,7 +41,17 @@ IN_ORDER = {
 }
 """Where an index gives the order, so that a page costs a page."""
 
-READS = sorted(name for name, text in statements("sqlite", "turns").items() if text.startswith(("SELECT", "WITH")))
+WHOLE = {"turns_counted"}
+"""What reads everything on purpose: nobody waits for a verification of all there is."""
+
+FRAGMENTS = {"gates_pass"}
+"""What PostgreSQL hears as the end of another statement only."""
+
+READS = sorted(
+    name
+    for name, text in statements("sqlite", "turns").items()
+    if text.startswith(("SELECT", "WITH")) and name not in WHOLE
+)
 
 
 async def fill(store: TurnStore) -> None:
@@ -125,7 +135,7 @@ def test_sqlite_makes_no_table_for_a_row_it_checks(sqlite_path: Path, name: str)
     assert "OpenEphemeral" not in steps
 
 
-@pytest.mark.parametrize("name", sorted(statements("sqlite", "turns")))
+@pytest.mark.parametrize("name", sorted(set(statements("sqlite", "turns")) - WHOLE))
 def test_sqlite_reads_through_no_table(sqlite_path: Path, name: str) -> None:
     text = statements("sqlite", "turns")[name]
     plan = sqlite_plan(sqlite_path, text)
@@ -210,7 +220,9 @@ def read_through(plan: list[dict[str, Any]]) -> set[str]:
     return found
 
 
-@pytest.mark.parametrize("name", sorted({*READS, "mailboxes_load", "expire"} & set(statements("postgres", "turns"))))
+@pytest.mark.parametrize(
+    "name", sorted(({*READS, "mailboxes_load", "expire"} & set(statements("postgres", "turns"))) - FRAGMENTS)
+)
 async def test_postgres_reads_through_no_table(postgres: str, name: str) -> None:
     plan = await postgres_plan(postgres, statements("postgres", "turns")[name])
     listed = {"due_stranded": {"heads_stranded"}, "due_next": {"waits_due"}}  # the list itself, and its first entry
