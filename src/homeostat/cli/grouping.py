@@ -18,6 +18,7 @@ GROUPS: Final = {
         "uncordon",
         "drain",
         "kill",
+        "requeue",
         "receipt",
         "drill",
         "baseline",
