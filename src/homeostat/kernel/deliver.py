@@ -229,6 +229,6 @@ def check_result_fields(schema: Json, result: Json) -> None:
     value = from_json(result)
     present = set(cast("dict[str, object]", value)) if isinstance(value, dict) else set[str]()
     if isinstance(value, list):
-        present = {str(item.get("name")) for item in cast("list[object]", value) if isinstance(item, dict)}  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
+        present = {str(item.get("name")) for item in cast("list[object]", value) if isinstance(item, dict)}  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType] - as sent
     if missing := [name for name in required if name not in present]:
         raise ResultFieldsMissing(missing=", ".join(missing))

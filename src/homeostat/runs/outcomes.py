@@ -55,4 +55,4 @@ def _stopped_by(end: Deliverable) -> str | None:
     if end.status is not Outcome.STOP or end.error is None:
         return None
     said = from_json(end.error)
-    return str(said.get("actor", "")) if isinstance(said, dict) else ""  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
+    return str(said.get("actor", "")) if isinstance(said, dict) else ""  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType] - as told
