@@ -2,15 +2,16 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, MutableMapping
 from http import HTTPStatus
 from typing import Any, Final, Protocol
+from urllib.parse import unquote
 
 log = logging.getLogger(__name__)
 
 Message = MutableMapping[str, Any]
 HeaderLines = list[tuple[bytes, bytes]]
-App = Callable[[Any, Any, Any], Awaitable[None]]
+App = Callable[[Any, Any, Any], Coroutine[Any, Any, None]]
 
 STATUS_LINES: Final = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus}
 CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -34,6 +35,10 @@ class Wire(Protocol):
 
     def resume_reading(self) -> None: ...
 
+    def perform(self, cycle: "Cycle", work: Coroutine[Any, Any, None]) -> None:
+        """Have a task do the work of a request."""
+        ...
+
     def finished(self, cycle: "Cycle") -> None:
         """An answer is complete."""
         ...
@@ -50,7 +55,8 @@ class Wire(Protocol):
 class Cycle:
     """A request under way. `answer` sends a whole answer in one write; `send` is ASGI's way, and streams.
 
-    It does not hold the scope, which holds it: what is answered is gone without a collector having to find it.
+    It does not hold the scope, which holds it: what is answered is gone without a collector having to find it. Whoever
+    answers without a task sets `on_lost` to hear of a client that leaves, and forgets it with the answer.
     """
 
     __slots__ = (
@@ -65,20 +71,41 @@ class Cycle:
         "bodiless",
         "complete",
         "gone",
+        "headers",
         "keep_alive",
+        "method",
         "more_body",
         "old",
+        "on_lost",
+        "query",
+        "raw_path",
         "started",
         "task",
         "unread",
     )
 
-    def __init__(self, wire: Wire, *, bodiless: bool, keep_alive: bool, old: bool) -> None:
+    def __init__(
+        self,
+        wire: Wire,
+        method: str,
+        raw_path: bytes,
+        query: bytes,
+        headers: HeaderLines,
+        *,
+        keep_alive: bool,
+        old: bool,
+        awaits_continue: bool,
+    ) -> None:
         self._wire = wire
+        self.method = method
+        self.raw_path = raw_path
+        self.query = query
+        self.headers = headers
         self.keep_alive = keep_alive
         self.old = old
-        self.bodiless = bodiless
-        self.awaits_continue = False
+        self.bodiless = method == "HEAD"
+        self.awaits_continue = awaits_continue
+        self.on_lost: Callable[[], None] | None = None
         self.more_body = True
         self.unread = 0
         self.started = False
@@ -92,17 +119,30 @@ class Cycle:
         self._chunked = False
         self._left: int | None = None
 
-    async def run(self, app: App, scope: dict[str, Any]) -> None:
+    @property
+    def path(self) -> str:
+        path = self.raw_path.decode("ascii")
+        return unquote(path) if "%" in path else path
+
+    async def run(self, work: Awaitable[None]) -> None:
         """Let the application answer; whatever becomes of it, the client is not left waiting."""
         try:
-            await app(scope, self.receive, self.send)
+            await work
         except asyncio.CancelledError:
             self._wire.transport.abort()
             raise
         except Exception:
-            log.exception("%s %s failed", scope["method"], scope["path"])
+            log.exception("%s %s failed", self.method, self.path)
         finally:
             self._wire.left(self)
+        self.give_up()
+
+    def perform(self, work: Coroutine[Any, Any, None]) -> None:
+        """Have a task do what is left to do."""
+        self._wire.perform(self, work)
+
+    def give_up(self) -> None:
+        """Nothing more will be said: the client is told so, unless it has its answer."""
         if not self.complete and not self.gone:
             if self.started:
                 self._flush()
@@ -126,6 +166,9 @@ class Cycle:
         """The client is gone."""
         if not self.complete:
             self.gone = True
+            lost, self.on_lost = self.on_lost, None
+            if lost is not None:
+                lost()
         self._wake()
 
     def _wake(self) -> None:
@@ -182,6 +225,10 @@ class Cycle:
             body = b""
         self._write(head, body)
         self._finish()
+
+    async def reply(self, status: int, headers: HeaderLines, body: bytes) -> None:
+        """As `answer`, for whoever does not know that it takes no time."""
+        self.answer(status, headers, body)
 
     async def send(self, message: Message) -> None:
         wire = self._wire

@@ -7,7 +7,6 @@ import asyncio
 import logging
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final, cast
-from urllib.parse import unquote
 
 import httptools
 from uvicorn.config import Config
@@ -17,7 +16,7 @@ from homeostat.gateway.asgi import ANSWER, BODY
 from homeostat.server.cycle import UNREAD_BYTES_MAX, App, Cycle, HeaderLines
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine
 
 log = logging.getLogger(__name__)
 
@@ -43,6 +42,7 @@ class LeanProtocol(asyncio.Protocol):
             config.load()
         self._config = config
         self._app = cast("App", config.loaded_app)
+        self._quick = cast("Callable[[Cycle], bool] | None", getattr(self._app, "quick", None))
         self._state = server_state
         self._app_state = app_state
         self._loop = _loop or asyncio.get_running_loop()
@@ -54,7 +54,8 @@ class LeanProtocol(asyncio.Protocol):
         self._continues = False
         self._reading: Cycle | None = None
         self._active: Cycle | None = None
-        self._waiting: deque[tuple[Cycle, dict[str, Any]]] = deque()
+        self._waiting: deque[Cycle] = deque()
+        self._starting = False
         self._heard_at = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._read_paused = False
@@ -153,30 +154,20 @@ class LeanProtocol(asyncio.Protocol):
         if parser.should_upgrade() and self._wants_socket():
             return
         raw_path, query = _target(self._url)
-        path = raw_path.decode("ascii")
-        version = parser.get_http_version()
-        method = parser.get_method().decode("ascii")
-        scope: dict[str, Any] = {
-            "type": "http",
-            "asgi": ASGI,
-            "http_version": version,
-            "method": method,
-            "scheme": self._scheme,
-            "path": unquote(path) if "%" in path else path,
-            "raw_path": raw_path,
-            "query_string": query,
-            "root_path": "",
-            "headers": self._headers,
-            "client": self._client,
-            "server": self._server,
-            "state": self._app_state.copy(),
-        }
-        keep_alive = parser.should_keep_alive()
-        cycle = Cycle(self, bodiless=method == "HEAD", keep_alive=keep_alive, old=version == "1.0")
-        cycle.awaits_continue = self._continues
-        scope["extensions"] = {ANSWER: cycle.answer, BODY: cycle.take_whole}
+        if not raw_path.isascii():
+            raise ValueError("an address has only letters of ASCII")
+        cycle = Cycle(
+            self,
+            parser.get_method().decode("ascii"),
+            raw_path,
+            query,
+            self._headers,
+            keep_alive=parser.should_keep_alive(),
+            old=parser.get_http_version() == "1.0",
+            awaits_continue=self._continues,
+        )
         self._reading = cycle
-        self._waiting.append((cycle, scope))
+        self._waiting.append(cycle)
         if len(self._waiting) > PIPELINED_MAX:
             raise OverflowError
 
@@ -196,14 +187,50 @@ class LeanProtocol(asyncio.Protocol):
 
     def _start(self) -> None:
         """Begin the next request; those behind one that is under way wait, and no more are read meanwhile."""
+        if self._starting:
+            return  # what was begun below has ended already: its turn comes in the loop
         waiting = self._waiting
-        if self._active is None and waiting:
-            cycle, scope = waiting.popleft()
-            self._active = cycle
-            cycle.task = self._loop.create_task(cycle.run(self._app, scope))
-            self._state.tasks.add(cycle.task)
+        self._starting = True
+        while self._active is None and waiting:
+            cycle = self._active = waiting.popleft()
+            if not self._begin_at_once(cycle):
+                self.perform(cycle, self._app(self._scope(cycle), cycle.receive, cycle.send))
+        self._starting = False
         if waiting:
             self._pause_reading()
+
+    def _begin_at_once(self, cycle: Cycle) -> bool:
+        """Have the application do what it can without waiting, if it has a way to and all of the request is here."""
+        if self._quick is None or cycle.more_body:
+            return False
+        try:
+            return self._quick(cycle)
+        except Exception:
+            log.exception("%s %s failed", cycle.method, cycle.path)
+            cycle.give_up()
+            return True
+
+    def perform(self, cycle: Cycle, work: "Coroutine[Any, Any, None]") -> None:
+        cycle.task = self._loop.create_task(cycle.run(work))
+        self._state.tasks.add(cycle.task)
+
+    def _scope(self, cycle: Cycle) -> dict[str, Any]:
+        return {
+            "type": "http",
+            "asgi": ASGI,
+            "http_version": "1.0" if cycle.old else "1.1",
+            "method": cycle.method,
+            "scheme": self._scheme,
+            "path": cycle.path,
+            "raw_path": cycle.raw_path,
+            "query_string": cycle.query,
+            "root_path": "",
+            "headers": cycle.headers,
+            "client": self._client,
+            "server": self._server,
+            "state": self._app_state.copy(),
+            "extensions": {ANSWER: cycle.answer, BODY: cycle.take_whole},
+        }
 
     def finished(self, cycle: Cycle) -> None:
         self._active = None
@@ -272,7 +299,7 @@ class LeanProtocol(asyncio.Protocol):
         make = cast("Callable[..., asyncio.Protocol] | None", self._config.ws_protocol_class)
         if make is None or not self._wants_socket():
             if self._waiting:
-                cycle, _ = self._waiting[-1]
+                cycle = self._waiting[-1]
                 cycle.keep_alive = False
                 cycle.end()
             self._start()

@@ -69,6 +69,34 @@ class Echo:
             await send({"type": "http.response.body", "body": b""})
 
 
+class Hasty(Echo):
+    """Answers some paths while it is being asked, and begins others that it has to think about."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[Cycle] = []
+
+    def quick(self, cycle: Cycle) -> bool:
+        match cycle.raw_path:
+            case b"/now":
+                cycle.answer(200, [], b"now")
+            case b"/later":
+                cycle.perform(self._think(cycle))
+            case b"/breaks":
+                raise RuntimeError("on purpose")
+            case b"/open":
+                self.open.append(cycle)
+                cycle.on_lost = self.gone.set
+                self.going.set()
+            case _:
+                return False
+        return True
+
+    async def _think(self, cycle: Cycle) -> None:
+        await asyncio.sleep(0)
+        await cycle.reply(200, [], b"later")
+
+
 @asynccontextmanager
 async def talking(echo: Echo | None = None) -> AsyncGenerator[tuple[asyncio.StreamReader, asyncio.StreamWriter, Any]]:
     echo = echo or Echo()
@@ -82,9 +110,9 @@ async def talking(echo: Echo | None = None) -> AsyncGenerator[tuple[asyncio.Stre
             writer.close()
 
 
-async def ask(request: bytes, *, pieces: int = 1) -> bytes:
+async def ask(request: bytes, *, pieces: int = 1, echo: Echo | None = None) -> bytes:
     """Everything that is heard on a connection until it ends; the request is sent in so many pieces."""
-    async with talking() as (reader, writer, _), asyncio.timeout(30):
+    async with talking(echo) as (reader, writer, _), asyncio.timeout(30):
         step = -(-len(request) // pieces)
         for at in range(0, len(request), step):
             writer.write(request[at : at + step])
@@ -125,6 +153,35 @@ async def test_heads_without_bodies() -> None:
 async def test_old_clients_hear_until_the_connection_ends() -> None:
     heard = await ask(b"GET /streamed HTTP/1.0\r\n\r\n")
     assert heard == b"HTTP/1.1 200 OK\r\nconnection: close\r\n\r\nGET /streamed ? 0"
+
+
+@pytest.mark.parametrize("pieces", [1, 9])
+async def test_what_is_answered_at_once_keeps_its_place(pieces: int) -> None:
+    asked = [b"GET %b HTTP/1.1\r\nhost: x\r\n\r\n" % path for path in (b"/now", b"/later", b"/now", b"/whole")]
+    heard = await ask(b"".join(asked) * 15 + LAST, pieces=pieces, echo=Hasty())
+    bodies = [answer.partition(b"\r\n\r\n")[2] for answer in heard.split(b"HTTP/1.1 200 OK\r\n")]
+    assert bodies[1:] == [b"now", b"later", b"now", b"GET /whole ? 0"] * 15 + [b"GET /sized ? 0"]
+
+
+async def test_what_fails_at_once_is_answered_for() -> None:
+    heard = await ask(b"GET /breaks HTTP/1.1\r\nhost: x\r\n\r\n", echo=Hasty())
+    assert heard.startswith(b"HTTP/1.1 500 ")
+    assert b"connection: close\r\n" in heard
+
+
+async def test_whoever_answers_without_a_task_hears_that_its_client_is_gone() -> None:
+    hasty = Hasty()
+    async with talking(hasty) as (_, writer, _), asyncio.timeout(30):
+        writer.write(b"GET /open HTTP/1.1\r\nhost: x\r\n\r\n")
+        await hasty.going.wait()
+        writer.close()
+        await hasty.gone.wait()
+        assert hasty.open[0].on_lost is None
+
+
+@pytest.mark.parametrize("address", [b"/\xc3\xa4", b"http://x/\xff"])
+async def test_an_address_that_is_not_in_ascii(address: bytes) -> None:
+    assert (await ask(b"GET %b HTTP/1.1\r\nhost: x\r\n\r\n" % address)).startswith(b"HTTP/1.1 400 ")
 
 
 async def test_an_address_in_its_long_form() -> None:
