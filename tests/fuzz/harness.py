@@ -119,7 +119,8 @@ class StillLoop:
     def create_future(self) -> Pending:
         return Pending(self)
 
-    def create_task(self, coroutine: Coroutine[Any, Any, Any]) -> StillTask:
+    def create_task(self, coroutine: Coroutine[Any, Any, Any], *, context: object = None) -> StillTask:
+        del context
         task = StillTask(coroutine)
         self.tasks.append(task)
         self.ready.append(task.step)

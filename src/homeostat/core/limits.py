@@ -46,6 +46,7 @@ DELIVERABLES_CACHED_MAX: Final = 4_096
 LEFT_CACHED_MAX: Final = 2_048  # turns of runs whose remains are held until the ledger has them
 LEFT_CHARS_MAX: Final = 8 << 10  # what left more behind is read again instead
 STORE_LANES: Final = 2  # saves of one process that a PostgreSQL store works on at once
+STORE_URGENT: Final = 2  # connections that are there for operators alone, made when the first of them says something
 LOOP_COMMIT_SECONDS_MAX: Final = 0.002  # commits on SQLite that take less on the average are made by the event loop
 LOG_PAGES: Final = 4_096  # of the log on SQLite before it is carried into the file, as many bytes as by default
 LOG_REST_PAGES: Final = 256  # so few are carried between two saves

@@ -6,17 +6,21 @@ It stands in the place of the server's own protocol, under the same application.
 import asyncio
 import logging
 from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import httptools
 from uvicorn.config import Config
 from uvicorn.server import ServerState
 
+from homeostat.core.urgency import urgent_context
 from homeostat.gateway.asgi import ANSWER, BODY
 from homeostat.server.cycle import UNREAD_BYTES_MAX, App, Cycle, HeaderLines
+from homeostat.server.turnstile import Turnstile, is_control
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
+    from contextvars import Context
 
 log = logging.getLogger(__name__)
 
@@ -37,6 +41,8 @@ class LeanProtocol(asyncio.Protocol):
         server_state: ServerState,
         app_state: dict[str, Any],
         _loop: asyncio.AbstractEventLoop | None = None,
+        *,
+        turnstile: Turnstile | None = None,
     ) -> None:
         if not config.loaded:
             config.load()
@@ -46,6 +52,7 @@ class LeanProtocol(asyncio.Protocol):
         self._state = server_state
         self._app_state = app_state
         self._loop = _loop or asyncio.get_running_loop()
+        self._turnstile = turnstile or Turnstile()
         self._patience = config.timeout_keep_alive
         self._parser = httptools.HttpRequestParser(self)
         self._url = b""
@@ -193,11 +200,19 @@ class LeanProtocol(asyncio.Protocol):
         self._starting = True
         while self._active is None and waiting:
             cycle = self._active = waiting.popleft()
-            if not self._begin_at_once(cycle):
-                self.perform(cycle, self._app(self._scope(cycle), cycle.receive, cycle.send))
+            if is_control(cycle.raw_path):
+                self.perform(cycle, self._app(self._scope(cycle), cycle.receive, cycle.send), urgent_context())
+            elif self._turnstile.passes(self._loop):
+                self._begin(cycle)
+            else:
+                self._turnstile.wait(partial(self._begin, cycle))
         self._starting = False
         if waiting:
             self._pause_reading()
+
+    def _begin(self, cycle: Cycle) -> None:
+        if not cycle.gone and not self._begin_at_once(cycle):
+            self.perform(cycle, self._app(self._scope(cycle), cycle.receive, cycle.send))
 
     def _begin_at_once(self, cycle: Cycle) -> bool:
         """Have the application do what it can without waiting, if it has a way to and all of the request is here."""
@@ -210,8 +225,8 @@ class LeanProtocol(asyncio.Protocol):
             cycle.give_up()
             return True
 
-    def perform(self, cycle: Cycle, work: "Coroutine[Any, Any, None]") -> None:
-        cycle.task = self._loop.create_task(cycle.run(work))
+    def perform(self, cycle: Cycle, work: "Coroutine[Any, Any, None]", context: "Context | None" = None) -> None:
+        cycle.task = self._loop.create_task(cycle.run(work), context=context)
         self._state.tasks.add(cycle.task)
 
     def _scope(self, cycle: Cycle) -> dict[str, Any]:

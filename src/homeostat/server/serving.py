@@ -3,9 +3,11 @@
 import asyncio
 import errno
 import socket
+import sys
 from collections.abc import AsyncGenerator, Generator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
-from typing import Any, Final, Protocol
+from functools import partial
+from typing import Any, Final, Protocol, cast
 
 import uvicorn
 
@@ -15,10 +17,12 @@ from homeostat.core.errors import SettingInvalid
 from homeostat.server.frames import SharingProtocol
 from homeostat.server.patience import Patience
 from homeostat.server.protocol import LeanProtocol
+from homeostat.server.turnstile import Turnstile
 
 PORTS_TRIED_MAX: Final = 20
 GRACE_SECONDS: Final = 10  # how long requests under way may take once the server stops
 SOCKET_BYTES_MAX: Final = 64 << 10  # what a reader of the live feed may say at once
+SWITCH_SECONDS: Final = 0.001  # how long a busy loop keeps a store's thread waiting, once for each of its statements
 KEEP_ALIVE_SECONDS: Final = 75  # longer than clients keep a connection, so that they are the ones to close it
 
 
@@ -60,7 +64,7 @@ def configured(app: Any) -> uvicorn.Config:
     """How every application of ours is served."""
     return uvicorn.Config(
         app,
-        http=LeanProtocol,
+        http=cast("type[asyncio.Protocol]", partial(LeanProtocol, turnstile=Turnstile())),
         lifespan="off",
         access_log=False,
         log_config=None,
@@ -94,6 +98,7 @@ class HttpServer(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         collector.settle()
+        sys.setswitchinterval(SWITCH_SECONDS)
         self.ready.set()
 
     @contextmanager

@@ -17,6 +17,7 @@ from homeostat.core.errors import MalformedPayload, StoreUnavailable
 from homeostat.core.ids import AgentId, WorkerId
 from homeostat.core.machines.turn import HeadStatus
 from homeostat.core.records.writes import Writes
+from homeostat.core.urgency import urgent_context
 from homeostat.testing.servers import PostgresServer
 from homeostat.testing.suites import turn_records as a
 
@@ -255,3 +256,31 @@ async def test_a_connection_that_was_left_in_a_transaction_is_not_used_again(pos
 
     assert await engine.transact(work) == 7
     await engine.close()
+
+
+async def test_operators_have_connections_that_nobody_else_takes(postgres_url: str) -> None:
+    engine = PostgresEngine(postgres_url, connections_max=1)
+    await engine.open()
+    entered, leave = asyncio.Event(), asyncio.Event()
+
+    async def hold(_: Transaction) -> None:
+        entered.set()
+        await leave.wait()
+
+    async def one(transaction: Transaction) -> int:
+        return (await transaction.fetch("SELECT 1"))[0][0]
+
+    loop = asyncio.get_running_loop()
+    try:
+        held = asyncio.ensure_future(engine.transact(hold))
+        await entered.wait()
+        behind = asyncio.ensure_future(engine.fetch("SELECT 2"))
+        async with asyncio.timeout(30):
+            for work in (engine.fetch("SELECT 1"), engine.save("SELECT 1"), engine.transact(one)):
+                await loop.create_task(work, context=urgent_context())
+        assert not behind.done()
+        leave.set()
+        await held
+        assert [tuple(row) for row in await behind] == [(2,)]
+    finally:
+        await engine.close()

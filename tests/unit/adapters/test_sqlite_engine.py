@@ -3,14 +3,18 @@
 import asyncio
 import sqlite3
 import threading
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from pathlib import Path
+from typing import Any, TypeVar
 
 import pytest
 
 from homeostat.adapters.stores.sqlite import SqliteEngine, log
 from homeostat.adapters.stores.sqlite import engine as module
 from homeostat.core.errors import StoreUnavailable
+from homeostat.core.urgency import urgent_context
+
+T = TypeVar("T")
 
 FOREVER = 1e9
 
@@ -148,3 +152,46 @@ async def test_a_log_that_cannot_be_carried_is_tried_again(tmp_path: Path, monke
         await commits.log.settle()
     assert commits.carried > 1
     commits.own.close()
+
+
+def urgently(work: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
+    return asyncio.get_running_loop().create_task(work, context=urgent_context())
+
+
+async def test_what_an_operator_waits_for_is_done_in_the_loop(engine: SqliteEngine) -> None:
+    here = threading.current_thread().name
+    await engine.save(note)
+    assert await engine.write(note) == "sqlite-writer"
+    assert await urgently(engine.write(note)) == here
+    assert await engine.read(lambda _: threading.current_thread().name) == "sqlite-reader"
+    assert await urgently(engine.read(lambda _: threading.current_thread().name)) == here
+    assert await noted(engine) == ["sqlite-writer", "sqlite-writer", here]
+
+
+async def test_an_operator_waits_for_a_lock_but_not_in_line(
+    engine: SqliteEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await engine.save(note)
+    other = sqlite3.connect(tmp_path / "some.db", isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    order: list[str] = []
+
+    def named(name: str) -> Callable[[sqlite3.Connection], None]:
+        def work(connection: sqlite3.Connection) -> None:
+            note(connection)
+            order.append(name)
+
+        return work
+
+    first = [asyncio.ensure_future(engine.write(named(f"bulk {number}"))) for number in range(3)]
+    await asyncio.sleep(0)
+    locked = urgently(engine.write(named("the operator's")))
+    await asyncio.sleep(0)  # the loop was not kept by the lock
+    monkeypatch.setattr(module, "LOOP_COMMIT_SECONDS_MAX", 0.0)
+    slow = urgently(engine.write(named("another's")))
+    await asyncio.sleep(0)
+    assert not locked.done()
+    other.execute("COMMIT")
+    other.close()
+    await asyncio.gather(*first, locked, slow)
+    assert order == ["bulk 0", "the operator's", "another's", "bulk 1", "bulk 2"]

@@ -1,4 +1,4 @@
-"""One PostgreSQL database: connections of their own for saves, a few for the rest, and migrations."""
+"""One PostgreSQL database: connections of their own for saves and for operators, a few for the rest, migrations."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Generator, Sequence
@@ -9,7 +9,8 @@ import asyncpg
 
 from homeostat.adapters.stores.statements import migrations
 from homeostat.core.errors import StoreUnavailable
-from homeostat.core.limits import STORE_CONNECTIONS_MAX, STORE_LANES, STORE_SECONDS_MAX
+from homeostat.core.limits import STORE_CONNECTIONS_MAX, STORE_LANES, STORE_SECONDS_MAX, STORE_URGENT
+from homeostat.core.urgency import is_urgent
 
 Row = Sequence[Any]
 T = TypeVar("T")
@@ -84,8 +85,9 @@ class _Lines:
         self._idle: list[_Connection] = []
         self._open = False
 
-    async def open(self) -> None:
-        self._idle.append(await _connect(self._url))
+    async def open(self, *, connect: bool = True) -> None:
+        if connect:
+            self._idle.append(await _connect(self._url))
         self._open = True
 
     async def fetch(self, sql: str, values: tuple[object, ...]) -> list[Row]:
@@ -129,6 +131,7 @@ class PostgresEngine:
         self._url = url
         self._lines = _Lines(url, connections_max)
         self._save_lines = _Lines(url, STORE_LANES)
+        self._urgent_lines = _Lines(url, STORE_URGENT)
 
     async def open(self) -> list[str]:
         """Connect and bring the schema up to date; returns the migrations that were applied."""
@@ -139,11 +142,12 @@ class PostgresEngine:
         with _outages():
             await self._lines.open()
             await self._save_lines.open()
+            await self._urgent_lines.open(connect=False)
 
     async def fetch(self, sql: str, *values: object) -> list[Row]:
         """Run one statement on any connection, as a transaction of its own."""
         with _outages():
-            return await self._lines.fetch(sql, values)
+            return await (self._urgent_lines if is_urgent() else self._lines).fetch(sql, values)
 
     async def save(self, sql: str, *values: object) -> list[Row]:
         """The same on a connection that is kept for saves, so that they never wait for readers.
@@ -151,7 +155,7 @@ class PostgresEngine:
         `StoreUnavailable` leaves open whether it was committed.
         """
         with _outages():
-            return await self._save_lines.fetch(sql, values)
+            return await (self._urgent_lines if is_urgent() else self._save_lines).fetch(sql, values)
 
     async def transact(self, work: Callable[[Transaction], Awaitable[T]]) -> T:
         """Run several statements as one transaction; whoever can do with one statement uses `fetch`.
@@ -164,11 +168,12 @@ class PostgresEngine:
                 return await work(connection)
 
         with _outages():
-            return await self._lines.use(whole)
+            return await (self._urgent_lines if is_urgent() else self._lines).use(whole)
 
     async def close(self) -> None:
         await self._lines.close()
         await self._save_lines.close()
+        await self._urgent_lines.close()
 
     # --- the schema ----------------------------------------------------------------------------------------
 

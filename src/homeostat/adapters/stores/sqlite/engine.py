@@ -3,11 +3,12 @@
 import asyncio
 import sqlite3
 import threading
+from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any, TypeVar, cast
+from typing import Any, Literal, TypeVar, cast
 
 from homeostat.adapters.stores.sqlite.log import Carried, Log, carry
 from homeostat.adapters.stores.sqlite.transaction import immediate
@@ -15,6 +16,7 @@ from homeostat.adapters.stores.statements import migrations
 from homeostat.core.clock import SystemClock
 from homeostat.core.errors import StoreUnavailable
 from homeostat.core.limits import LOG_PAGES, LOOP_COMMIT_SECONDS_MAX
+from homeostat.core.urgency import is_urgent
 
 T = TypeVar("T")
 
@@ -39,7 +41,8 @@ class SqliteThread:
 
     def __init__(self, title: str, target: str) -> None:
         self._target = target
-        self._jobs: SimpleQueue[Job | None] = SimpleQueue()
+        self._jobs: SimpleQueue[Job | Literal["ahead"] | None] = SimpleQueue()
+        self._ahead: deque[Job] = deque()
         self._thread = threading.Thread(target=self._run, name=title, daemon=True)
         self._connection: sqlite3.Connection | None = None
         self._thread.start()
@@ -63,7 +66,11 @@ class SqliteThread:
             raise StoreUnavailable(problem="the store is closed")
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
-        self._jobs.put((work, loop, future))
+        if is_urgent():
+            self._ahead.append((work, loop, future))
+            self._jobs.put("ahead")
+        else:
+            self._jobs.put((work, loop, future))
         try:
             return await future
         except sqlite3.Error as problem:
@@ -71,16 +78,22 @@ class SqliteThread:
 
     def _run(self) -> None:
         while (job := self._jobs.get()) is not None:
-            work, loop, future = job
-            result, error = None, None
-            try:
-                result = work(cast(sqlite3.Connection, self._connection))
-            except BaseException as problem:  # noqa: BLE001 — raised again where it was asked for
-                error = problem
-            with suppress(RuntimeError):  # the loop is gone, and so is whoever asked
-                loop.call_soon_threadsafe(_hand_over, future, result, error)
+            while self._ahead:
+                self._work(self._ahead.popleft())
+            if job != "ahead":
+                self._work(job)
         if self._connection is not None:
             self._connection.close()
+
+    def _work(self, job: Job) -> None:
+        work, loop, future = job
+        result, error = None, None
+        try:
+            result = work(cast(sqlite3.Connection, self._connection))
+        except BaseException as problem:  # noqa: BLE001 — raised again where it was asked for
+            error = problem
+        with suppress(RuntimeError):  # the loop is gone, and so is whoever asked
+            loop.call_soon_threadsafe(_hand_over, future, result, error)
 
     async def close(self) -> None:
         self._jobs.put(None)
@@ -140,10 +153,32 @@ class SqliteEngine:
         return await self.read(_applied)
 
     async def write(self, work: Work[T]) -> T:
-        return await self._writer.do(work)
+        """Run work that sees to its own transaction, and that may be run again where none was begun."""
+        urgent = is_urgent() and self._commit_seconds < LOOP_COMMIT_SECONDS_MAX
+        result = self._at_once(work) if urgent else None
+        if result is None:
+            return await self._writer.do(work)
+        if self.carries and self._log is not None:
+            self._log.saved()
+        return result[0]
 
     async def read(self, work: Work[T]) -> T:
-        return await self._reader.do(work)
+        result = self._at_once(work) if is_urgent() else None
+        return await self._reader.do(work) if result is None else result[0]
+
+    def _at_once(self, work: Work[T]) -> tuple[T] | None:
+        """Do in the loop what an operator waits for, unless another writer is in the way.
+
+        A thread would have to be let in by a loop that has its hands full, once for each statement.
+        """
+        if self._own is None:
+            return None
+        try:
+            return (work(self._own),)
+        except sqlite3.Error as problem:
+            if getattr(problem, "sqlite_errorcode", None) == sqlite3.SQLITE_BUSY:
+                return None
+            raise _outage(problem) from problem
 
     async def save(self, work: Work[T]) -> T:
         """Run work as one transaction, which it may roll back itself: here if commits are quick of late, else apart."""

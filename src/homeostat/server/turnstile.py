@@ -1,0 +1,65 @@
+"""Where requests begin: so many in one round of the event loop, and an operator's word before all of them.
+
+A server that is asked for more than it can do answers everybody late. What bounds the damage then is said by few and
+must be heard at once, so it neither waits for a place nor takes one.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+BEGUN_PER_ROUND_MAX: Final = 16  # a few milliseconds of work between two looks at what else has come
+
+WORDS: Final = frozenset(
+    {
+        *(b"kill", b"quarantine", b"release", b"cordon", b"drain", b"stop", b"red-button", b"revoke"),
+        *(b"pause", b"resume", b"approve", b"approve-all", b"reject"),
+        *(b"livez", b"readyz"),
+    }
+)
+"""The last word of a path by which an operator, or whoever watches over the process, acts."""
+
+WORKERS: Final = b"/v1/workers/"  # they release turns by the thousand
+
+
+def is_control(path: bytes) -> bool:
+    return path.rpartition(b"/")[2] in WORDS and not path.startswith(WORKERS)
+
+
+class Turnstile:
+    """Counts requests that begin in this round, and keeps those that are too many in the order in which they came."""
+
+    __slots__ = ("_begun", "_loop", "_turning", "_waiting")
+
+    def __init__(self) -> None:
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._begun = 0
+        self._turning = False
+        self._waiting: deque[Callable[[], None]] = deque()
+
+    def passes(self, loop: asyncio.AbstractEventLoop) -> bool:
+        """Whether one more request may begin in this round."""
+        if not self._turning:
+            self._turning = True
+            self._loop = loop
+            loop.call_soon(self._turn)
+        if self._begun >= BEGUN_PER_ROUND_MAX or self._waiting:
+            return False
+        self._begun += 1
+        return True
+
+    def wait(self, begin: Callable[[], None]) -> None:
+        """Begin a request that was not let through as soon as its turn has come."""
+        self._waiting.append(begin)
+
+    def _turn(self) -> None:
+        """A round is over: those that wait go first in the next."""
+        waiting = self._waiting
+        self._begun = begun = min(BEGUN_PER_ROUND_MAX, len(waiting))
+        self._turning = begun > 0
+        if begun:
+            assert self._loop is not None
+            self._loop.call_soon(self._turn)
+        for _ in range(begun):
+            waiting.popleft()()

@@ -1,0 +1,110 @@
+"""Under a load of thousands an operator's word is heard in the round of the loop in which it comes."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from homeostat.core.urgency import is_urgent
+from homeostat.server.application import table_of
+from homeostat.server.patience import Patience
+from homeostat.server.serving import bind, serving_app, url_of
+from homeostat.server.turnstile import BEGUN_PER_ROUND_MAX, Turnstile, is_control
+
+CONTROL = {
+    *("kill_agent", "quarantine_agent", "release_agent", "cordon_agent", "drain_agent", "kill_run", "pause_run"),
+    *("resume_run", "approve_task", "reject_task", "approve", "reject", "approve_all", "press_button", "lift_button"),
+    *("stop_turn", "revoke_key"),
+}
+
+
+def request(path: str) -> bytes:
+    return f"POST {path} HTTP/1.1\r\nhost: x\r\ncontent-length: 0\r\nconnection: close\r\n\r\n".encode()
+
+
+class Listed:
+    """Notes in which order requests begin, and which of them are urgent."""
+
+    def __init__(self) -> None:
+        self.patience = Patience()
+        self.begun: list[tuple[str, bool]] = []
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        del receive, send
+        self.begun.append((scope["path"], await asyncio.create_task(urgent_below())))
+        scope["extensions"]["homeostat.answer"](200, [], b"")
+
+
+async def urgent_below() -> bool:
+    return is_urgent()
+
+
+def test_what_operators_do_is_told_from_what_agents_do_by_its_path() -> None:
+    found = {one.name for one in table_of() if one.method != "GET" and is_control(one.path.encode())}
+    assert found == CONTROL
+    watched = {one.path for one in table_of() if one.method == "GET" and is_control(one.path.encode())}
+    assert watched == {"/livez", "/readyz", "/v1/red-button", "/v1/agents/{agent_id}/cordon"}
+
+
+async def test_so_many_requests_begin_in_a_round_and_the_rest_in_order() -> None:
+    turnstile, loop = Turnstile(), asyncio.get_running_loop()
+    begun: list[int] = []
+    for number in range(3 * BEGUN_PER_ROUND_MAX):
+        if turnstile.passes(loop):
+            begun.append(number)
+        else:
+            turnstile.wait(lambda number=number: begun.append(number))
+    assert len(begun) == BEGUN_PER_ROUND_MAX
+    for rounds in (2, 3):
+        await asyncio.sleep(0)
+        assert begun == list(range(rounds * BEGUN_PER_ROUND_MAX))
+    await asyncio.sleep(0)
+    assert turnstile.passes(loop), "who comes when nobody waits does not wait"
+
+
+async def test_whoever_comes_while_others_wait_is_behind_them() -> None:
+    turnstile, loop = Turnstile(), asyncio.get_running_loop()
+    begun: list[str] = []
+    for _ in range(BEGUN_PER_ROUND_MAX):
+        assert turnstile.passes(loop)
+    assert not turnstile.passes(loop)
+    turnstile.wait(lambda: begun.append("first"))
+    assert not turnstile.passes(loop)
+    turnstile.wait(lambda: begun.append("second"))
+    await asyncio.sleep(0)
+    assert begun == ["first", "second"]
+
+
+@pytest.mark.parametrize("path", ["/v1/agents/ann/kill", "/v1/runs/r/tasks/t/approve", "/v1/red-button"])
+async def test_an_operators_word_passes_those_that_wait(path: str) -> None:
+    listed = Listed()
+    listener = bind("127.0.0.1", 0)
+    async with serving_app(listed, listener), asyncio.timeout(30):
+        port = int(url_of(listener).rsplit(":", 1)[1])
+        lines = [await asyncio.open_connection("127.0.0.1", port) for _ in range(8 * BEGUN_PER_ROUND_MAX)]
+        *many, operator = lines
+        for _, writer in many:
+            writer.write(request("/v1/agents/ann/inbox"))
+        operator[1].write(request(path))
+        answers = await asyncio.gather(*(reader.read() for reader, _ in lines))
+        for _, writer in lines:
+            writer.close()
+    assert all(answer.startswith(b"HTTP/1.1 200") for answer in answers)
+    assert sorted(listed.begun) == sorted([("/v1/agents/ann/inbox", False)] * len(many) + [(path, True)])
+    assert listed.begun.index((path, True)) <= 2 * BEGUN_PER_ROUND_MAX, "it stood in line"
+
+
+async def test_a_client_that_hangs_up_while_it_waits_costs_nothing_and_blocks_nobody() -> None:
+    listed = Listed()
+    listener = bind("127.0.0.1", 0)
+    async with serving_app(listed, listener), asyncio.timeout(30):
+        port = int(url_of(listener).rsplit(":", 1)[1])
+        lines = [await asyncio.open_connection("127.0.0.1", port) for _ in range(4 * BEGUN_PER_ROUND_MAX)]
+        for _, writer in lines:
+            writer.write(request("/v1/agents/ann/inbox"))
+        for _, writer in lines[1::2]:
+            writer.transport.abort()
+        answers = await asyncio.gather(*(reader.read() for reader, _ in lines[::2]))
+        for _, writer in lines:
+            writer.close()
+    assert all(answer.startswith(b"HTTP/1.1 200") for answer in answers)
