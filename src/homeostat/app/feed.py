@@ -3,7 +3,7 @@
 import asyncio
 from collections import deque
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Final
 
@@ -18,6 +18,7 @@ from homeostat.core.limits import (
     EVENT_GAP_SECONDS,
     EVENT_READER_SECONDS,
     EVENTS_KEPT_MAX,
+    EVENTS_TAIL_MAX,
     READERS_MAX,
     READERS_WOKEN_MAX,
     RESUME_SECONDS,
@@ -60,6 +61,8 @@ BUSY: Final = {
 }
 """Kinds that cost something to say: nobody says them while nobody reads."""
 
+BUSY_KINDS: Final = frozenset(BUSY.values())
+
 _encode = msgspec.json.Encoder().encode
 
 
@@ -84,6 +87,9 @@ class Feed:
         self._bus = bus
         self._clock = clock
         self._kept: deque[Entry] = deque(maxlen=EVENTS_KEPT_MAX)
+        self._steady: deque[Entry] = deque(
+            maxlen=EVENTS_TAIL_MAX
+        )  # outlives a flood of calls, and times without readers
         self._levels: dict[tuple[str, str], Event] = {}
         self._waiting: list[asyncio.Future[None]] = []
         self._waking: deque[asyncio.Future[None]] = deque()
@@ -145,7 +151,10 @@ class Feed:
     def _add(self, kind: Kind, project: ProjectId, told: dict[str, Any]) -> None:
         self.seq += 1
         data = _encode({"seq": self.seq, "kind": kind, "at_ms": self._clock.now_ms(), **told})
-        self._kept.append(Entry(self.seq, kind, project, data))
+        entry = Entry(self.seq, kind, project, data)
+        self._kept.append(entry)
+        if kind not in BUSY_KINDS:
+            self._steady.append(entry)
 
     def _stir(self) -> None:
         if self._handing_out is None:
@@ -199,8 +208,7 @@ class Feed:
 
     def reaches(self, after: int) -> bool:
         """Whether everything behind a number is still here."""
-        first = self._kept[0].seq if self._kept else self.seq + 1
-        return first - 1 <= after <= self.seq
+        return self.first - 1 <= after <= self.seq
 
     def since(self, after: int) -> Iterator[Entry]:
         """What was handed out behind a number, oldest first."""
@@ -209,9 +217,15 @@ class Feed:
         for index in range(len(self._kept) - fresh, len(self._kept) - untold):
             yield self._kept[index]
 
-    def kept(self) -> Iterator[Entry]:
-        """Everything that is here, handed out or not."""
-        return iter(self._kept)
+    def past(self) -> Iterator[Entry]:
+        """Everything that is here, handed out or not; before what can be resumed, only what seldom happens."""
+        yield from (entry for entry in self._steady if entry.seq < self.first)
+        yield from self._kept
+
+    @property
+    def first(self) -> int:
+        """The number of the oldest event from which on none is missing."""
+        return self._kept[0].seq if self._kept else self.seq + 1
 
     def text(self, reader: "FeedReader") -> bytes:
         """What is new for a reader, as server-sent events; those who stand at the same place share one text."""
@@ -242,6 +256,7 @@ class FeedReader:
         self.kinds = kinds
         self.place = place
         self._missed = missed
+        self._before: list[Entry] = []  # older than what can be resumed, and told first
 
     @property
     def stream(self) -> str:
@@ -265,7 +280,9 @@ class FeedReader:
 
     def take(self) -> list[Entry]:
         """What is new for this reader, as much as fits one writing."""
-        found: list[Entry] = []
+        found, self._before = self._before, []
+        if found:
+            return found
         for entry in self._feed.since(self.place):
             self.place = entry.seq
             if self._hears(entry):
@@ -276,12 +293,15 @@ class FeedReader:
 
     def text(self) -> bytes:
         """The same, as it is sent."""
-        return self._feed.text(self)
+        return text_of(self.stream, self.take()) if self._before else self._feed.text(self)
 
     def rewind(self, count: int) -> None:
         """Begin so many events back, as far as they are here."""
-        found = [entry.seq for entry in self._feed.kept() if self._hears(entry)][-count:]
-        self.place = found[0] - 1 if found else self.place
+        found = [entry for entry in self._feed.past() if self._hears(entry)][-count:]
+        first = self._feed.first
+        self.place = next((entry.seq - 1 for entry in found if entry.seq >= first), self.place)
+        # Nobody can resume behind these: whoever saw one of them last goes on from here.
+        self._before = [replace(entry, seq=self.place) for entry in found if entry.seq < first]
 
     def _hears(self, entry: Entry) -> bool:
         return entry.project == self.project and (not self.kinds or entry.kind in self.kinds)

@@ -49,7 +49,7 @@ class Approvals:
             move = Move(
                 watch=watch,
                 event=PhaseEvent.HEAL,
-                cause=f"{actor} approved {answer.action}" + (f": {reason}" if reason else ""),
+                cause=f"{actor} approved {answer.action.words}" + (f": {reason}" if reason else ""),
                 actor=actor,
                 changes=changes,
                 chart=Chart(answered=(answer,)),
@@ -67,7 +67,7 @@ class Approvals:
             move = Move(
                 watch=watch,
                 event=PhaseEvent.REJECT,
-                cause=f"{actor} refused {answer.action}" + (f": {reason}" if reason else ""),
+                cause=f"{actor} refused {answer.action.words}" + (f": {reason}" if reason else ""),
                 actor=actor,
                 chart=Chart(answered=(answer,)),
             )

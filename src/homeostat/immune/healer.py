@@ -126,7 +126,7 @@ class Healer:
         diagnosis, action = step
         standing = next((one for one in asked if one.covers(watch.key[1], diagnosis, action, now)), None)
         if standing is not None:
-            cause = f"{standing.answered_by} approved {action} for a while" + (
+            cause = f"{standing.answered_by} approved {action.words} for a while" + (
                 f": {standing.reason}" if standing.reason else ""
             )
             changes = {"bound": step, "approval_id": standing.approval_id}
@@ -186,7 +186,7 @@ class Healer:
             treatment = await self._apply(watch, *step)
             incident = replace(incident, treatments=(*incident.treatments, treatment))
             if treatment.applied is Applied.APPLIED:
-                await self._let_out(watch, incident, PhaseEvent.TREATED, f"{treatment.action}: {treatment.note}")
+                await self._let_out(watch, incident, PhaseEvent.TREATED, f"{treatment.action.words}: {treatment.note}")
                 return
             lessons = (
                 () if treatment.applied is Applied.NOT_APPLICABLE else (self._lesson(watch, treatment, cured=False),)

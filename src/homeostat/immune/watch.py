@@ -175,6 +175,8 @@ def _run_of(sample: Vitals) -> str:
 
 
 def in_words(found: Sequence[Evidence]) -> str:
-    """The strongest few of them as a clause."""
-    strongest = sorted(found, key=lambda one: -one.sigma)[:3]
-    return "; ".join(dict.fromkeys(one.why for one in strongest)) or "nothing was measured"
+    """The strongest few of them as a clause; of one kind the strongest says it all."""
+    strongest: dict[str, Evidence] = {}
+    for one in sorted(found, key=lambda one: -one.sigma):
+        strongest.setdefault(one.kind, one)
+    return "; ".join(dict.fromkeys(one.why for one in list(strongest.values())[:3])) or "nothing was measured"

@@ -1,17 +1,17 @@
 """Why anything is as it is, in one paragraph: cause, evidence, decision, effect. Every surface shows this text."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TypeVar
 
 import msgspec
 
 from homeostat.core.errors import AgentUnknown, TurnUnknown
 from homeostat.core.machines.task import TaskStatus
-from homeostat.core.records.immune import ApprovalStatus
+from homeostat.core.records.immune import IMMUNE_ACTOR, ApprovalStatus
 from homeostat.core.run_errors import RunUnknown
 from homeostat.core.wire.answers import TurnShape
 from homeostat.core.wire.gateway import CallShape
-from homeostat.core.wire.immune import ApprovalShape, HealthShape, IncidentShape
+from homeostat.core.wire.immune import ApprovalShape, HealthShape, IncidentShape, StepShape
 from homeostat.core.wire.runs import RunShape, TaskShape, TasksPage, TasksQuery
 from homeostat.core.wire.why import WhyShape
 from homeostat.gateway.errors import CallUnknown
@@ -82,30 +82,51 @@ def _why(noun: str, thing: str, *, cause: str, evidence: str = "", decision: str
 
 
 def of_agent(health: HealthShape) -> WhyShape:
-    said = f", by {health.actor}: {health.cause}." if health.cause else "."
     incident = health.incident
-    steps = [f"{step.target} by {step.actor} ({step.cause})" for step in reversed(health.history[:5])]
+    known = set[str]() if incident is None else {one.why for one in incident.evidence}
+    # What was measured is told as the evidence, and once.
+    reason = "" if _measured(health.cause, known) else health.cause
+    said = f", by {health.actor}" if health.cause else ""
+    said += f": {reason}." if reason else "."
     effect = "" if incident is None else _kept(incident)
-    if steps:
-        effect = f"{effect} It came to this by {' → '.join(steps)}.".strip()
+    if way := _way(health.history, told=known | {health.cause}):
+        effect = f"{effect} It came to this by {way}.".strip()
     return _why(
         "agent",
         health.agent_id,
-        cause=f"{health.agent_id} is {health.phase} since {health.since}{said}",
+        cause=f"{health.agent_id} is {health.phase} since {_at(health.since)}{said}",
         evidence="" if incident is None else _evidence(incident),
         decision="" if incident is None else _decision(incident),
         effect=effect,
     )
 
 
+def _measured(cause: str, known: Collection[str]) -> bool:
+    """Whether a cause is nothing but measurements that are among the evidence, which may have semicolons in them."""
+    left = cause
+    for one in sorted(filter(None, known), key=len, reverse=True):
+        left = left.replace(one, "")
+    return bool(cause) and not left.strip("; ")
+
+
+def _way(history: Sequence[StepShape], *, told: Collection[str]) -> str:
+    """The last steps, oldest first; a reason that was given before is not given again."""
+    steps: list[str] = []
+    for step in reversed(history[:5]):
+        new = step.cause and step.cause not in told and not _measured(step.cause, told)
+        by = "" if step.actor == IMMUNE_ACTOR else f" by {step.actor}"
+        steps.append(f"{step.target}{by}{f' ({step.cause})' if new else ''}")
+    return " → ".join(steps) if len(steps) > 1 else ""
+
+
 def of_incident(incident: IncidentShape) -> WhyShape:
     whom = incident.agent_id or f"{len(incident.agents)} agents of {incident.cohort}"
-    state = f"ended at {incident.closed_at}" if incident.closed_at else "is open"
-    outcome = f" as {incident.outcome}" if incident.outcome and incident.closed_at else ""
+    state = f"ended at {_at(incident.closed_at)}" if incident.closed_at else "is open"
+    outcome = f" as {_words(incident.outcome)}" if incident.outcome and incident.closed_at else ""
     return _why(
         "incident",
         incident.incident_id,
-        cause=f"{incident.incident_id} of {whom} began at {incident.opened_at} and {state}{outcome}.",
+        cause=f"{incident.incident_id} of {whom} began at {_at(incident.opened_at)} and {state}{outcome}.",
         evidence=_evidence(incident),
         decision=_decision(incident) or "Nothing was done about it yet.",
         effect=_kept(incident),
@@ -113,9 +134,12 @@ def of_incident(incident: IncidentShape) -> WhyShape:
 
 
 def _evidence(incident: IncidentShape) -> str:
-    seen = list(dict.fromkeys(one.why for one in incident.evidence))[:SEEN_MAX]
+    strongest: dict[str, str] = {}
+    for one in sorted(incident.evidence, key=lambda one: -one.sigma):
+        strongest.setdefault(one.kind, one.why)
+    seen = list(dict.fromkeys(strongest.values()))[:SEEN_MAX]
     noticed = f"It was noticed because {'; '.join(seen)} ({incident.sigma:.1f} sigma at worst)." if seen else ""
-    likely = [f"{one.diagnosis} ({one.confidence:.0%})" for one in incident.hypotheses[:SEEN_MAX]]
+    likely = [f"{_words(one.diagnosis)} ({one.confidence:.0%})" for one in incident.hypotheses[:SEEN_MAX]]
     return f"{noticed} It may be {', or '.join(likely)}.".strip() if likely else noticed
 
 
@@ -123,7 +147,7 @@ def _decision(incident: IncidentShape) -> str:
     told: list[str] = []
     for one in incident.treatments:
         result = {True: "it helped", False: "it did not help", None: "probation will tell"}[one.cured]
-        told.append(f"{one.action} was {one.applied.replace('_', ' ')} ({one.note}); {result}.")
+        told.append(f"{_words(one.action)} was {_words(one.applied)} ({one.note}); {result}.")
     return " ".join(told)
 
 
@@ -134,9 +158,9 @@ def _kept(incident: IncidentShape) -> str:
 def of_approval(approval: ApprovalShape) -> WhyShape:
     if approval.answered_at is not None:
         reason = f": {approval.reason}" if approval.reason else ""
-        decision = f"It was {approval.status} by {approval.answered_by} at {approval.answered_at}{reason}."
+        decision = f"It was {approval.status} by {approval.answered_by} at {_at(approval.answered_at)}{reason}."
     elif approval.status is ApprovalStatus.PENDING:
-        decision = f"Nobody has answered; it can be answered until {approval.expires_at}."
+        decision = f"Nobody has answered; it can be answered until {_at(approval.expires_at)}."
     else:
         decision = f"It is {approval.status}."
     effects = {
@@ -144,12 +168,12 @@ def of_approval(approval: ApprovalShape) -> WhyShape:
         ApprovalStatus.APPROVED: "It is tried once, on this evidence; probation shows whether it helped.",
         ApprovalStatus.REJECTED: "The agent stays isolated until somebody heals or releases it.",
     }
-    asked = f"{approval.action} of {approval.agent_id} was proposed at {approval.asked_at}"
+    asked = f"{_words(approval.action)} of {approval.agent_id} was proposed at {_at(approval.asked_at)}"
     return _why(
         "approval",
         approval.approval_id,
-        cause=f"{asked}, against {approval.diagnosis}.",
-        evidence=f"The reason given is: {approval.why} ({approval.sigma:.1f} sigma, incident {approval.incident_id}).",
+        cause=f"{asked}, against {_words(approval.diagnosis)}.",
+        evidence=f"The reason given is: {approval.why} (incident {approval.incident_id}).",
         decision=decision,
         effect=effects.get(approval.status, "The agent stays as it is."),
     )
@@ -176,9 +200,9 @@ def of_run(run: RunShape, tasks: Sequence[TaskShape]) -> WhyShape:
     return _why(
         "run",
         run.run_id,
-        cause=f"{run.run_id} ({_cut(run.goal)}) was begun by {run.created_by} at {run.created_at}.",
+        cause=f"{run.run_id} ({_cut(run.goal)}) was begun by {run.created_by} at {_at(run.created_at)}.",
         evidence=" ".join(seen),
-        decision=f"It is {run.status}{held_by} since {moved.at}, by {moved.actor}{reason}.",
+        decision=f"It is {run.status}{held_by} since {_at(moved.at)}, by {moved.actor}{reason}.",
         effect=after.get(run.status, ended),
     )
 
@@ -189,22 +213,22 @@ def of_turn(turn: TurnShape) -> WhyShape:
     if turn.starts:
         seen.append(f"It was started {turn.starts} times under epoch {turn.epoch}, and lost {turn.losses} times.")
     if turn.worker_id and turn.lease_expires_at:
-        seen.append(f"{turn.worker_id} works on it; its lease holds until {turn.lease_expires_at}.")
+        seen.append(f"{turn.worker_id} works on it; its lease holds until {_at(turn.lease_expires_at)}.")
     seen += [
-        f"It waits for {wait.tool} ({wait.tool_call_id}) until {wait.deadline_at}."
+        f"It waits for {wait.tool} ({wait.tool_call_id}) until {_at(wait.deadline_at)}."
         for wait in turn.waits
         if wait.status == "pending"
     ]
     ended, effect = turn.deliverable, ""
     if ended is not None:
         told = ended.result if bytes(ended.error) == b"null" else ended.error
-        effect = f"It ended at {ended.finished_at} as {ended.status}: {_brief(told)}."
+        effect = f"It ended at {_at(ended.finished_at)} as {ended.status}: {_brief(told)}."
     elif turn.status == "queued":
         effect = f"It waits for its place in the line; `homeostat describe head {turn.agent_id}` shows the gate."
     return _why(
         "turn",
         turn.turn_id,
-        cause=f"{turn.turn_id} of {turn.agent_id} is {turn.status}, asked for {asked} at {turn.created_at}.",
+        cause=f"{turn.turn_id} of {turn.agent_id} is {turn.status}, asked for {asked} at {_at(turn.created_at)}.",
         evidence=" ".join(seen),
         effect=effect,
     )
@@ -226,11 +250,22 @@ def of_call(call: CallShape) -> WhyShape:
     return _why(
         "call",
         call.call_id,
-        cause=f"{call.agent_id} asked {call.model} at {call.started_at}{paid}.",
+        cause=f"{call.agent_id} asked {call.model} at {_at(call.started_at)}{paid}.",
         evidence=seen,
         decision=decision,
         effect=f"It ended as {call.outcome} and cost {cost} ({call.metered}, {call.priced}).",
     )
+
+
+def _at(instant: str) -> str:
+    """An instant as people say it; the shapes it comes from have it to the millisecond."""
+    day, _, time = instant.partition("T")
+    return f"{time[:8]} UTC on {day}"
+
+
+def _words(name: str) -> str:
+    """A name out of one of our own tables, as people say it."""
+    return name.replace("_", " ")
 
 
 def _brief(value: object) -> str:

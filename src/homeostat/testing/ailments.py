@@ -102,7 +102,7 @@ class Pharmacy:
         ailment = self._ill.get(key[1])
         if ailment is not None and ailment.cures is action:
             ailment.cured = True
-        return Applied.APPLIED, f"{action} was done"
+        return Applied.APPLIED, "done to its simulated state"
 
     async def undo(self, key: AgentKey) -> None:
         del key

@@ -3,11 +3,19 @@
 import asyncio
 
 from homeostat.adapters.doorbells.local import LocalBus
-from homeostat.app.feed import Feed
+from homeostat.app.feed import Feed, Kind
 from homeostat.core.clock import Millis
+from homeostat.core.codec import Json
 from homeostat.core.ids import DEFAULT_PROJECT, AgentId, Ids
-from homeostat.core.limits import EVENT_GAP_SECONDS, EVENT_READER_SECONDS, READERS_WOKEN_MAX
+from homeostat.core.limits import (
+    EVENT_GAP_SECONDS,
+    EVENT_READER_SECONDS,
+    EVENTS_KEPT_MAX,
+    READERS_WOKEN_MAX,
+    RESUME_SECONDS,
+)
 from homeostat.core.machines.liveness import Liveness
+from homeostat.core.records.event import Channel, Event
 from homeostat.fleet.updates import Fell, UpdateEvent
 from homeostat.testing.clock import ManualClock
 
@@ -48,3 +56,28 @@ async def test_the_more_read_the_less_often_they_are_written_to() -> None:
     assert feed.gap == EVENT_GAP_SECONDS
     feed.readers = 1_000
     assert feed.gap == 1_000 * EVENT_READER_SECONDS < 1
+
+
+async def test_what_seldom_happens_is_told_to_new_readers_after_a_flood_and_after_a_time_without_any() -> None:
+    clock, bus = ManualClock(), LocalBus()
+    feed = Feed(bus=bus, clock=clock, ids=Ids(clock=clock))
+    kinds = frozenset({Kind.PRESENCE})
+    reader = await feed.follow(DEFAULT_PROJECT, kinds, None)
+    feed.hear(fell("a"))
+    call = Event("c", DEFAULT_PROJECT, Channel.EVT, "agent", "a", "vitals", Json('{"sample_id":"s"}'))
+    await bus.publish((call,) * (EVENTS_KEPT_MAX + 1))
+    late = await feed.follow(DEFAULT_PROJECT, kinds, None)
+    late.rewind(30)
+    told = late.text()
+    assert (told.count(b"id: "), b'"a"' in told) == (1, True)
+    assert f"id: {late.id}\n".encode() in told, "whoever saw it last can go on from here"
+    assert not (await feed.follow(DEFAULT_PROJECT, kinds, late.id)).missed()
+    for _ in range(3):
+        feed.leave()
+    del reader
+    clock.advance(2 * RESUME_SECONDS)
+    await feed.tick()
+    later = await feed.follow(DEFAULT_PROJECT, kinds, None)
+    later.rewind(30)
+    assert b'"a"' in later.text()
+    assert later.text() == b""

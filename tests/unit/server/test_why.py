@@ -7,7 +7,11 @@ import httpx2
 import pytest
 
 from homeostat.app.assemble import System
+from homeostat.core.machines.phase import Phase, PhaseEvent
+from homeostat.core.records.immune import Diagnosis, Spread
+from homeostat.core.wire.immune import EvidenceShape, HealthShape, HypothesisShape, IncidentShape, StepShape
 from homeostat.server.error_pages import error_kinds
+from homeostat.server.why import of_agent
 from homeostat.testing.crews import crew
 
 Json = dict[str, Any]
@@ -115,3 +119,63 @@ async def test_the_type_of_a_problem_leads_to_its_page(http: httpx2.AsyncClient,
     page = await http.get(httpx2.URL(f"{url}/v1/agents/nobody").join(told["type"]))
     assert page.status_code == 200
     assert "What to do" in page.text
+
+
+def test_what_was_measured_is_told_once() -> None:
+    at = "2026-11-16T15:59:34.070Z"
+    cost, slow = "cost is $0.003, 125 times the usual", "it answers late; it repeats itself"
+
+    def seen(kind: str, why: str, sigma: float) -> EvidenceShape:
+        return EvidenceShape(
+            kind=kind, sigma=sigma, at=at, why=why, vital="", value=None, expected=None, source="gateway"
+        )
+
+    def step(source: Phase, event: PhaseEvent, target: Phase, cause: str, actor: str = "immune system") -> StepShape:
+        return StepShape(
+            at=at, source=source, event=event, target=target, cause=cause, actor=actor, incident_id="inc_1", evidence=()
+        )
+
+    guess = HypothesisShape(diagnosis=Diagnosis.COST_OVERRUN, confidence=0.72, because=(cost,))
+    incident = IncidentShape(
+        incident_id="inc_1",
+        agent_id="ann",
+        opened_at=at,
+        closed_at=None,
+        spread=Spread.AGENT_SPECIFIC,
+        cohort="type t",
+        agents=(),
+        sigma=14.0,
+        evidence=[
+            seen("cost_spike", cost, 14),
+            seen("cost_spike", "cost is $0.002", 9),
+            seen("latency_spike", slow, 8),
+        ],
+        hypotheses=[guess],
+        treatments=[],
+        outcome="",
+        held=0,
+        resumed=0,
+        lost=0,
+    )
+    health = HealthShape(
+        agent_id="ann",
+        phase=Phase.QUARANTINED,
+        since=at,
+        cause=f"{cost}; {slow}",
+        actor="immune system",
+        sigma=14.0,
+        quarantines=1,
+        incident=incident,
+        baseline=[],
+        history=[
+            step(Phase.DRAINING, PhaseEvent.DRAINED, Phase.QUARANTINED, "nothing is in flight"),
+            step(Phase.HEALTHY, PhaseEvent.ESCALATE, Phase.DRAINING, f"{cost}; {slow}"),
+        ],
+        killed=False,
+        receipt=None,
+    )
+    text = of_agent(health).text
+    assert text.startswith("ann is quarantined since 15:59:34 UTC on 2026-11-16, by immune system.")
+    assert (text.count(cost), text.count(slow), text.count("$0.002")) == (1, 1, 0)
+    assert "cost overrun (72%)" in text
+    assert text.endswith("It came to this by draining → quarantined (nothing is in flight).")

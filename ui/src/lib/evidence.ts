@@ -1,14 +1,43 @@
-// The same thing seen several times is said once.
+// The same thing seen several times is said once, and so is what several guesses rest on.
 
 import type { Incident } from './types'
 
 type Evidence = Incident['evidence'][number]
 
-export function grouped(evidence: Evidence[]): (Evidence & { times: number })[] {
-  const found = new Map<string, Evidence & { times: number }>()
+export interface Seen extends Evidence {
+  times: number
+  until: string
+  sources: string[]
+}
+
+export function grouped(evidence: Evidence[]): Seen[] {
+  const found = new Map<string, Seen>()
   for (const one of evidence) {
     const known = found.get(one.why)
-    found.set(one.why, { ...one, sigma: Math.max(one.sigma, known?.sigma ?? 0), times: (known?.times ?? 0) + 1 })
+    if (!known) found.set(one.why, { ...one, times: 1, until: one.at, sources: [one.source] })
+    else {
+      known.times += 1
+      known.sigma = Math.max(known.sigma, one.sigma)
+      if (one.at < known.at) known.at = one.at
+      if (one.at > known.until) known.until = one.at
+      if (!known.sources.includes(one.source)) known.sources.push(one.source)
+    }
   }
   return [...found.values()].sort((a, b) => b.sigma - a.sigma)
+}
+
+export interface Guess {
+  diagnosis: string
+  confidence: number
+  because: string[]
+}
+
+// What a hypothesis rests on that none above it does; where that is nothing, it says so.
+export function reasons(guesses: Guess[]): (Guess & { told: string })[] {
+  const said = new Set<string>()
+  return guesses.map((guess) => {
+    const fresh = guess.because.filter((why) => !said.has(why))
+    for (const why of fresh) said.add(why)
+    return { ...guess, told: fresh.join('; ') || 'by the same signs' }
+  })
 }

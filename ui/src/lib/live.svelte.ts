@@ -55,9 +55,10 @@ class Live {
     }
   }
 
+  // What happened before is asked for without the busy kinds: their last thirty would be all of it.
   #wanted(): string {
     const kinds = new Set<EventKind>(['phase', 'approval', 'alert', 'presence', 'policy', 'budget', 'run'])
-    for (const listener of this.#listeners) for (const kind of listener.kinds) kinds.add(kind)
+    if (this.#lastId) for (const listener of this.#listeners) for (const kind of listener.kinds) kinds.add(kind)
     return EVENT_KINDS.filter((kind) => kinds.has(kind)).join(',')
   }
 
@@ -112,6 +113,7 @@ class Live {
           else if (message.event !== 'hello' && message.event !== 'beat') this.#hear(message.data)
         }
         this.#settle()
+        if (this.#wanted() !== this.#kinds) this.#reconsider()
       }
     } finally {
       clearTimeout(watchdog)

@@ -1,7 +1,7 @@
 // How a run's tasks hang together and when each was under way.
 
 import type { Tone } from './headline'
-import type { Task } from './types'
+import type { ModelCall, Task } from './types'
 
 const TONES: Record<string, Tone> = {
   completed: 'good',
@@ -37,6 +37,31 @@ export function gantt(tasks: Task[], now: number): Map<string, Bar> {
       return [task.name, { left: (from - first) / (last - first), width: Math.max(0.005, (to - from) / (last - first)) }]
     }),
   )
+}
+
+export interface Outlay {
+  calls: number
+  tokens: number
+  usd: number
+}
+
+// What each task spent: a call belongs to the task that its agent was working on when it was made.
+export function outlays(tasks: Task[], calls: ModelCall[], now: number): Map<string, Outlay> {
+  const found = new Map<string, Outlay>()
+  for (const call of calls) {
+    const at = Date.parse(call.started_at)
+    const task = tasks.find(
+      (one) => one.agent_id === call.agent_id && one.started_at !== null && Date.parse(one.started_at) <= at && at <= (one.ended_at ? Date.parse(one.ended_at) : now),
+    )
+    if (!task) continue
+    const before = found.get(task.name) ?? { calls: 0, tokens: 0, usd: 0 }
+    found.set(task.name, {
+      calls: before.calls + 1,
+      tokens: before.tokens + call.tokens_in + call.tokens_out,
+      usd: before.usd + (call.cost_usd ?? 0),
+    })
+  }
+  return found
 }
 
 export interface Node {

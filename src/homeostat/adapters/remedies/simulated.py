@@ -51,7 +51,7 @@ class SimulatedRemedies:
                 state.tools_revoked = True
             case R.RESET_AGENT:
                 state.reset()
-        return Applied.APPLIED, f"{action} was done to its state"
+        return Applied.APPLIED, "done to its simulated state"
 
     async def undo(self, key: AgentKey) -> None:
         del key

@@ -40,6 +40,11 @@ class RemedyAction(StrEnum):
     REVOKE_TOOLS = "revoke_tools"
     RESET_AGENT = "reset_agent"
 
+    @property
+    def words(self) -> str:
+        """As it is said among people."""
+        return self.value.replace("_", " ")
+
 
 class Spread(StrEnum):
     """How many agents show the same at the same time."""

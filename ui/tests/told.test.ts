@@ -1,0 +1,56 @@
+import { describe, expect, test } from 'vitest'
+import { grouped, reasons } from '../src/lib/evidence'
+import { named, settled } from '../src/lib/objects'
+import { outlays } from '../src/lib/runs'
+import type { ModelCall, Task } from '../src/lib/types'
+
+describe('what an act was done to', () => {
+  test.each([
+    ['/v1/agents/ann/quarantine', 'ann', '#/agents/ann'],
+    ['/v1/agents/a%2Fb/cordon', 'a/b', '#/agents/a%2Fb'],
+    ['/v1/runs/run_1/tasks/publish/approve', 'run run_1, task publish', '#/runs/run_1'],
+    ['/v1/turns/turn_1/requeue', 'turn turn_1', '#/turns/turn_1'],
+    ['/v1/budgets/agent/ann', 'budget of ann', '#/agents/ann'],
+    ['/v1/budgets/run/run_1', 'budget of run run_1', '#/runs/run_1'],
+    ['/v1/policies/slow', 'policy slow', '#/policies?id=slow'],
+    ['/v1/immune/approvals/apr_1/approve', 'question apr_1', '#/approvals?id=apr_1'],
+    ['/v1/keys/key_1', 'key key_1', null],
+    ['/v1/red-button', 'red button', '#/runs'],
+    ['/v1/policies', 'policies', null],
+    ['/v1/agents/%E0%A4%A/kill', '%E0%A4%A', '#/agents/%25E0%25A4%25A'],
+    ['/v2/<img src=x>', 'v2 <img src=x>', null],
+    ['', '', null],
+  ])('%s', (object, words, link) => {
+    expect(named(object)).toEqual({ words, link })
+  })
+  test('an act that was answered is told once, by its answer', () => {
+    const act = (seq: number, outcome: string, of_seq: number | null = null) => ({ seq, outcome, of_seq })
+    const acts = [act(5, 'requested'), act(4, 'failed', 3), act(3, 'requested'), act(2, 'done', 1), act(1, 'requested')]
+    expect(settled(acts).map((one) => one.seq)).toEqual([5, 4, 2])
+  })
+})
+
+describe('evidence', () => {
+  const seen = (why: string, at: string, sigma = 4, source = 'gateway') => ({ kind: 'k', why, at, sigma, source, vital: null, value: null, expected: null })
+  test('the same is told once, with how often, from when to when, and by whom', () => {
+    const [cost, slow] = grouped([seen('slow', '2'), seen('cost', '3', 9), seen('slow', '1', 5, 'turn'), seen('slow', '4')] as never)
+    expect(cost).toMatchObject({ why: 'cost', times: 1 })
+    expect(slow).toMatchObject({ why: 'slow', times: 3, at: '1', until: '4', sigma: 5, sources: ['gateway', 'turn'] })
+  })
+  test('what several guesses rest on is told with the first', () => {
+    const guess = (diagnosis: string, because: string[]) => ({ diagnosis, confidence: 0.5, because })
+    const told = reasons([guess('a', ['x', 'y']), guess('b', ['x']), guess('c', ['x', 'z'])]).map((one) => one.told)
+    expect(told).toEqual(['x; y', 'by the same signs', 'z'])
+  })
+})
+
+test('a call is counted for the task its agent was working on', () => {
+  const task = (name: string, agent_id: string, from: number, to: number | null) =>
+    ({ name, agent_id, started_at: new Date(from).toISOString(), ended_at: to === null ? null : new Date(to).toISOString() }) as Task
+  const call = (agent_id: string, at: number) => ({ agent_id, started_at: new Date(at).toISOString(), tokens_in: 10, tokens_out: 5, cost_usd: 0.5 }) as ModelCall
+  const tasks = [task('one', 'ann', 1000, 2000), task('two', 'ann', 3000, null), task('three', 'bob', 1000, 2000)]
+  const found = outlays(tasks, [call('ann', 1500), call('ann', 1600), call('ann', 3500), call('ann', 2500), call('cid', 1500)], 4000)
+  expect(found.get('one')).toEqual({ calls: 2, tokens: 30, usd: 1 })
+  expect(found.get('two')).toEqual({ calls: 1, tokens: 15, usd: 0.5 })
+  expect(found.has('three')).toBe(false)
+})
