@@ -126,7 +126,7 @@ async def assemble(
         stack.push_async_callback(workers.leave)
         tools = ToolDesks(kernel=kernel, keeper=opened.tools, bus=bus, clock=clock)
         await tools.listen()
-        feed, vitals_log = await _open_views(fleet, supervisor, bus=bus, clock=clock, ids=ids)
+        feed, vitals_log = await _open_views(fleet, opened, supervisor, bus=bus, clock=clock, ids=ids)
         yield System(
             settings=settings,
             clock=clock,
@@ -176,11 +176,13 @@ def _provider(settings: Settings, stack: AsyncExitStack, ids: Ids) -> IdentityPr
 
 
 async def _open_views(
-    fleet: Fleet, supervisor: Supervisor, *, bus: Bus, clock: Clock, ids: Ids
+    fleet: Fleet, opened: "Stores", supervisor: Supervisor, *, bus: Bus, clock: Clock, ids: Ids
 ) -> tuple[Feed, VitalsLog]:
     """What those who look are shown besides what is stored."""
     if sdk_present():
-        await Tracing(clock=clock).listen(bus)
+        tracing = Tracing(clock=clock, worked=opened.ledger.worked)
+        await tracing.listen(bus)
+        supervisor.add("tracing", tracing.run)
     feed = Feed(bus=bus, clock=clock, ids=ids)
     await feed.listen()
     fleet.broadcaster.told = feed.hear

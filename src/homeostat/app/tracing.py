@@ -1,22 +1,36 @@
-"""Tells OpenTelemetry of model calls and turns, where somebody set up an SDK; otherwise it listens to nothing."""
+"""Tells OpenTelemetry of runs, turns, steps and model calls, where somebody set up an SDK; else it listens to nothing.
 
-from collections import OrderedDict
+Nobody who works waits for it: what ends is put down, and a loop of its own reads back what it was made of.
+"""
+
+import asyncio
+import logging
+from collections import OrderedDict, deque
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 from typing import Any, Final
 
 from opentelemetry import metrics, trace
 from opentelemetry.trace import NonRecordingSpan, SpanContext, SpanKind, Status, StatusCode, TraceFlags
 
+from homeostat.app.turn_parts import Part, owner, parts_of
 from homeostat.core import telemetry as t
 from homeostat.core.clock import Clock
 from homeostat.core.codec import from_json
-from homeostat.core.ids import Ids, digest_of
+from homeostat.core.errors import HomeostatError
+from homeostat.core.ids import Ids, ProjectId, TurnId, digest_of
 from homeostat.core.machines.run import RUN
 from homeostat.core.ports.bus import Bus
 from homeostat.core.records.event import Channel, Event, subject
+from homeostat.core.records.recording import Worked
+
+log = logging.getLogger(__name__)
 
 SCOPE: Final = "homeostat"
 REMEMBERED_MAX: Final = 10_000
+READ_MAX: Final = 200  # turns that are read back at once
+GATHER_SECONDS: Final = 0.5  # turns that end within this are read back together
+HELD_SECONDS: Final = 900.0  # how long calls wait for the end of their turn, to be told under its steps
 FINAL: Final = frozenset(status.value for status in RUN.final)
 NANOS: Final = 1_000_000  # in a millisecond
 
@@ -41,8 +55,34 @@ def root_of(trace_id: str) -> int:
 
 
 def span_of(turn_id: str) -> int:
-    """The span of a turn, known to its parts before it has ended."""
+    """The span of a turn, known to its parts before it has ended; two that hear of its end tell the same span."""
     return int(digest_of(turn_id)[:16], 16) or 1
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A model call that waits for the end of its turn, as only then it is known in which step it was made."""
+
+    name: str
+    span_id: int
+    trace_id: str
+    said: dict[str, Any]
+    at_ms: int
+    took_ms: float
+    failed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A turn that has ended, and has yet to be told."""
+
+    event: Event
+    turn: dict[str, Any]
+    at_ms: int
+
+
+Reader = Callable[[ProjectId, Collection[TurnId]], Awaitable[list[Worked]]]
+"""Reads what turns left behind."""
 
 
 class ChosenIds:
@@ -66,6 +106,11 @@ class ChosenIds:
         return False
 
 
+def part_span(turn_id: str, part: Part) -> int:
+    """The span of a step or a tool, the same whoever tells of it."""
+    return span_of(f"{turn_id} {'step' if part.step else 'tool'} {part.key}")
+
+
 def _remember(known: "OrderedDict[Any, Any]", name: Any, value: Any) -> None:
     known[name] = value
     known.move_to_end(name)
@@ -82,8 +127,10 @@ class Tracing:
         clock: Clock,
         tracers: trace.TracerProvider | None = None,
         meters: metrics.MeterProvider | None = None,
+        worked: Reader | None = None,
     ) -> None:
         self._clock = clock
+        self._worked = worked
         self._tracer = trace.get_tracer(SCOPE, tracer_provider=tracers)
         meter = metrics.get_meter(SCOPE, meter_provider=meters)
         self._histograms = {
@@ -97,6 +144,11 @@ class Tracing:
             self._tracer.id_generator = self._chosen  # pyright: ignore[reportAttributeAccessIssue] - the API has no word for it
         self._active: OrderedDict[tuple[str, str], str] = OrderedDict()
         self._of_runs: OrderedDict[str, None] = OrderedDict()
+        self._over: OrderedDict[str, None] = OrderedDict()
+        self._held: OrderedDict[str, list[Call]] = OrderedDict()
+        self._held_count = 0
+        self._ended: deque[Ended] = deque()
+        self._something = asyncio.Event()
 
     async def listen(self, bus: Bus) -> None:
         """Ask for the events; asking is what makes them be said."""
@@ -142,8 +194,19 @@ class Tracing:
         }
         took_ms = float(call.get("latency_ms") or 0.0)
         failed = bool(call.get("error"))
-        place = self._place_of_call(event, call)
-        self._span(f"{t.CHAT} {model}", place, said, call["at_ms"], took_ms, failed=failed)
+        self._tell_or_hold(
+            event,
+            call,
+            Call(
+                f"{t.CHAT} {model}",
+                span_of(event.event_id),
+                call.get("trace_id") or "",
+                said,
+                int(call["at_ms"]),
+                took_ms,
+                failed,
+            ),
+        )
         if failed:
             known[t.ERROR_TYPE] = "failed"
         self._histograms[t.OPERATION_DURATION.name].record(took_ms / 1000, known)
@@ -154,17 +217,113 @@ class Tracing:
     async def _on_turn(self, event: Event) -> None:
         turn = from_json(event.payload)
         took_ms = float(turn.get("worked_ms") or 0.0)
+        self._histograms[t.TURN_DURATION.name].record(took_ms / 1000, {t.TURN_STATUS: str(turn.get("status"))})
+        self._ended.append(Ended(event, turn, self._clock.now_ms()))
+        while len(self._ended) > REMEMBERED_MAX:  # the store is slow, or away: what it would add is left out
+            self._tell_turn(self._ended.popleft(), None)
+        self._something.set()
+
+    # --- what has ended, told beside the work --------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Tell of turns as they end, a few together, until it is stopped; what is left then is told without steps."""
+        try:
+            while True:
+                try:
+                    async with asyncio.timeout(HELD_SECONDS / 10):
+                        await self._something.wait()
+                except TimeoutError:
+                    self._let_go()
+                    continue
+                await asyncio.sleep(GATHER_SECONDS)
+                await self.tell()
+        finally:
+            while self._ended:
+                self._tell_turn(self._ended.popleft(), None)
+            for turn_id in list(self._held):
+                self._tell_held(turn_id, ())
+
+    async def tell(self) -> None:
+        """Tell of every turn that has ended, with what it was made of."""
+        self._something.clear()
+        while self._ended:
+            project = self._ended[0].event.project
+            some: list[Ended] = []
+            while self._ended and len(some) < READ_MAX and self._ended[0].event.project == project:
+                some.append(self._ended.popleft())
+            left: dict[str, Worked] = {}
+            try:
+                left = await self._read(project, some)
+            finally:
+                for one in some:
+                    self._tell_turn(one, left.get(one.turn.get("agent_turn_id") or ""))
+        self._let_go()
+
+    async def _read(self, project: ProjectId, some: Collection[Ended]) -> dict[str, Worked]:
+        ids = [TurnId(turn_id) for one in some if (turn_id := one.turn.get("agent_turn_id"))]
+        if self._worked is None or not ids:
+            return {}
+        try:
+            return {str(one.turn.turn_id): one for one in await self._worked(project, ids)}
+        except HomeostatError as problem:
+            log.warning("the steps of %d turns are not told: %s", len(ids), problem.message)
+            return {}
+
+    def _tell_turn(self, one: Ended, worked: Worked | None) -> None:
+        event, turn = one.event, one.turn
+        took_ms = float(turn.get("worked_ms") or 0.0)
+        began_ms = one.at_ms - int(took_ms)
+        parts = [] if worked is None else parts_of(worked, began_ms)
+        turn_id, trace_id = str(turn.get("agent_turn_id") or ""), str(turn.get("trace_id") or "")
+        known = {t.AGENT_ID: event.target, t.PROJECT: event.project}
         said = {
             t.OPERATION: t.INVOKE_AGENT,
-            t.AGENT_ID: event.target,
-            t.PROJECT: event.project,
+            **known,
             t.TURN_STATUS: turn.get("status"),
             t.TURN_STEPS: turn.get("steps"),
         }
         failed = turn.get("status") == "failed"
+        # A turn that waited was begun before the time that was worked on it.
+        took_ms = max([took_ms, *(float(one.at_ms - part.began_ms) for part in parts)])
         name = f"{t.INVOKE_AGENT} {event.target}"
-        self._span(name, self._place_of_turn(turn), said, self._clock.now_ms(), took_ms, failed=failed)
-        self._histograms[t.TURN_DURATION.name].record(took_ms / 1000, {t.TURN_STATUS: str(turn.get("status"))})
+        self._span(name, self._place_of_turn(turn), said, one.at_ms, took_ms, failed=failed)
+        for part in parts if trace_id else ():
+            kind = {t.OPERATION: t.EXECUTE_TOOL, t.TOOL_NAME: part.name} if part.tool else {t.STEP_NAME: part.name}
+            name = f"{t.EXECUTE_TOOL if part.tool else t.STEP} {part.name}"
+            place = Place(trace_id, part_span(turn_id, part), span_of(turn_id))
+            took_ms = float(part.ended_ms - part.began_ms)
+            self._span(name, place, {**kind, **known}, part.ended_ms, took_ms, failed=part.failed)
+        _remember(self._over, turn_id, None)
+        self._tell_held(turn_id, parts)
+
+    # --- calls wait for their turn -------------------------------------------------------------------------
+
+    def _tell_or_hold(self, event: Event, told: dict[str, Any], call: Call) -> None:
+        turn_id = self._active.get((event.project, event.target))
+        if turn_id is None or turn_id in self._over or not call.trace_id or self._held_count >= REMEMBERED_MAX:
+            self._tell_call(call, self._place_of_call(event, told))
+            return
+        self._held.setdefault(turn_id, []).append(call)
+        self._held_count += 1
+
+    def _tell_held(self, turn_id: str, parts: Collection[Part]) -> None:
+        for call in self._held.pop(turn_id, ()):
+            self._held_count -= 1
+            part = owner(parts, call.at_ms)
+            above = span_of(turn_id) if part is None else part_span(turn_id, part)
+            self._tell_call(call, Place(call.trace_id, None, above))
+
+    def _let_go(self) -> None:
+        """Tell of calls whose turn goes on and on: under it, as in which of its steps is not known yet."""
+        limit = self._clock.now_ms() - HELD_SECONDS * 1000
+        while self._held and next(iter(self._held.values()))[0].at_ms < limit:
+            self._tell_held(next(iter(self._held)), ())
+
+    def _tell_call(self, call: Call, place: "Place | None") -> None:
+        placed = None if place is None else Place(place.trace_id, call.span_id, place.above)
+        self._span(call.name, placed, call.said, call.at_ms, call.took_ms, failed=call.failed)
+
+    # --- where things stand --------------------------------------------------------------------------------
 
     def _place_of_turn(self, turn: dict[str, Any]) -> "Place | None":
         """Under the turn that asked for it, else under its run, else at the root of its trace."""
@@ -197,7 +356,7 @@ class Tracing:
         span = self._tracer.start_span(
             name,
             context=context,
-            kind=SpanKind.CLIENT if said[t.OPERATION] == t.CHAT else SpanKind.INTERNAL,
+            kind=SpanKind.CLIENT if said.get(t.OPERATION) == t.CHAT else SpanKind.INTERNAL,
             attributes=attributes,
             start_time=int((ended_ms - took_ms) * NANOS),
         )

@@ -6,6 +6,8 @@ from typing import Final
 CHAT: Final = "chat"
 INVOKE_AGENT: Final = "invoke_agent"
 RUN: Final = "invoke_workflow"
+EXECUTE_TOOL: Final = "execute_tool"
+STEP: Final = "step"
 
 OPERATION: Final = "gen_ai.operation.name"
 PROVIDER: Final = "gen_ai.provider.name"
@@ -14,6 +16,7 @@ INPUT_TOKENS: Final = "gen_ai.usage.input_tokens"
 OUTPUT_TOKENS: Final = "gen_ai.usage.output_tokens"
 TOKEN_TYPE: Final = "gen_ai.token.type"  # noqa: S105 - no secret
 AGENT_ID: Final = "gen_ai.agent.id"
+TOOL_NAME: Final = "gen_ai.tool.name"
 ERROR_TYPE: Final = "error.type"
 RUN_ID: Final = "homeostat.run.id"
 PROJECT: Final = "homeostat.project"
@@ -21,15 +24,18 @@ COST_USD: Final = "homeostat.cost.usd"
 RUN_STATUS: Final = "homeostat.run.status"
 TURN_STATUS: Final = "homeostat.turn.status"
 TURN_STEPS: Final = "homeostat.turn.steps"
+STEP_NAME: Final = "homeostat.step.name"
 
 ATTRIBUTES: Final = {
-    OPERATION: "`chat` for a model call, `invoke_agent` for a turn, `invoke_workflow` for a run",
+    OPERATION: "`chat` for a model call, `execute_tool` for a tool, `invoke_agent` for a turn, `invoke_workflow` for a "
+    "run",
     PROVIDER: "The upstream that answered",
     REQUEST_MODEL: "The model that was asked for",
     INPUT_TOKENS: "Tokens that went in, as the provider counts them",
     OUTPUT_TOKENS: "Tokens that came out",
     TOKEN_TYPE: "`input` or `output`, on the token metric",
     AGENT_ID: "The agent, on spans only",
+    TOOL_NAME: "The tool that was called",
     ERROR_TYPE: "Present where something failed",
     RUN_ID: "The run it was done for, on spans only",
     PROJECT: "The project, on spans only",
@@ -37,12 +43,15 @@ ATTRIBUTES: Final = {
     RUN_STATUS: "How the run ended",
     TURN_STATUS: "How the turn ended",
     TURN_STEPS: "How many cards the turn wrote",
+    STEP_NAME: "The durable step, as its author named it, on spans only",
 }
 
 SPANS: Final = {
     "invoke_workflow {run}": "One run, from its beginning to its end: the root of its trace, with its turns below it",
-    "chat {model}": "One model call through the gateway, to the last byte; a part of the turn that made it",
     "invoke_agent {agent}": "One turn, until its deliverable; a part of its run, or of the turn that asked for it",
+    "step {name}": "One durable step of a turn, from the end of what was kept before it to the keeping of its outcome",
+    "execute_tool {tool}": "One tool that a turn called, from the call to its answer, or the step that ran it",
+    "chat {model}": "One model call through the gateway, to the last byte; a part of the step or turn that made it",
 }
 
 
