@@ -14,12 +14,12 @@ from typing import cast
 
 from benchmarks._measure import Report, cpu_seconds, heading, resident_bytes
 from homeostat.adapters.stores.sqlite.engine import SqliteEngine
-from homeostat.adapters.stores.sqlite.ledger import put_entries
+from homeostat.adapters.stores.sqlite.ledger import put_lines
 from homeostat.core.clock import Millis
 from homeostat.core.codec import from_json
 from homeostat.core.ids import DEFAULT_PROJECT, RunId, chance
 from homeostat.core.records.provenance import START, Chain, Entry, EntryKind, Tip
-from homeostat.runs.bundle import Bundle, Header, Packer, Page, lines_of, read_bundle
+from homeostat.runs.bundle import Bundle, Header, Packer, Page, read_bundle
 from homeostat.runs.heads import Ed25519Signer, Head, Marks, sign
 from homeostat.runs.replaying.replay import replay
 from homeostat.runs.verify import Walk, verify
@@ -52,18 +52,21 @@ def run() -> None:
     report.write()
 
 
-def _entries(tip: Tip, count: int) -> tuple[list[Entry], Tip]:
+def _lines(tip: Tip, count: int) -> tuple[list[str], Tip]:
     chain = Chain(DEFAULT_PROJECT, RUN, tip)
     for _ in range(count):
         chain.add(EntryKind.TOOL_RESULT, PAYLOAD, at_ms=Millis(1_700_000_000_000))
-    return chain.entries, chain.tip
+    return chain.lines, chain.tip
 
 
 async def _appends(report: Report, folder: Path) -> None:
     heading(f"appends: {APPENDS} entries on SQLite, {TOGETHER} a transaction")
     engine = SqliteEngine(folder / "appends.db")
     await engine.open()
-    rows = [tuple(_row(entry)) for entry in _entries(START, TOGETHER)[0]]
+    chain = Chain(DEFAULT_PROJECT, RUN)
+    for _ in range(TOGETHER):
+        chain.add(EntryKind.TOOL_RESULT, PAYLOAD, at_ms=Millis(1_700_000_000_000))
+    rows = [tuple(_row(entry)) for entry in chain.entries]
     await engine.write(_bare_table)
 
     cpu = cpu_seconds()
@@ -74,12 +77,13 @@ async def _appends(report: Report, folder: Path) -> None:
 
     cpu, tip = cpu_seconds(), START
     for _ in range(0, APPENDS, TOGETHER):
-        entries, tip = _entries(tip, TOGETHER)
-        await engine.write(lambda connection, entries=entries: _append(connection, entries))
+        first = tip.next_seq
+        lines, tip = _lines(tip, TOGETHER)
+        await engine.write(lambda connection, first=first, lines=lines: _append(connection, first, lines))
     ours = APPENDS / (cpu_seconds() - cpu)
     report.add("appends/s of cpu", bare_inserts=bare, ledger=ours, ratio=ours / bare)
     cpu = cpu_seconds()
-    _entries(START, APPENDS)
+    _lines(START, APPENDS)
     report.add("made and hashed/s of cpu", ledger=APPENDS / (cpu_seconds() - cpu))
     await engine.close()
 
@@ -98,9 +102,9 @@ def _insert(connection: sqlite3.Connection, batch: list[tuple[object, ...]]) -> 
     connection.execute("COMMIT")
 
 
-def _append(connection: sqlite3.Connection, entries: list[Entry]) -> None:
+def _append(connection: sqlite3.Connection, first_seq: int, lines: list[str]) -> None:
     connection.execute("BEGIN IMMEDIATE")
-    put_entries(connection, entries)
+    put_lines(connection, DEFAULT_PROJECT, RUN, first_seq, lines)
     connection.execute("COMMIT")
 
 
@@ -164,9 +168,8 @@ def _write(path: Path, size: int) -> None:
 def _pages(size: int) -> Iterator[Page]:
     tip = START
     for _ in range(0, size, 1_000):
-        entries, following = _entries(tip, 1_000)
-        yield lines_of(entries, tip.hash)
-        tip = following
+        lines, tip = _lines(tip, 1_000)
+        yield [line.encode() for line in lines]
 
 
 async def _replays(report: Report) -> None:
@@ -196,14 +199,12 @@ async def _replays(report: Report) -> None:
 
 def _repeated(chain: Chain, tape: Sequence[Entry], turns: int) -> Iterator[Page]:
     """The same turn again and again, as the tasks of one long run."""
-    previous = START.hash
-    yield lines_of(chain.entries, previous)
+    yield [line.encode() for line in chain.lines]
     for _ in range(turns):
-        previous = chain.tip.hash
-        chain.entries.clear()
+        chain.lines.clear()
         for entry in tape:
             chain.add(EntryKind(entry.kind), _payload(entry), at_ms=entry.at_ms)
-        yield lines_of(chain.entries, previous)
+        yield [line.encode() for line in chain.lines]
 
 
 def _payload(entry: Entry) -> object:

@@ -1,19 +1,19 @@
 """Ledgers are read alike from every engine, and so is what turns left behind."""
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from homeostat.adapters.stores.postgres import PostgresEngine, PostgresLedger, PostgresTurns
-from homeostat.adapters.stores.postgres.ledger import put_entries as put_in_postgres
+from homeostat.adapters.stores.postgres.ledger import put_lines as put_in_postgres
 from homeostat.adapters.stores.sqlite import SqliteEngine, SqliteLedger, SqliteTurns
-from homeostat.adapters.stores.sqlite.ledger import put_entries as put_in_sqlite
-from homeostat.core.ids import RunId
+from homeostat.adapters.stores.sqlite.ledger import put_lines as put_in_sqlite
+from homeostat.core.ids import ProjectId, RunId
 from homeostat.core.ports.ledger import LedgerStore
 from homeostat.core.ports.store import TurnStore
-from homeostat.core.records.provenance import Chain, Entry, EntryKind
+from homeostat.core.records.provenance import Chain, Entry, EntryKind, Tip
 from homeostat.core.records.recording import RECORDING
 from homeostat.testing.suites import turn_records as a
 
@@ -26,7 +26,7 @@ class Desk:
 
     ledger: LedgerStore
     turns: TurnStore
-    put: Callable[[Sequence[Entry]], Awaitable[None]]
+    put: Callable[[Chain], Awaitable[None]]
 
 
 @pytest.fixture(params=["memory", "sqlite", "postgres"])
@@ -41,8 +41,8 @@ async def desk(kind: str, tmp_path: Path) -> AsyncGenerator[Desk]:
         postgres = PostgresEngine(kind)
         await postgres.open()
 
-        async def put(entries: Sequence[Entry]) -> None:
-            await postgres.transact(lambda transaction: put_in_postgres(transaction, entries))
+        async def put(chain: Chain) -> None:
+            await postgres.transact(lambda transaction: put_in_postgres(transaction, *written(chain)))
 
         yield Desk(PostgresLedger(postgres), PostgresTurns(postgres), put)
         await postgres.close()
@@ -50,11 +50,15 @@ async def desk(kind: str, tmp_path: Path) -> AsyncGenerator[Desk]:
     engine = SqliteEngine(tmp_path / "ledger.db" if kind == "sqlite" else None)
     await engine.open()
 
-    async def put_rows(entries: Sequence[Entry]) -> None:
-        await engine.write(lambda connection: put_in_sqlite(connection, entries))
+    async def put_rows(chain: Chain) -> None:
+        await engine.write(lambda connection: put_in_sqlite(connection, *written(chain)))
 
     yield Desk(SqliteLedger(engine), SqliteTurns(engine), put_rows)
     await engine.close()
+
+
+def written(chain: Chain) -> tuple[ProjectId, RunId, int, list[str]]:
+    return (chain.project, chain.run_id, chain.tip.next_seq - len(chain.lines), chain.lines)
 
 
 async def test_entries_come_back_in_order_and_by_pages(desk: Desk) -> None:
@@ -62,20 +66,47 @@ async def test_entries_come_back_in_order_and_by_pages(desk: Desk) -> None:
     for number in range(12):
         chain.add(EntryKind.STEP, {"n": number, "text": "\u0001 ✓ \U0001f600"}, at_ms=a.NOW)
     other.add(EntryKind.STEP, {}, at_ms=a.NOW)
-    await desk.put(chain.entries)
-    await desk.put(other.entries)
+    await desk.put(chain)
+    await desk.put(other)
     assert await desk.ledger.entries(a.PROJECT, RUN, after=0, limit=100) == chain.entries
     assert await desk.ledger.entries(a.PROJECT, RUN, after=3, limit=4) == chain.entries[3:7]
     assert await desk.ledger.entries(a.PROJECT, RUN, after=12, limit=4) == []
     assert await desk.ledger.entries(a.ELSEWHERE, RUN, after=0, limit=4) == []
 
 
+async def test_entries_of_several_rows_are_one_ledger(desk: Desk) -> None:
+    chain, entries = Chain(a.PROJECT, RUN), list[Entry]()
+    for size in (1, 5, 2, 1, 7):
+        for number in range(size):
+            chain.add(EntryKind.STEP, {"n": number}, at_ms=a.NOW)
+        entries += chain.entries
+        await desk.put(chain)
+        chain = Chain(a.PROJECT, RUN, chain.tip)
+    for after in range(17):
+        for limit in range(1, 18):
+            found = await desk.ledger.entries(a.PROJECT, RUN, after=after, limit=limit)
+            assert found == entries[after : after + limit], (after, limit)
+    blocks = await desk.ledger.blocks(a.PROJECT, RUN, after=3, limit=4)
+    assert [block[:2] for block in blocks] == [(2, 6), (7, 8)]
+
+
+async def test_what_is_missing_hides_nothing_behind_it(desk: Desk) -> None:
+    early, late = Chain(a.PROJECT, RUN), Chain(a.PROJECT, RUN, Tip(500, "f" * 64))
+    early.add(EntryKind.STEP, {}, at_ms=a.NOW)
+    late.add(EntryKind.STEP, {}, at_ms=a.NOW)
+    await desk.put(early)
+    await desk.put(late)
+    assert await desk.ledger.entries(a.PROJECT, RUN, after=0, limit=10) == early.entries
+    assert await desk.ledger.entries(a.PROJECT, RUN, after=1, limit=10) == late.entries
+    assert await desk.ledger.entries(a.PROJECT, RUN, after=500, limit=10) == []
+
+
 async def test_a_number_is_given_once(desk: Desk) -> None:
     chain = Chain(a.PROJECT, RUN)
     chain.add(EntryKind.STEP, {}, at_ms=a.NOW)
-    await desk.put(chain.entries)
+    await desk.put(chain)
     with pytest.raises(Exception, match=r"(?i)unique"):
-        await desk.put(chain.entries)
+        await desk.put(chain)
 
 
 async def test_a_turn_comes_with_what_it_left_behind_and_with_the_turns_it_asked_for(desk: Desk) -> None:

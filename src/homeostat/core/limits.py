@@ -34,7 +34,7 @@ QUEUE_FRONT: Final = 16  # queued turns kept at hand per agent
 LEDGER_RETENTION_SECONDS: Final = 90 * 24 * 3600.0  # ledgers of runs that ended stay in the store this long
 LEDGER_SWEEP_SECONDS: Final = 60.0  # between two looks for older ones
 LEDGER_SWEEP_RUNS_MAX: Final = 32
-LEDGER_SWEEP_ROWS_MAX: Final = 1_000  # rows one round takes away
+LEDGER_SWEEP_ENTRIES_MAX: Final = 10_000  # one round takes about as many away
 CHRONICLE_SECONDS: Final = 1.0  # a task that takes longer has its calls in the ledger before its outcome
 CHRONICLE_SECONDS_MAX: Final = 8.0  # between two looks at tasks that do nothing new
 CHRONICLE_TASKS_MAX: Final = 256  # looked at together
@@ -115,6 +115,7 @@ OTLP_ATTRIBUTES_MAX: Final = 256  # of one span; later ones are not read
 OTLP_DEPTH_MAX: Final = 8  # how deep an attribute may be nested
 
 # --- ledgers -----------------------------------------------------------------------------------------------
+LEDGER_BLOCK_CHARS: Final = 1 << 18  # entries that are written together share a row up to this length
 ENTRY_BYTES_MAX: Final = 8 << 20  # one entry of a ledger: a call with its arguments and its answer, each a payload
 
 # --- time --------------------------------------------------------------------------------------------------

@@ -60,7 +60,7 @@ def _leave(plan: Plan, entry: OpenTurn, steps: tuple[Step, ...]) -> None:
     turn = entry.turn
     if entry.cards or entry.waits or turn.context_box_id is not None or turn.output_box_id is not None:
         return
-    card = next(card for card in reversed(plan.writes.cards) if card.position == DELIVERABLE_POSITION)
+    card = plan.writes.cards[-1]  # the deliverable was written last
     if len(turn.payload) + sum(len(step.outcome) for step in steps) + len(card.content) <= LEFT_CHARS_MAX:
         plan.left.append(Worked(turn, steps, (), (card,)))
 

@@ -19,7 +19,7 @@ class Board:
         self._doomed: list[int] = []
         self._ready: list[int] = []
         self._later: list[tuple[Millis, int]] = []
-        self.running: set[int] = set()
+        self.running: dict[int, None] = {}  # those that began first come first
         self.unfinished = 0
         self.broken: int | None = None
         for number, task in self.tasks.items():
@@ -31,7 +31,7 @@ class Board:
         for task in list(self.tasks.values()):
             if task.final:
                 self._settled(task)
-        for task in self.tasks.values():
+        for task in sorted(self.tasks.values(), key=lambda task: task.started_at_ms or 0):
             self._place(task)
 
     def put(self, task: Task) -> None:
@@ -40,7 +40,7 @@ class Board:
         before = self.tasks[number]
         self.tasks[number] = task
         if before.status is TaskStatus.RUNNING:
-            self.running.discard(number)
+            self.running.pop(number, None)
         if task.final and not before.final:
             self.unfinished -= 1
             self._settled(task)
@@ -49,7 +49,7 @@ class Board:
 
     def _place(self, task: Task) -> None:
         if task.status is TaskStatus.RUNNING:
-            self.running.add(task.number)
+            self.running[task.number] = None
         elif task.status is TaskStatus.WAITING and not self._missing[task.number]:
             if task.not_before_ms is not None:
                 heappush(self._later, (task.not_before_ms, task.number))
@@ -84,9 +84,6 @@ class Board:
                 return task
         return None
 
-    def put_back(self, task: Task) -> None:
-        heappush(self._ready, task.number)
-
     def next_doomed(self) -> Task | None:
         """A task that waits for one that failed."""
         while self._doomed:
@@ -99,6 +96,12 @@ class Board:
     def due_ms(self) -> Millis | None:
         """When the next task may be tried again."""
         return self._later[0][0] if self._later else None
+
+    @property
+    def began_ms(self) -> Millis | None:
+        """When the first of the tasks began that are running."""
+        first = next(iter(self.running), None)
+        return None if first is None else self.tasks[first].started_at_ms
 
     @property
     def held(self) -> list[Task]:

@@ -54,30 +54,11 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
     heads: tuple[Head, ...]
 
 
-class Line(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """An entry as a bundle has it."""
-
-    seq: int
-    kind: str
-    at_ms: int
-    payload: msgspec.Raw
-    previous: str
-    project: str
-    run_id: str
-
-
 class Bundle(NamedTuple):
     """A bundle being read: its lines can be gone through once."""
 
     header: Header
     pages: Pages
-
-
-_line = msgspec.json.Decoder(Line)
-
-
-def read_line(line: bytes) -> Line:
-    return _line.decode(line)
 
 
 def lines_of(entries: Iterable[Entry], previous: str) -> Page:

@@ -36,23 +36,22 @@ class Chronicle:
         notes = await self._desk.notes(draft.run.project, {turn_id: PLAN}, {}, ended=True)
         _write(draft, notes.get(turn_id, ()))
 
-    def due_ms(self, running: Iterable[Task]) -> Millis | None:
-        """When to look after tasks that have not ended by then."""
-        began = [task.started_at_ms for task in running if task.started_at_ms is not None]
-        if self._desk.notes is None or not began:
+    def due_ms(self, began: Millis | None) -> Millis | None:
+        """When to look after tasks that have not ended by then, of which the first began at that time."""
+        if self._desk.notes is None or began is None:
             self._next_ms = None
         elif self._next_ms is None:
-            self._next_ms = Millis(min(began) + self._pause_ms)
+            self._next_ms = Millis(began + self._pause_ms)
         return self._next_ms
 
     async def catch_up(self, draft: Draft, running: Iterable[Task], *, always: bool = False) -> None:
-        """Write down what tasks have done that are still under way, and the model calls of those before them."""
+        """Write down what tasks have done that are still under way, and the model calls of those before them.
+
+        That it is due was asked before, unless it has to be done `always`.
+        """
         if self._desk.notes is None:
             return
         tasks = sorted((task for task in running if task.started_at_ms is not None), key=lambda task: task.number)
-        due = self.due_ms(tasks)
-        if not always and (due is None or due > draft.now):
-            return
         began = draft.now - int(CHRONICLE_SECONDS * 1000)
         late = [task for task in tasks if always or (task.started_at_ms or 0) <= began][:CHRONICLE_TASKS_MAX]
         news = False

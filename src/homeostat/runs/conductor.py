@@ -29,6 +29,9 @@ log = logging.getLogger(__name__)
 DRIVER = "homeostat"
 """In whose name a run moves by itself."""
 
+End = tuple[int, Deliverable | None]
+"""A task whose turn may have ended, and how, if that was told."""
+
 
 class Conductor:
     """Takes a run from step to step. Each step is one save; a save that finds the run moved changes nothing."""
@@ -38,7 +41,7 @@ class Conductor:
         self.run = run
         self._epoch = run.epoch
         self._board = Board(())
-        self._ended: deque[int] = deque()
+        self._ended: deque[End] = deque()
         self._woken = asyncio.Event()
         self._stale = True
         self._looked_at = float("-inf")
@@ -59,8 +62,8 @@ class Conductor:
         self._looked_at = float("-inf")
         self._woken.set()
 
-    def _on_end(self, number: int) -> None:
-        self._ended.append(number)
+    def _on_end(self, number: int, end: Deliverable | None) -> None:
+        self._ended.append((number, end))
         self._woken.set()
 
     # --- the loop ------------------------------------------------------------------------------------------
@@ -96,7 +99,8 @@ class Conductor:
     def _patience(self) -> float:
         """How long nothing has to be done unless somebody says so."""
         now = self._desk.clock.now_ms()
-        known = (self._board.due_ms, self._starter.due_ms, self._ends_at(now), self._chronicle.due_ms(self._running()))
+        looked_after = self._chronicle.due_ms(self._board.began_ms)
+        known = (self._board.due_ms, self._starter.due_ms, self._ends_at(now), looked_after)
         dues = [due for due in known if due is not None]
         seconds = min((max(0, due - now) / 1000 for due in dues), default=SAFETY_POLL_SECONDS)
         if self.run.status is RunStatus.APPLYING and self._metered:
@@ -144,8 +148,10 @@ class Conductor:
         self.run = change.run
         if change.new_tasks:
             self._board = Board(change.new_tasks)
+        board = self._board
         for task in change.tasks:
-            self._board.put(task)
+            if board.tasks[task.number] is not task:
+                board.put(task)
         if draft.gate is not None:
             await self._desk.moved(self.run)
         return True
@@ -198,16 +204,17 @@ class Conductor:
         await self._starter.start(self.run, [board.tasks[task.number] for task in starts], board)
         return True
 
-    async def _take_ends(self, draft: Draft) -> list[int]:
+    async def _take_ends(self, draft: Draft) -> list[End]:
         """What has ended since the last step becomes outcomes of tasks."""
         ends: list[tuple[Task, Deliverable | HomeostatError | Returned]] = []
-        taken: set[int] = set()
+        taken: dict[int, Deliverable | None] = {}
         while self._ended:
-            task = self._board.tasks[self._ended.popleft()]
-            if task.number in taken or task.status is not TaskStatus.RUNNING:
+            number, told = self._ended.popleft()
+            task = self._board.tasks[number]
+            if number in taken or task.status is not TaskStatus.RUNNING:
                 continue
-            if (end := await self._starter.outcome(self.run, task)) is not None:
-                taken.add(task.number)
+            if (end := self._starter.told(task, told) or await self._starter.outcome(self.run, task)) is not None:
+                taken[number] = told
                 ends.append((task, end))
         delivered = [(task, end) for task, end in ends if isinstance(end, Deliverable)]
         await self._chronicle.ended(draft, [task for task, _ in delivered])
@@ -220,7 +227,7 @@ class Conductor:
                 draft.task(task, TaskEvent.RETURN, attempt=task.attempt - 1, turn_id=None, started_at_ms=None)
             else:
                 outcomes.conclude(draft, task, end, said=unseen)
-        return list(taken)
+        return list(taken.items())
 
     async def _refused_by_budget(self, task: Task) -> bool:
         """Whether a task failed because there was no money left: that is not its fault, and it is tried again."""
@@ -230,6 +237,9 @@ class Conductor:
 
     async def _catch_up(self, draft: Draft) -> None:
         """What goes on meanwhile in tasks that take their time goes into the ledger, too."""
+        due = self._chronicle.due_ms(self._board.began_ms)
+        if due is None or due > draft.now:
+            return
         await self._chronicle.catch_up(draft, [task for task in self._running() if task.number not in draft.tasks])
 
     def _skip_doomed(self, draft: Draft) -> None:
@@ -316,7 +326,7 @@ class Conductor:
         draft = Draft(self.run, self._desk.clock.now_ms())
         taken = await self._take_ends(draft)
         self._skip_doomed(draft)
-        if not self.run.forced and self._board.running - draft.tasks.keys():
+        if not self.run.forced and self._board.running.keys() - draft.tasks.keys():
             await self._catch_up(draft)
             if not draft:
                 return False

@@ -5,15 +5,31 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from homeostat.core.canonical import canonical_of
+from homeostat.core.canonical import Ordered, canonical_of
 from homeostat.core.clock import Millis
 from homeostat.core.codec import Json
+from homeostat.core.ids import AgentId, TurnId
 from homeostat.core.machines.run import RUN, RunEvent, RunStatus
 from homeostat.core.machines.task import TASK, TaskEvent, TaskStatus
 from homeostat.core.records.provenance import Chain, EntryKind
 from homeostat.core.records.run import GATES, GateState, Move, Run, RunChange, Task
 
 WORDS: Final = {status: status.value for status in TaskStatus}
+
+
+class TaskEnded(Ordered, frozen=True, gc=False):
+    """What the ledger says of the end of an attempt."""
+
+    agent_id: str | None
+    attempt: int
+    error: msgspec.Raw | None
+    event: TaskEvent
+    number: int
+    result: msgspec.Raw | None
+    started_at_ms: int | None
+    status: TaskStatus
+    task: str
+    turn_id: str | None
 
 
 class Draft:
@@ -26,7 +42,7 @@ class Draft:
         self.tasks: dict[int, Task] = {}
         self.new_tasks: tuple[Task, ...] = ()
         self._chain = Chain(run.project, run.run_id, run.tip)
-        self._counts = dict(run.counts)
+        self._counts = {word: run.counts.get(word, 0) for word in WORDS.values()}
         self._touched = False
 
     def __bool__(self) -> bool:
@@ -73,17 +89,37 @@ class Draft:
     def plan(self, tasks: tuple[Task, ...]) -> None:
         self.new_tasks = tasks
         for task in tasks:
-            self._count(task, 1)
+            self._counts[WORDS[task.status]] += 1
         self._touched = True
 
     def task(self, task: Task, event: TaskEvent, **changes: Any) -> Task:
         """Take a task along an edge of its table."""
-        self._count(task, -1)
-        moved = replace(task, status=TASK.next(task.status, event), **changes)
-        self._count(moved, 1)
-        self.tasks[task.number] = moved
+        return self._put(task, replace(task, status=TASK.next(task.status, event), **changes))
+
+    def start(self, task: Task, turn_id: TurnId, agent_id: AgentId) -> Task:
+        """The next attempt at a task begins, as a turn of an agent."""
+        started = Task(  # by its places: this is done once for every task
+            task.number,
+            task.spec,
+            TASK.next(task.status, TaskEvent.START),
+            task.attempt + 1,
+            turn_id,
+            agent_id,
+            None,
+            self.now,
+            None,
+            task.approved_by,
+            task.error,
+            task.result,
+        )
+        return self._put(task, started)
+
+    def _put(self, before: Task, after: Task) -> Task:
+        self._counts[WORDS[before.status]] -= 1
+        self._counts[WORDS[after.status]] += 1
+        self.tasks[after.number] = after
         self._touched = True
-        return moved
+        return after
 
     def amend(self, task: Task, **changes: Any) -> Task:
         """Change something about a task that stays where it is."""
@@ -95,40 +131,44 @@ class Draft:
         self, task: Task, event: TaskEvent, *, result: Json | None, error: Json | None, said: str | None = None
     ) -> Task:
         """End an attempt, or the task with it, and say so in the ledger; `said` as for an entry."""
-        ended = self.task(task, event, ended_at_ms=self.now, error=error, result=result)
-        self.note(
-            EntryKind.TASK_ENDED,
-            {
-                "task": task.spec.name,
-                "number": task.number,
-                "attempt": task.attempt,
-                "turn_id": task.turn_id,
-                "agent_id": task.agent_id,
-                "event": event.value,
-                "status": ended.status.value,
-                "started_at_ms": task.started_at_ms,
-                "result": None if result is None else msgspec.Raw(canonical_of(result).encode()),
-                "error": None if error is None else msgspec.Raw(canonical_of(error).encode()),
-            },
-            plain=True,
-            said=said,
+        ended = Task(
+            task.number,
+            task.spec,
+            TASK.next(task.status, event),
+            task.attempt,
+            task.turn_id,
+            task.agent_id,
+            task.not_before_ms,
+            task.started_at_ms,
+            self.now,
+            task.approved_by,
+            error,
+            result,
+            task.noted,
         )
-        return ended
-
-    def _count(self, task: Task, by: int) -> None:
-        word = WORDS[task.status]
-        if left := self._counts.get(word, 0) + by:
-            self._counts[word] = left
-        else:
-            self._counts.pop(word, None)
+        entry = TaskEnded(
+            task.agent_id,
+            task.attempt,
+            None if error is None else msgspec.Raw(canonical_of(error).encode()),
+            event,
+            task.number,
+            None if result is None else msgspec.Raw(canonical_of(result).encode()),
+            task.started_at_ms,
+            ended.status,
+            task.spec.name,
+            task.turn_id,
+        )
+        self._chain.add(EntryKind.TASK_ENDED, entry, at_ms=self.now, plain=True, said=said)
+        return self._put(task, ended)
 
     def change(self, *, epoch: int | None = None) -> RunChange:
-        run = replace(self.run, version=self.run.version + 1, tip=self._chain.tip, counts=self._counts)
+        counts = {word: count for word, count in self._counts.items() if count}
+        run = replace(self.run, version=self.run.version + 1, tip=self._chain.tip, counts=counts)
         return RunChange(
             run=run,
             tasks=tuple(self.tasks.values()),
             new_tasks=self.new_tasks,
-            entries=tuple(self._chain.entries),
+            lines=tuple(self._chain.lines),
             gate=self.gate,
             epoch=epoch,
         )

@@ -7,8 +7,8 @@ from homeostat.core.clock import Clock, SystemClock
 from homeostat.core.ids import ProjectId, RunId
 from homeostat.core.ports.heads import HeadKeeper
 from homeostat.core.ports.ledger import LedgerStore
-from homeostat.core.records.provenance import START, Entry
-from homeostat.runs.bundle import Header, Packer, Page, lines_of
+from homeostat.core.records.provenance import Entry
+from homeostat.runs.bundle import Header, Packer, Page
 from homeostat.runs.heads import Head, Marks, Signer, read_head, sign, write_head
 from homeostat.runs.verify import Found, LedgerBroken, Verdict, Walk, check_heads, whole
 
@@ -99,11 +99,12 @@ class Ledgers:
 
     async def pages(self, project: ProjectId, run_id: RunId, *, until: int | None = None) -> AsyncGenerator[Page]:
         """A ledger as lines, some at a time."""
-        after, previous = 0, START.hash
+        after = 0
         while until is None or after < until:
-            limit = PAGE_ENTRIES if until is None else min(PAGE_ENTRIES, until - after)
-            entries = await self._store.entries(project, run_id, after=after, limit=limit)
-            if not entries:
+            blocks = await self._store.blocks(project, run_id, after=after, limit=PAGE_ENTRIES)
+            if not blocks:
                 return
-            yield lines_of(entries, previous)
-            after, previous = entries[-1].seq, entries[-1].hash
+            page = "\n".join([block.text for block in blocks]).encode().split(b"\n")
+            last = blocks[-1].last_seq
+            yield page if until is None or last <= until else page[: until - last]
+            after = last

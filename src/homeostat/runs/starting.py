@@ -3,6 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import Literal
 
@@ -12,7 +13,6 @@ from homeostat.core.errors import HomeostatError, Unavailable
 from homeostat.core.ids import AgentId, TurnId, turn_of
 from homeostat.core.limits import RUNS_SEEN_SECONDS, SAFETY_POLL_SECONDS
 from homeostat.core.machines.run import RunStatus
-from homeostat.core.machines.task import TaskEvent
 from homeostat.core.records.run import Run, Target, TargetKind, Task
 from homeostat.core.records.turn import MessageType
 from homeostat.core.records.view import Deliverable
@@ -32,10 +32,19 @@ RETURNED: Returned = "returned"
 CHOICES = 4  # agents that are compared before one is given a task
 
 
+@dataclass(slots=True)
+class Candidates:
+    """Who fits a target, as of when, and whose turn it is."""
+
+    at: float
+    agents: list[AgentId]
+    following: int
+
+
 class Starter:
     """Makes turns of tasks and watches them. A task's turn is named before it is made, so it is never made twice."""
 
-    def __init__(self, desk: Desk, *, ended: Callable[[int], None]) -> None:
+    def __init__(self, desk: Desk, *, ended: Callable[[int, Deliverable | None], None]) -> None:
         self._desk = desk
         self._ended = ended
         self._watched: dict[int, tuple[TurnId, AgentId | None]] = {}
@@ -43,8 +52,7 @@ class Starter:
         self._unsure: dict[TurnId, Enqueue] = {}
         self._deadlines: list[tuple[Millis, int, TurnId]] = []
         self._load: Counter[AgentId] = Counter()
-        self._turns: Counter[Target] = Counter()
-        self._found: dict[Target, tuple[float, list[AgentId]]] = {}
+        self._found: dict[Target, Candidates] = {}
         self._looked_at = desk.clock.monotonic()
 
     # --- before the save -----------------------------------------------------------------------------------
@@ -56,30 +64,22 @@ class Starter:
             return AgentId(target.name)
         now = self._desk.clock.monotonic()
         known = self._found.get(target)
-        if known is None or now - known[0] > RUNS_SEEN_SECONDS:
-            known = self._found[target] = (now, await self._desk.agents.find(run.project, target))
-        candidates = known[1]
-        if not candidates:
+        if known is None or now - known.at > RUNS_SEEN_SECONDS:
+            agents = await self._desk.agents.find(run.project, target)
+            known = self._found[target] = Candidates(now, agents, 0 if known is None else known.following)
+        if not (candidates := known.agents):
             return None
-        first = self._turns[target] % len(candidates)
-        self._turns[target] = first + 1
-        some = (candidates[first:] + candidates)[:CHOICES] if first + CHOICES > len(candidates) else ()
-        return min(some or candidates[first : first + CHOICES], key=self._load.__getitem__)
+        first = known.following % len(candidates)
+        known.following = first + 1
+        some = candidates[first : first + CHOICES]
+        if len(some) < CHOICES:
+            some += candidates[: CHOICES - len(some)]
+        return min(some, key=self._load.__getitem__)
 
     def mark(self, draft: Draft, task: Task, agent_id: AgentId) -> Task:
         """A task is about to run, as a turn that does not exist yet."""
         self._load[agent_id] += 1
-        return draft.task(
-            task,
-            TaskEvent.START,
-            attempt=task.attempt + 1,
-            turn_id=turn_of(self._desk.ids.scope()),
-            agent_id=agent_id,
-            started_at_ms=draft.now,
-            ended_at_ms=None,
-            not_before_ms=None,
-            noted=(),
-        )
+        return draft.start(task, turn_of(self._desk.ids.scope()), agent_id)
 
     # --- after the save ------------------------------------------------------------------------------------
 
@@ -125,7 +125,7 @@ class Starter:
         """The turn has ended, or was not made."""
         problem = None if done.cancelled() else done.exception()
         if problem is None and not done.cancelled():
-            self._ended(number)
+            self._ended(number, done.result())
             return
         self._desk.kernel.deliverables.unwatch(turn_id, done)
         match problem:
@@ -133,25 +133,25 @@ class Starter:
                 self._watch(number, turn_id)
             case RunHeld() | RunClosed():
                 self._failed[turn_id] = RETURNED
-                self._ended(number)
+                self._ended(number, None)
             case Unavailable() | None:
                 self._doubt(number, turn_id, command)
             case HomeostatError():
                 self._failed[turn_id] = problem
-                self._ended(number)
+                self._ended(number, None)
             case _:
                 self._doubt(number, turn_id, command)
 
     def _doubt(self, number: int, turn_id: TurnId, command: Enqueue) -> None:
         """Nobody knows whether the turn was made: look, after a moment."""
         self._unsure[turn_id] = command
-        asyncio.get_running_loop().call_later(0.2, self._ended, number)
+        asyncio.get_running_loop().call_later(0.2, self._ended, number, None)
 
     def _watch(self, number: int, turn_id: TurnId) -> None:
         deliverables = self._desk.kernel.deliverables
-        deliverables.watch(turn_id).add_done_callback(lambda _: self._ended(number))
+        deliverables.watch(turn_id).add_done_callback(lambda _: self._ended(number, None))
         if deliverables.ended_here(turn_id):
-            self._ended(number)
+            self._ended(number, None)
 
     async def adopt(self, run: Run, tasks: list[Task], board: Board) -> None:
         """Watch what a run has under way and this process does not know of; turns that were never made are made now."""
@@ -169,14 +169,21 @@ class Starter:
                 due = Millis(task.started_at_ms + int(task.spec.timeout_seconds * 1000))
                 heappush(self._deadlines, (due, task.number, task.turn_id))
             self._watch(task.number, task.turn_id)
-            self._ended(task.number)
+            self._ended(task.number, None)
         if run.status is RunStatus.APPLYING:
             await self.start(run, missing, board)
             return
         for task in missing:
             assert task.turn_id is not None
             self._failed[task.turn_id] = RETURNED
-            self._ended(task.number)
+            self._ended(task.number, None)
+
+    def told(self, task: Task, end: Deliverable | None) -> Deliverable | None:
+        """An end that was told with the word of it, if it is that of the turn which the task is now."""
+        if end is None or end.turn_id != task.turn_id:
+            return None
+        self._forget(task)
+        return end
 
     async def outcome(self, run: Run, task: Task) -> Deliverable | HomeostatError | Returned | None:
         """How the turn of a task ended, if it has."""
@@ -225,4 +232,4 @@ class Starter:
         if now - self._looked_at >= SAFETY_POLL_SECONDS:
             self._looked_at = now
             for number in list(self._watched):
-                self._ended(number)
+                self._ended(number, None)

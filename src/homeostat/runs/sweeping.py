@@ -1,4 +1,4 @@
-"""Sweeping: ledgers of runs that ended long ago leave the store, signed before, a bounded number of rows at a time."""
+"""Sweeping: ledgers of runs that ended long ago leave the store, signed before, a bounded part of them at a time."""
 
 import asyncio
 import logging
@@ -6,7 +6,7 @@ import logging
 from homeostat.core.clock import Millis
 from homeostat.core.errors import HomeostatError
 from homeostat.core.ids import RunId, scope_floor
-from homeostat.core.limits import LEDGER_SWEEP_ROWS_MAX, LEDGER_SWEEP_RUNS_MAX, LEDGER_SWEEP_SECONDS
+from homeostat.core.limits import LEDGER_SWEEP_ENTRIES_MAX, LEDGER_SWEEP_RUNS_MAX, LEDGER_SWEEP_SECONDS
 from homeostat.core.records.run import Run
 from homeostat.runs.desk import Desk
 from homeostat.runs.draft import Draft
@@ -33,13 +33,13 @@ class Sweeper:
             except HomeostatError as problem:
                 log.warning("old ledgers wait: %s", problem)
                 swept = 0
-            await asyncio.sleep(0.05 if swept >= LEDGER_SWEEP_ROWS_MAX else LEDGER_SWEEP_SECONDS)
+            await asyncio.sleep(0.05 if swept >= LEDGER_SWEEP_ENTRIES_MAX else LEDGER_SWEEP_SECONDS)
 
     async def tick(self) -> int:
-        """One bounded round; returns how many rows were taken away."""
+        """One bounded round; returns how many entries were taken away."""
         now = self._desk.clock.now_ms()
         before = Millis(now - self._retention_ms)
-        left = LEDGER_SWEEP_ROWS_MAX
+        left = LEDGER_SWEEP_ENTRIES_MAX
         until = RunId("run_" + scope_floor(before))
         found = await self._desk.store.kept(self._after, until, LEDGER_SWEEP_RUNS_MAX)
         # Those that have to stay must not keep the others from their turn: the next round begins behind them.
@@ -51,7 +51,7 @@ class Sweeper:
             if left <= 0:
                 self._after = RunId("")
                 break
-        return LEDGER_SWEEP_ROWS_MAX - left
+        return LEDGER_SWEEP_ENTRIES_MAX - left
 
     async def _announce(self, run: Run, now: Millis) -> bool:
         """Sign what there is, and say that it goes."""

@@ -2,16 +2,16 @@
 
 import base64
 import hashlib
+from binascii import hexlify
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 import msgspec
 
-from homeostat.core.codec import to_json
 from homeostat.core.errors import Conflict
-from homeostat.core.records.provenance import LEAF, START
-from homeostat.runs.bundle import Bundle, Page, read_line
+from homeostat.core.records.provenance import LEAF, START, read_line, whose
+from homeostat.runs.bundle import Bundle, Page
 from homeostat.runs.heads import MARK_BYTES, Head, Marks, fingerprint, signature_holds
 from homeostat.runs.merkle import Tree
 
@@ -112,7 +112,7 @@ class Walk:
 
     def __post_init__(self) -> None:
         self._marks = [base64.b64decode(head.marks) for head in self.heads]
-        self._middle = f'","project":{to_json(self.project)},"run_id":{to_json(self.run_id)},"seq":'.encode()
+        self._middle = whose(self.project, self.run_id).encode()
 
     def take(self, page: Page) -> None:
         """Check lines that follow."""
@@ -150,9 +150,9 @@ class Walk:
             if not line.endswith(b',"previous":"%b%b%d}' % (previous, middle, seq + 1)):
                 break
             seq += 1
-            digest = sha256(LEAF + line)
-            previous = digest.hexdigest().encode()
-            hashes.append(digest.digest())
+            digest = sha256(LEAF + line).digest()
+            previous = hexlify(digest)
+            hashes.append(digest)
         self._compare_marks(hashes)
         self.tree.extend(hashes)
         if self.collected is not None:

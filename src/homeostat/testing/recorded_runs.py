@@ -15,7 +15,7 @@ from homeostat.agent.orchestrator import Factory
 from homeostat.agent.turn import Turn
 from homeostat.core.clock import Millis
 from homeostat.core.ids import DEFAULT_PROJECT, Chance, ProjectId, RunId, TurnId, scope_of
-from homeostat.core.records.provenance import START, Chain, Entry, EntryKind
+from homeostat.core.records.provenance import START, Block, Chain, Entry, EntryKind
 from homeostat.core.records.recording import RECORDING, Worked
 from homeostat.core.records.turn import WaitStatus
 from homeostat.runs.bundle import Bundle, Header, Page, lines_of
@@ -98,6 +98,10 @@ class MemoryLedger:
         self._store = store
 
     async def entries(self, project: ProjectId, run_id: RunId, *, after: int, limit: int) -> list[Entry]:
+        del project, run_id, after, limit
+        return []
+
+    async def blocks(self, project: ProjectId, run_id: RunId, *, after: int, limit: int) -> list[Block]:
         del project, run_id, after, limit
         return []
 

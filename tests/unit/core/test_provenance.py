@@ -14,7 +14,8 @@ from homeostat.core.clock import Millis
 from homeostat.core.codec import to_json
 from homeostat.core.errors import MalformedPayload
 from homeostat.core.ids import ProjectId, RunId
-from homeostat.core.records.provenance import START, Chain, EntryKind, Tip, next_entry
+from homeostat.core.records import provenance
+from homeostat.core.records.provenance import START, Block, Chain, EntryKind, Tip, blocks_of, entry_of, next_entry
 from homeostat.core.redaction import REDACTED, redact, redact_json, suspicious, unlooked
 
 PROJECT, RUN, AT = ProjectId("default"), RunId("run_1"), Millis(1_700_000_000_000)
@@ -126,13 +127,32 @@ def test_the_hash_is_sha256_of_one_canonical_object() -> None:
 def test_a_chain_goes_on_where_it_ended() -> None:
     chain = Chain(PROJECT, RUN)
     assert chain.tip == START
-    first = chain.add(EntryKind.RUN_CREATED, {"goal": "x"}, at_ms=AT)
-    second = chain.add(EntryKind.RUN_MOVED, {"to": "planned"}, at_ms=AT)
+    chain.add(EntryKind.RUN_CREATED, {"goal": "x"}, at_ms=AT)
+    chain.add(EntryKind.RUN_MOVED, {"to": "planned"}, at_ms=AT)
+    first, second = chain.entries
     assert [first.seq, second.seq] == [1, 2]
-    assert chain.tip == Tip(3, second.hash)
-    assert chain.entries == [first, second]
+    assert chain.tip == second.tip == Tip(3, second.hash)
     again = Chain(PROJECT, RUN, first.tip)
-    assert again.add(EntryKind.RUN_MOVED, {"to": "planned"}, at_ms=AT) == second
+    again.add(EntryKind.RUN_MOVED, {"to": "planned"}, at_ms=AT)
+    assert again.entries == [second]
+    moved = EntryKind.RUN_MOVED
+    assert second == next_entry(first.tip, project=PROJECT, run_id=RUN, kind=moved, at_ms=AT, payload={"to": "planned"})
+
+
+def test_lines_share_rows_of_a_bounded_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(provenance, "LEDGER_BLOCK_CHARS", 10)
+    assert blocks_of(5, ["a"]) == [Block(5, 5, "a")]
+    assert blocks_of(5, ["aaaa", "bbbb", "c" * 30, "dd", "ee"]) == [
+        Block(5, 6, "aaaa\nbbbb"),
+        Block(7, 7, "c" * 30),
+        Block(8, 9, "dd\nee"),
+    ]
+
+
+def test_a_line_that_was_made_illegible_is_shown_as_it_is() -> None:
+    entry = entry_of("{no JSON", PROJECT, RUN, 3)
+    assert (entry.seq, entry.kind) == (3, "unreadable")
+    assert json.loads(entry.payload) == {"line": "{no JSON"}
 
 
 SECRETS = [

@@ -11,7 +11,17 @@ import pytest
 from homeostat.core.clock import Millis
 from homeostat.core.codec import Json
 from homeostat.core.ids import ProjectId, RunId, chance
-from homeostat.core.records.provenance import LEAF, START, Chain, Entry, EntryKind, Tip, hash_of, hashed_text
+from homeostat.core.records.provenance import (
+    LEAF,
+    START,
+    Block,
+    Chain,
+    Entry,
+    EntryKind,
+    Tip,
+    hash_of,
+    hashed_text,
+)
 from homeostat.runs.bundle import Bundle, BundleUnreadable, Header, Packer, lines_of, read_bundle, unpack
 from homeostat.runs.heads import MARKS_MAX, Ed25519Signer, Head, Marks, read_head, sign, signature_holds, write_head
 from homeostat.runs.ledgers import Ledgers
@@ -29,9 +39,11 @@ class Rows:
     def __init__(self, entries: list[Entry]) -> None:
         self.rows = entries
 
-    async def entries(self, project: ProjectId, run_id: RunId, *, after: int, limit: int) -> list[Entry]:
+    async def blocks(self, project: ProjectId, run_id: RunId, *, after: int, limit: int) -> list[Block]:
         del project, run_id
-        return [row for row in self.rows if row.seq > after][:limit]
+        lines = lines_of(self.rows, START.hash)
+        numbered = zip(self.rows, lines, strict=True)
+        return [Block(row.seq, row.seq, line.decode()) for row, line in numbered if row.seq > after][:limit]
 
     async def worked(self, *_: object) -> list[object]:
         return []

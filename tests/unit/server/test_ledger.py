@@ -289,11 +289,11 @@ async def test_an_old_ledger_leaves_and_nobody_cries_tampering(
     head = (await http.get(f"/v1/runs/{run_id}/head")).json()
     assert await system.runs.sweeper.tick() == 0, "its time is not over"
     monkeypatch.setattr(system.runs.sweeper, "_retention_ms", -1_000)
-    monkeypatch.setattr(sweeping, "LEDGER_SWEEP_ROWS_MAX", 10)
+    monkeypatch.setattr(sweeping, "LEDGER_SWEEP_ENTRIES_MAX", 10)
     size = head["size"]
     rounds = [await system.runs.sweeper.tick() for _ in range(-(-size // 10) + 1)]
     assert sum(rounds) == size
-    assert max(rounds) == 10, "a bounded number of rows at a time"
+    assert 10 <= max(rounds) < size, "a bounded part at a time"
     assert await system.runs.store.kept(RunId(""), RunId("run_~"), 10) == []
     for what in ("ledger", "ledger/live", "export", "verify"):
         answer = await http.get(f"/v1/runs/{run_id}/{what}")

@@ -9,7 +9,7 @@ from typing import Any
 from homeostat.adapters.stores import rows
 from homeostat.core.ids import ProjectId, RunId, TurnId, scope_of
 from homeostat.core.records.card import Card
-from homeostat.core.records.provenance import Entry
+from homeostat.core.records.provenance import Block, Entry, blocks_of, entry_of
 from homeostat.core.records.recording import RECORDING, Worked
 from homeostat.core.records.turn import Step, Wait
 
@@ -28,7 +28,15 @@ class LedgerReading(ABC):
         """Values as one parameter."""
 
     async def entries(self, project: ProjectId, run_id: RunId, *, after: int, limit: int) -> list[Entry]:
-        return [Entry(*row) for row in await self._all("entries", project, run_id, after, limit)]
+        found: list[Entry] = []
+        for first_seq, _, text in await self.blocks(project, run_id, after=after, limit=limit):
+            known = max(0, after + 1 - first_seq)
+            lines = text.split("\n")[known : known + limit - len(found)]
+            found += [entry_of(line, project, run_id, first_seq + known + n) for n, line in enumerate(lines)]
+        return found
+
+    async def blocks(self, project: ProjectId, run_id: RunId, *, after: int, limit: int) -> list[Block]:
+        return [Block(*row) for row in await self._all("blocks", project, run_id, after, limit)]
 
     async def busy(self, turns: Collection[TurnId]) -> set[TurnId]:
         return {row[0] for row in await self._all("busy", self._list(turns), RECORDING)}
@@ -58,3 +66,8 @@ class LedgerReading(ABC):
             )
             for turn in found
         ]
+
+
+def write_blocks(project: str, run_id: str, first_seq: int, lines: Sequence[str]) -> list[Row]:
+    """The rows of entries that are written together."""
+    return [(run_id, *block[:2], project, block.text) for block in blocks_of(first_seq, lines)]

@@ -81,10 +81,9 @@ class RunsReading(ABC):
         return [rows.read_run(row) for row in await self._all("runs_kept", after, before, limit)]
 
     async def sweep(self, run_id: RunId, limit: int) -> int:
-        swept = len(await self._do("ledger_sweep", run_id, limit))
-        if swept < limit:
-            await self._do("ledger_gone", run_id)
-        return swept
+        swept = await self._do("ledger_sweep", run_id, limit)
+        await self._do("ledger_gone", run_id)
+        return sum(row[0] for row in swept)
 
     # --- writes of one statement ---------------------------------------------------------------------------
 

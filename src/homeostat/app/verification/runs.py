@@ -9,9 +9,9 @@ from homeostat.core.codec import from_json
 from homeostat.core.ids import ProjectId, RunId
 from homeostat.core.limits import PAGE_MAX
 from homeostat.core.ports.runs import RunStore
-from homeostat.core.records.provenance import EntryKind
+from homeostat.core.records.provenance import EntryKind, read_line
 from homeostat.core.records.run import Run
-from homeostat.runs.bundle import Page, read_line
+from homeostat.runs.bundle import Page
 from homeostat.runs.ledgers import Ledgers
 from homeostat.runs.verify import Found, Walk, check_heads
 

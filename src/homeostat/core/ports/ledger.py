@@ -4,7 +4,7 @@ from collections.abc import Collection
 from typing import Protocol
 
 from homeostat.core.ids import ProjectId, RunId, TurnId
-from homeostat.core.records.provenance import Entry
+from homeostat.core.records.provenance import Block, Entry
 from homeostat.core.records.recording import Worked
 
 
@@ -13,6 +13,12 @@ class LedgerStore(Protocol):
 
     async def entries(self, project: ProjectId, run_id: RunId, *, after: int, limit: int) -> list[Entry]:
         """The entries that follow number `after`, in order; none where there is no such run."""
+        ...
+
+    async def blocks(self, project: ProjectId, run_id: RunId, *, after: int, limit: int) -> list[Block]:
+        """The same as they are kept: what holds the next `limit` entries, and whatever shares a row with them. Where
+        those are missing, what comes next.
+        """
         ...
 
     async def busy(self, turns: Collection[TurnId]) -> set[TurnId]:

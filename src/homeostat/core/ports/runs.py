@@ -97,7 +97,7 @@ class RunStore(Protocol):
         ...
 
     async def sweep(self, run_id: RunId, limit: int) -> int:
-        """Take the first entries of a ledger away; returns how many there were."""
+        """Take the first entries of a ledger away, about that many; returns how many there were."""
         ...
 
     # --- the red button ------------------------------------------------------------------------------------

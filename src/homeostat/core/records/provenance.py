@@ -6,18 +6,20 @@ a leaf in the Merkle tree of RFC 6962 as well. Anybody with SHA-256 can check it
 """
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import lru_cache
 from typing import Final, NamedTuple
 
+import msgspec
 from msgspec import Struct
 
 from homeostat.core.canonical import canonical_of, canonical_plain
 from homeostat.core.clock import Millis
 from homeostat.core.codec import Json, to_json
 from homeostat.core.ids import ProjectId, RunId
-from homeostat.core.limits import ENTRY_BYTES_MAX
+from homeostat.core.limits import ENTRY_BYTES_MAX, LEDGER_BLOCK_CHARS
 from homeostat.core.redaction import redact_json, suspicious
 
 
@@ -52,9 +54,12 @@ LEAF: Final = b"\0"
 START: Final = Tip(1, "0" * 64)
 """The tip of a ledger without entries."""
 
+UNREADABLE: Final = "unreadable"
+"""The kind that is shown of an entry which somebody has made illegible."""
+
 
 class Entry(Struct, frozen=True, gc=False):
-    """One row of a ledger. `payload` is canonical JSON, `hash` what the next entry is chained to."""
+    """One entry of a ledger. `payload` is canonical JSON, `hash` what the next entry is chained to."""
 
     project: ProjectId
     run_id: RunId
@@ -69,21 +74,78 @@ class Entry(Struct, frozen=True, gc=False):
         return Tip(self.seq + 1, self.hash)
 
 
+class Line(Struct, frozen=True, kw_only=True, gc=False):
+    """An entry as it is hashed, kept and exported."""
+
+    seq: int
+    kind: str
+    at_ms: int
+    payload: msgspec.Raw
+    previous: str
+    project: str
+    run_id: str
+
+
+class Block(NamedTuple):
+    """Entries that were written together, from one number to another, a line each: what a store keeps as a row."""
+
+    first_seq: int
+    last_seq: int
+    text: str
+
+
+_line = msgspec.json.Decoder(Line)
+
+
+def read_line(line: bytes | str) -> Line:
+    return _line.decode(line)
+
+
 @lru_cache(maxsize=4_096)
 def _quoted(name: str) -> str:
     return to_json(name)
 
 
+@lru_cache(maxsize=4_096)
+def whose(project: str, run_id: str) -> str:
+    """How a line goes on behind the hash of the one before, up to its number: the same throughout a ledger."""
+    return f'","project":{to_json(project)},"run_id":{to_json(run_id)},"seq":'
+
+
 def hashed_text(tip: Tip, *, project: str, run_id: str, kind: str, at_ms: int, payload: str) -> bytes:
     """The bytes an entry's hash is taken over; a bundle holds them as a line."""
-    return (
-        f'{{"at_ms":{at_ms},"kind":{_quoted(kind)},"payload":{payload},"previous":"{tip.hash}",'
-        f'"project":{_quoted(project)},"run_id":{_quoted(run_id)},"seq":{tip.next_seq}}}'
-    ).encode()
+    return _text(tip, whose(project, run_id), kind, at_ms, payload).encode()
+
+
+def _text(tip: Tip, owner: str, kind: str, at_ms: int, payload: str) -> str:
+    return f'{{"at_ms":{at_ms},"kind":{_quoted(kind)},"payload":{payload},"previous":"{tip.hash}{owner}{tip.next_seq}}}'
 
 
 def hash_of(line: bytes) -> str:
     return hashlib.sha256(LEAF + line).hexdigest()
+
+
+def entry_of(line: str, project: ProjectId, run_id: RunId, seq: int) -> Entry:
+    """An entry from the line that stands at its place. One that cannot be read is shown as it is: checks name it."""
+    try:
+        read = read_line(line)
+    except (msgspec.MsgspecError, RecursionError):
+        return Entry(project, run_id, seq, UNREADABLE, Millis(0), to_json({"line": line}), hash_of(line.encode()))
+    payload = Json(bytes(read.payload).decode())
+    return Entry(project, run_id, seq, read.kind, Millis(read.at_ms), payload, hash_of(line.encode()))
+
+
+def blocks_of(first_seq: int, lines: Sequence[str]) -> list[Block]:
+    """Lines that follow each other as rows of a bounded size."""
+    blocks: list[Block] = []
+    start, size = 0, 0
+    for place, line in enumerate(lines):
+        if size and size + len(line) > LEDGER_BLOCK_CHARS:
+            blocks.append(Block(first_seq + start, first_seq + place - 1, "\n".join(lines[start:place])))
+            start, size = place, 0
+        size += len(line) + 1
+    blocks.append(Block(first_seq + start, first_seq + len(lines) - 1, "\n".join(lines[start:])))
+    return blocks
 
 
 def next_entry(
@@ -97,7 +159,14 @@ def next_entry(
     plain: bool = False,
     said: str | None = None,
 ) -> Entry:
-    """The entry that follows the tip. The payload is any value that JSON can hold; its secrets are taken out.
+    """The entry that follows the tip; what it takes is told at `told`."""
+    text = told(payload, plain=plain, said=said)
+    line = hashed_text(tip, project=project, run_id=run_id, kind=kind.value, at_ms=at_ms, payload=text)
+    return Entry(project, run_id, tip.next_seq, kind.value, at_ms, text, hash_of(line))
+
+
+def told(payload: object, *, plain: bool = False, said: str | None = None) -> Json:
+    """What an entry says, in its one spelling. The payload is any value that JSON can hold; its secrets are taken out.
 
     One that is `plain` has no numbers but whole ones, so that it is encoded once and need not be read again. `said` is
     all of it that others wrote and nobody has looked through yet: most of an entry is names that were made here, and
@@ -105,12 +174,9 @@ def next_entry(
     """
     if plain:
         text = canonical_plain(payload)
-        if len(text) > ENTRY_BYTES_MAX // 4 or suspicious(text if said is None else said):
-            text = canonical_of(redact_json(to_json(payload, limit=ENTRY_BYTES_MAX)))
-    else:
-        text = canonical_of(redact_json(to_json(payload, limit=ENTRY_BYTES_MAX)))
-    line = hashed_text(tip, project=project, run_id=run_id, kind=kind.value, at_ms=at_ms, payload=text)
-    return Entry(project, run_id, tip.next_seq, kind.value, at_ms, text, hash_of(line))
+        if len(text) <= ENTRY_BYTES_MAX // 4 and not suspicious(text if said is None else said):
+            return text
+    return canonical_of(redact_json(to_json(payload, limit=ENTRY_BYTES_MAX)))
 
 
 @dataclass(slots=True)
@@ -120,21 +186,19 @@ class Chain:
     project: ProjectId
     run_id: RunId
     tip: Tip = START
-    entries: list[Entry] = field(default_factory=list[Entry])
+    lines: list[str] = field(default_factory=list[str])
 
     def add(
         self, kind: EntryKind, payload: object, *, at_ms: Millis, plain: bool = False, said: str | None = None
-    ) -> Entry:
-        entry = next_entry(
-            self.tip,
-            project=self.project,
-            run_id=self.run_id,
-            kind=kind,
-            at_ms=at_ms,
-            payload=payload,
-            plain=plain,
-            said=said,
-        )
-        self.entries.append(entry)
-        self.tip = entry.tip
-        return entry
+    ) -> None:
+        tip = self.tip
+        text = told(payload, plain=plain, said=said)
+        line = _text(tip, whose(self.project, self.run_id), kind, at_ms, text)
+        self.lines.append(line)
+        self.tip = Tip(tip.next_seq + 1, hash_of(line.encode()))
+
+    @property
+    def entries(self) -> list[Entry]:
+        """What was added, as it is read again."""
+        first = self.tip.next_seq - len(self.lines)
+        return [entry_of(line, self.project, self.run_id, first + place) for place, line in enumerate(self.lines)]

@@ -1,7 +1,8 @@
 """What is left of a turn when it has ended: everything that came to it from outside, and what it made of it."""
 
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from homeostat.core.records.card import Card
 from homeostat.core.records.turn import Step, Turn, Wait
@@ -10,8 +11,7 @@ RECORDING: Final = "#recording"
 """A step that no author can name: who worked on the turn, and what it remembered. Written with the deliverable."""
 
 
-@dataclass(frozen=True, slots=True)
-class Worked:
+class Worked(Struct, frozen=True, gc=False):
     """A turn with its stored steps, its calls, and the cards that were born in it."""
 
     turn: Turn

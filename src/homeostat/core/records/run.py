@@ -12,7 +12,7 @@ from homeostat.core.ids import AgentId, ProjectId, RunId, TraceId, TurnId
 from homeostat.core.limits import TASKS_PARALLEL_DEFAULT
 from homeostat.core.machines.run import RUN, RunStatus
 from homeostat.core.machines.task import TASK, TaskStatus
-from homeostat.core.records.provenance import START, Entry, Tip
+from homeostat.core.records.provenance import START, Tip
 
 
 class TargetKind(StrEnum):
@@ -55,7 +55,7 @@ class PauseCause(StrEnum):
     GATE = "gate"  # nothing can go on until somebody approves a task
 
 
-class Target(Struct, frozen=True):
+class Target(Struct, frozen=True, gc=False):
     """Who should carry a task out: one agent, or any of a type or with a tag."""
 
     kind: TargetKind
@@ -65,7 +65,7 @@ class Target(Struct, frozen=True):
         return self.name if self.kind is TargetKind.AGENT else f"{self.kind}:{self.name}"
 
 
-class TaskSpec(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class TaskSpec(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """A task as it was planned; never changed afterwards. What nobody asked for is not written, in rows and in ledgers:
     so a default of one of these can never be another one.
     """
@@ -81,7 +81,7 @@ class TaskSpec(Struct, frozen=True, kw_only=True, omit_defaults=True):
     approval: bool = False
 
 
-class Task(Struct, frozen=True):
+class Task(Struct, frozen=True, gc=False):
     """A task and how far it is. `attempt` counts from 1 once it has been started. `noted` says what of its turn is in
     the ledger already, though it has not ended.
     """
@@ -205,14 +205,21 @@ GATES: Final = {
 
 
 class RunChange(Struct, frozen=True, kw_only=True):
-    """What one transaction makes of a run. `epoch` is that of the driver who writes; others write without."""
+    """What one transaction makes of a run. `lines` are what its ledger goes on with. `epoch` is that of the driver who
+    writes; others write without.
+    """
 
     run: Run
     tasks: tuple[Task, ...] = ()
     new_tasks: tuple[Task, ...] = ()
-    entries: tuple[Entry, ...] = ()
+    lines: tuple[str, ...] = ()
     gate: GateState | None = None
     epoch: int | None = None
+
+    @property
+    def first_seq(self) -> int:
+        """The number of the first of its lines."""
+        return self.run.tip.next_seq - len(self.lines)
 
 
 class RedButton(Struct, frozen=True):

@@ -8,8 +8,8 @@ import msgspec
 
 from homeostat.agent.journal import CARD
 from homeostat.core.codec import NULL, Json
-from homeostat.core.records.provenance import EntryKind
-from homeostat.runs.bundle import Page, read_line
+from homeostat.core.records.provenance import EntryKind, read_line
+from homeostat.runs.bundle import Page
 
 
 class Asked(msgspec.Struct, frozen=True):

@@ -72,7 +72,7 @@ def change_of(run: Run, **parts: object) -> RunChange:
     """A change with one entry, as every change has."""
     chain = Chain(run.project, run.run_id, run.tip)
     chain.add(EntryKind.RUN_CHANGED, {"version": run.version}, at_ms=NOW)
-    return RunChange(run=replace(run, tip=chain.tip), entries=tuple(chain.entries), **parts)  # pyright: ignore[reportArgumentType]
+    return RunChange(run=replace(run, tip=chain.tip), lines=tuple(chain.lines), **parts)  # pyright: ignore[reportArgumentType]
 
 
 async def make(keepers: Keepers, number: int = 1, *, gate: GateState | None = None, tasks: int = 0) -> Run:

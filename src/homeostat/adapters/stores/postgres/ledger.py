@@ -1,12 +1,11 @@
 """Ledgers on PostgreSQL."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Final
 
-from homeostat.adapters.stores.ledger_read import LedgerReading
+from homeostat.adapters.stores.ledger_read import LedgerReading, write_blocks
 from homeostat.adapters.stores.postgres.engine import PostgresEngine, Transaction
 from homeostat.adapters.stores.statements import statements
-from homeostat.core.records.provenance import Entry
 
 SQL: Final = statements("postgres", "ledger")
 
@@ -24,10 +23,6 @@ class PostgresLedger(LedgerReading):
         return list(values)
 
 
-async def put_entries(transaction: Transaction, entries: Iterable[Entry]) -> None:
+async def put_lines(transaction: Transaction, project: str, run_id: str, first_seq: int, lines: Sequence[str]) -> None:
     """Append entries within a transaction."""
-    await transaction.fetch(SQL["entry_put"], [_row(entry) for entry in entries])
-
-
-def _row(entry: Entry) -> tuple[object, ...]:
-    return (entry.project, entry.run_id, entry.seq, entry.kind, entry.at_ms, entry.payload, entry.hash)
+    await transaction.fetch(SQL["block_put"], write_blocks(project, run_id, first_seq, lines))

@@ -5,7 +5,7 @@ from typing import Final
 
 from homeostat.adapters.stores import runs_rows as rows
 from homeostat.adapters.stores.postgres.engine import PostgresEngine, Transaction
-from homeostat.adapters.stores.postgres.ledger import put_entries
+from homeostat.adapters.stores.postgres.ledger import put_lines
 from homeostat.adapters.stores.runs_read import Moved, RunsReading
 from homeostat.adapters.stores.statements import statements
 from homeostat.core.records.run import RedButton, Run, RunChange
@@ -77,5 +77,5 @@ async def _parts(transaction: Transaction, change: RunChange) -> None:
         await transaction.fetch(SQL["task_put"], [rows.write_task(run_id, task) for task in change.new_tasks])
     if change.tasks:
         await transaction.fetch(SQL["task_move"], [rows.write_moved_row(run_id, task) for task in change.tasks])
-    if change.entries:
-        await put_entries(transaction, change.entries)
+    if change.lines:
+        await put_lines(transaction, change.run.project, run_id, change.first_seq, change.lines)

@@ -2,13 +2,12 @@
 
 import json
 import sqlite3
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
-from homeostat.adapters.stores.ledger_read import LedgerReading
+from homeostat.adapters.stores.ledger_read import LedgerReading, write_blocks
 from homeostat.adapters.stores.sqlite.engine import SqliteEngine
 from homeostat.adapters.stores.statements import statements
-from homeostat.core.records.provenance import Entry
 
 SQL = statements("sqlite", "ledger")
 
@@ -26,10 +25,6 @@ class SqliteLedger(LedgerReading):
         return json.dumps(list(values))
 
 
-def put_entries(connection: sqlite3.Connection, entries: Iterable[Entry]) -> None:
+def put_lines(connection: sqlite3.Connection, project: str, run_id: str, first_seq: int, lines: Sequence[str]) -> None:
     """Append entries within a transaction."""
-    connection.executemany(SQL["entry_put"], [_row(entry) for entry in entries])
-
-
-def _row(entry: Entry) -> tuple[object, ...]:
-    return (entry.project, entry.run_id, entry.seq, entry.kind, entry.at_ms, entry.payload, entry.hash)
+    connection.executemany(SQL["block_put"], write_blocks(project, run_id, first_seq, lines))

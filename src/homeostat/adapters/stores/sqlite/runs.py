@@ -7,7 +7,7 @@ from collections.abc import Collection
 from homeostat.adapters.stores import runs_rows as rows
 from homeostat.adapters.stores.runs_read import Moved, RunsReading
 from homeostat.adapters.stores.sqlite.engine import SqliteEngine
-from homeostat.adapters.stores.sqlite.ledger import put_entries
+from homeostat.adapters.stores.sqlite.ledger import put_lines
 from homeostat.adapters.stores.sqlite.transaction import immediate
 from homeostat.adapters.stores.statements import statements
 from homeostat.core.records.run import RedButton, Run, RunChange
@@ -78,5 +78,5 @@ def _parts(connection: sqlite3.Connection, change: RunChange) -> None:
         many(SQL["task_put"], [rows.write_task(run_id, task) for task in change.new_tasks])
     if change.tasks:
         many(SQL["task_move"], [rows.write_move(run_id, task) for task in change.tasks])
-    if change.entries:
-        put_entries(connection, change.entries)
+    if change.lines:
+        put_lines(connection, change.run.project, run_id, change.first_seq, change.lines)

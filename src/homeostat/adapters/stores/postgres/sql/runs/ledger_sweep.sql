@@ -1,2 +1,3 @@
--- Takes the first entries of a run's ledger away.
-DELETE FROM ledger WHERE run_id = $1 AND seq < (SELECT min(seq) FROM ledger WHERE run_id = $1) + $2::bigint RETURNING seq
+-- Takes the first rows of a run's ledger away, about as many entries as asked for and one row at the least.
+DELETE FROM ledger WHERE run_id = $1 AND first_seq < (SELECT min(first_seq) FROM ledger WHERE run_id = $1) + $2::bigint
+RETURNING last_seq - first_seq + 1

@@ -1,2 +1,0 @@
--- Append entries; two entries of one number cannot be.
-INSERT INTO ledger SELECT * FROM unnest($1::ledger[])

@@ -1,2 +1,0 @@
--- Append one entry; two entries of one number cannot be.
-INSERT INTO ledger (project, run_id, seq, kind, at_ms, payload, hash) VALUES (?, ?, ?, ?, ?, ?, ?)
