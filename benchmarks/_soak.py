@@ -18,7 +18,6 @@ import urllib.error
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import psutil
@@ -117,14 +116,14 @@ async def soak(minutes: float, *, fill: bool) -> bool:
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         server, agents = await stack.enter_async_context(installation(folder))
-        os.nice(LOAD_NICE)
         port = int(server.url.rsplit(":", 1)[1])
+        seconds = minutes * 60
+        operator = await _child(f"_operator {port} {seconds} {HOSTED}", *(agent for agent, _ in agents[-500:]))
+        os.nice(LOAD_NICE)  # this process is the load from here on, and so is whoever it begins
         beats = _requests(agents)
         if fill:
             await pace(port, beats, connections=64, per_second=6_000, seconds=HISTORY_SAMPLES * AGENTS / 6_000)
-        seconds = minutes * 60
-        operator = await _child(f"_operator {port} {seconds} {HOSTED}", *(agent for agent, _ in agents[-500:]), nice=0)
-        followers = await _child(f"_followers {port} {FOLLOWERS} {seconds} half", nice=LOAD_NICE)
+        followers = await _child(f"_followers {port} {FOLLOWERS} {seconds} half")
         scales = Scales(server.pid)
         body = json.dumps(CHAT, separators=(",", ":")).encode()
         calls = [post(PATH, body, key=key) for _, key in agents[:100]]
@@ -193,14 +192,13 @@ def _weight(report: Report, scales: "Scales", *, judged: bool) -> Iterator[Promi
         yield Promise(promise, found, growth <= GROWTH_MB_PER_HOUR_MAX)
 
 
-async def _child(command: str, *arguments: str, nice: int) -> asyncio.subprocess.Process:
+async def _child(command: str, *arguments: str) -> asyncio.subprocess.Process:
     """A process of ours beside the server, when it says that it is ready."""
     name, *rest = command.split()
     child = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", f"benchmarks.{name}", *rest, *arguments),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        preexec_fn=partial(os.setpriority, os.PRIO_PROCESS, 0, nice),
     )
     assert child.stdout is not None
     await child.stdout.readline()
