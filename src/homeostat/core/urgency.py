@@ -16,3 +16,8 @@ def urgent_context() -> "Context":
     context = copy_context()
     context.run(_urgent.set, True)  # noqa: FBT003 - the value of the variable
     return context
+
+
+def become_urgent() -> None:
+    """From here on, what this task does is urgent: operators wait for it."""
+    _urgent.set(True)

@@ -1,5 +1,6 @@
 """Keeps what is normal for each agent beyond the life of a process, and forgets agents that left."""
 
+from collections import deque
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -41,25 +42,43 @@ class Archive:
         self._doctrine = doctrine
         self._clock = clock
         self._saved_at = clock.monotonic()
+        self._unsaved: deque[Watch] = deque()
 
     @property
     def _store(self) -> ImmuneStore:
         return self._ward.store
 
     async def tick(self) -> None:
-        """Write down what changed and forget who left, every now and then."""
-        if self._clock.monotonic() - self._saved_at >= self._doctrine.save_seconds:
-            await self.save()
+        """Write down what changed and forget who left, every now and then; some of it at a time, as orders wait."""
+        if not self._unsaved and self._clock.monotonic() - self._saved_at >= self._doctrine.save_seconds:
             await self.forget_gone()
+            self._begin()
+        if self._unsaved:
+            await self._save_some()
 
     async def save(self) -> int:
-        """Write down what changed since the last time."""
+        """Write down what changed since the last time, all of it."""
+        self._begin()
+        written = 0
+        while self._unsaved:
+            written += await self._save_some()
+        return written
+
+    def _begin(self) -> None:
         self._saved_at = self._clock.monotonic()
-        changed = [watch for watch in self._ward.watches.values() if watch.dirty and not watch.drill]
-        memories = [memory for watch in changed for memory in self._memories(watch)]
-        for start in range(0, len(memories), MEMORIES_PER_SAVE_MAX):
-            await self._store.save_memories(memories[start : start + MEMORIES_PER_SAVE_MAX])
-        for watch in changed:
+        self._unsaved = deque(watch for watch in self._ward.watches.values() if watch.dirty and not watch.drill)
+
+    async def _save_some(self) -> int:
+        """What is not written down for some reason is still to be, the next time."""
+        some: list[Watch] = []
+        memories: list[Memory] = []
+        while self._unsaved and len(memories) < MEMORIES_PER_SAVE_MAX:
+            watch = self._unsaved.popleft()
+            if self._ward.watches.get(watch.key) is watch and not watch.drill:
+                some.append(watch)
+                memories += self._memories(watch)
+        await self._store.save_memories(memories)
+        for watch in some:
             watch.dirty = False
         return len(memories)
 
@@ -142,14 +161,22 @@ class Archive:
     async def forget_gone(self) -> int:
         """Forget agents that left. Those that are held stay held, should they come back under their name."""
         left = [watch for watch in self._ward.watches.values() if watch.phase in RUNS and self.gone(watch)]
-        for watch in left[:FORGOTTEN_PER_PASS_MAX]:
-            await self._forget(watch)
+        some = left[:FORGOTTEN_PER_PASS_MAX]
+        if some and await self._store.save(Chart(gone=tuple(watch.patient for watch in some))):
+            for watch in some:
+                self._drop(watch)
+        else:  # one of them has moved
+            for watch in some:
+                await self._forget(watch)
         return len(left)
 
     async def _forget(self, watch: Watch) -> None:
-        if not await self._store.save(Chart(gone=(watch.patient,))):
+        if await self._store.save(Chart(gone=(watch.patient,))):
+            self._drop(watch)
+        else:
             await self._ward.reload(watch.key)
-            return
+
+    def _drop(self, watch: Watch) -> None:
         for row in watch.rows.values():
             self._baselines.free(row)
         self._ward.drop(watch.key)

@@ -25,6 +25,7 @@ from homeostat.core.records.immune import (
 )
 from homeostat.core.records.turn import AgentKey
 from homeostat.core.records.vitals import Vitals
+from homeostat.core.urgency import become_urgent
 from homeostat.immune.approvals import Approvals
 from homeostat.immune.archive import Archive, Portrait
 from homeostat.immune.baseline import Baselines, Normal
@@ -151,6 +152,7 @@ class Immune:
             log.warning("the last baselines were not written down: %s", error)
 
     async def run(self) -> None:
+        become_urgent()  # an order about an agent waits until a tick has ended
         while True:
             await asyncio.sleep(self.doctrine.tick_seconds)
             try:
