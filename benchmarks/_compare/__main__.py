@@ -5,6 +5,7 @@ Every cell that was taken is kept in `benchmarks/results/compare.json`: a run th
 
 import argparse
 import sys
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -24,6 +25,7 @@ def main() -> int:
     parser.add_argument("--page", action="store_true", help="only write the page of what is kept")
     options = parser.parse_args()
     kept = Kept()
+    table = [cell.name for cell in cells(quick=False, data=Path())]
     wanted = cells(quick=options.quick, data=options.data)
     if options.only:
         wanted = [cell for cell in wanted if cell.name.startswith(tuple(options.only))]
@@ -35,8 +37,10 @@ def main() -> int:
         return 0
     for cell in [] if options.page else wanted:
         kept.take(cell, again=options.again or options.disturbed)
-    page.write(kept)
-    return 0
+    page.write(kept, missing=[name for name in table if name not in kept.cells])
+    if kept.failed:
+        print(f"  not taken, try again: {', '.join(kept.failed)}")
+    return 1 if kept.failed else 0
 
 
 def cells(*, quick: bool, data: Path | None) -> list[Cell]:
@@ -54,7 +58,7 @@ def cells(*, quick: bool, data: Path | None) -> list[Cell]:
         for kind in ("plain", "tool")
         for clients in turns.LOADS
     ]
-    return found
+    return [replace(cell, quick=quick) for cell in found]
 
 
 def weight(peer: Peer) -> dict[str, object]:

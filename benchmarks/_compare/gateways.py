@@ -13,7 +13,9 @@ from pathlib import Path
 import psutil
 import uvloop
 
+from benchmarks._compare.footprint import LITELLM
 from benchmarks._compare.kept import Figures
+from benchmarks._compare.peers_at import PEERS_AT, install, install_portkey
 from benchmarks._http_load import Measured, post, saturate
 from benchmarks._peers import litellm, portkey
 from benchmarks.gateway import CHAT, PATH, _model, _nginx, _pin, _put, _register, _spare
@@ -35,6 +37,10 @@ class Subject:
 
 def measure(peer: str, *, quick: bool) -> Figures:
     """Ours and one peer, taken in turn."""
+    if peer == "litellm":
+        install(PEERS_AT, LITELLM)
+    elif peer == "portkey":
+        install_portkey(PEERS_AT)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(_measure(peer, 1.0 if quick else 3.0))
 
@@ -46,13 +52,16 @@ async def _measure(peer: str, seconds: float) -> Figures:
             return {"missing": f"{peer} is not installed"}
         figures: Figures = {}
         for clients in LOADS:
-            pairs = [
+            taken = [
                 (await _taken(theirs, clients, seconds), await _taken(ours, clients, seconds)) for _ in range(ROUNDS)
             ]
+            pairs = [pair for pair in taken if pair[0][0].rate and pair[1][0].rate]
+            if not pairs:
+                raise RuntimeError(f"nobody was answered within {seconds:g} s at c = {clients}")
             figures[str(clients)] = {
                 "theirs": statistics.median(one.rate for (one, _), _ in pairs),
                 "ours": statistics.median(one.rate for _, (one, _) in pairs),
-                "times": statistics.median(mine.rate / one.rate for (one, _), (mine, _) in pairs if one.rate),
+                "times": statistics.median(mine.rate / one.rate for (one, _), (mine, _) in pairs),
                 "theirs_p50_ms": statistics.median(one.p50_ms for (one, _), _ in pairs),
                 "ours_p50_ms": statistics.median(one.p50_ms for _, (one, _) in pairs),
                 "theirs_cpu_us": statistics.median(cpu for (_, cpu), _ in pairs),

@@ -20,6 +20,7 @@ class Cell:
 
     name: str
     take: Callable[[], Figures]
+    quick: bool = False  # taken with less work than a figure needs that is to be believed
 
 
 class Kept:
@@ -27,18 +28,25 @@ class Kept:
 
     def __init__(self, path: Path = RESULTS) -> None:
         self._path = path
+        self.failed: list[str] = []
         self.cells: dict[str, Figures] = json.loads(path.read_text()) if path.exists() else {}
 
     def take(self, cell: Cell, *, again: bool) -> None:
-        """Measure, unless it is there already."""
-        if cell.name in self.cells and not again:
-            print(f"  {cell.name}: kept from {self.cells[cell.name]['taken_at']}", flush=True)
+        """Measure, unless it is there already and was taken as thoroughly."""
+        known = self.cells.get(cell.name)
+        if known is not None and not again and (cell.quick or not known.get("quick")):
+            print(f"  {cell.name}: kept from {known['taken_at']}", flush=True)
             return
         print(f"  {cell.name}", flush=True)
         load = os.getloadavg()[0]
-        figures = cell.take()
+        try:
+            figures = cell.take()
+        except Exception as problem:  # noqa: BLE001 - whatever it was, the other cells do not suffer for it
+            print(f"    not taken: {problem}", flush=True)
+            self.failed.append(cell.name)
+            return
         taken_at = datetime.now(UTC).isoformat(timespec="minutes")
-        self.cells[cell.name] = {"taken_at": taken_at, "load": round(load, 1), **figures}
+        self.cells[cell.name] = {"taken_at": taken_at, "load": round(load, 1), "quick": cell.quick, **figures}
         self._path.parent.mkdir(parents=True, exist_ok=True)
         partial = self._path.with_suffix(".part")
         partial.write_text(json.dumps(self.cells, indent=1) + "\n")
@@ -47,6 +55,10 @@ class Kept:
     def disturbed(self) -> list[str]:
         """Cells that were taken while others worked on the machine; their figures are worth little."""
         return [name for name, cell in self.cells.items() if cell.get("load", 0.0) > LOAD_MAX]
+
+    def quick(self) -> list[str]:
+        """Cells that were taken to see that they can be."""
+        return [name for name, cell in self.cells.items() if cell.get("quick")]
 
     def of(self, prefix: str) -> dict[str, Figures]:
         """The cells whose names begin so, by the rest of their names."""

@@ -1,7 +1,7 @@
 """The page of the comparison, written from what is kept."""
 
 import platform
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import psutil
@@ -16,14 +16,14 @@ ENGINES = {"sqlite": "SQLite", "postgres": "PostgreSQL"}
 KINDS = {"plain": "no-op turns", "tool": "turns that wait for one tool"}
 
 
-def write(kept: Kept, path: Path = PAGE) -> None:
-    text = "\n".join(_text(kept))
+def write(kept: Kept, path: Path = PAGE, *, missing: Sequence[str] = ()) -> None:
+    text = "\n".join(_text(kept, missing))
     page = path.read_text()
     path.write_text(f"{page.split(BEGIN)[0]}{BEGIN}\n\n{text}\n{END}{page.split(END)[1]}")
     print(f"  written to {path}")
 
 
-def _text(kept: Kept) -> Iterator[str]:
+def _text(kept: Kept, missing: Sequence[str]) -> Iterator[str]:
     days = sorted(cell["taken_at"][:10] for cell in kept.cells.values())
     if not days:
         yield "Nothing was measured yet."
@@ -33,6 +33,15 @@ def _text(kept: Kept) -> Iterator[str]:
     yield ""
     if disturbed := kept.disturbed():
         yield f"Taken while others worked on the machine, to be taken again (`--disturbed`): {', '.join(disturbed)}."
+        yield ""
+    if quick := kept.quick():
+        yield f"Taken with `--quick`, to see that they can be, and not to be believed: {', '.join(quick)}."
+        yield ""
+    if missing:
+        yield f"Not taken yet: {', '.join(missing)}."
+        yield ""
+    if versions := _versions(kept):
+        yield f"Versions: {versions}."
         yield ""
     lost: list[str] = []
     for engine in ENGINES:
@@ -47,6 +56,11 @@ def _text(kept: Kept) -> Iterator[str]:
     yield from (f"- {word}" for word in lost)
     if not lost:
         yield "Nowhere in what was measured."
+
+
+def _versions(kept: Kept) -> str:
+    found = {**kept.of("weight "), **kept.of("footprint ")}
+    return ", ".join(f"{name} {one['version']}" for name, one in sorted(found.items()) if "version" in one)
 
 
 def _machine() -> str:
@@ -74,7 +88,7 @@ def _turns(cells: dict[str, Figures], engine: str, kind: str, lost: list[str]) -
             if peer == "homeostat":
                 shown.append(f"**{ours:,.0f}** ({ours / figures['floor']:.1f}x the floor)")
                 continue
-            shown.append(f"{theirs:,.0f} (we: {ours / theirs:.0f}x)")
+            shown.append(f"{theirs:,.0f} (we: {ours / theirs:.3g}x)")
             if ours / theirs < GOALS[peer]:
                 where = f"{ENGINES[engine]}, {KINDS[kind]}, c = {clients}"
                 lost.append(f"{where}: {ours / theirs:.1f}x {peer}, goal {GOALS[peer]:.0f}x")
@@ -126,8 +140,6 @@ def _heartbeats(cell: Figures | None) -> Iterator[str]:
 
 def _detection(cell: Figures | None, lost: list[str]) -> Iterator[str]:
     if cell is None:
-        yield "Detection was not measured: it needs `--data`."
-        yield ""
         return
     yield "### Detection on the Numenta streams, standard profile"
     yield ""

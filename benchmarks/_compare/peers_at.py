@@ -1,6 +1,7 @@
 """Peers: what each is installed from, and the environment of its own in which it runs."""
 
 import json
+import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -33,6 +34,16 @@ def install(folder: Path, peer: Peer) -> None:
     subprocess.run(
         [str(uv), "pip", "install", "--quiet", "--python", str(python_of(folder, peer)), *peer.packages], check=True
     )
+
+
+def install_portkey(folder: Path) -> None:
+    """Portkey's gateway is a package of npm's; without npm it is left out."""
+    npm = shutil.which("npm")
+    if npm is None or (folder / "portkey" / "node_modules").exists():
+        return
+    print("  installing portkey", flush=True)
+    arguments = ("install", "--silent", "--no-audit", "--no-fund", "--prefix", str(folder / "portkey"))
+    subprocess.run([npm, *arguments, "@portkey-ai/gateway"], check=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,7 +74,7 @@ def measure(engine: str, kind: str, clients: int, *, quick: bool) -> Figures:
                 floors.append(asyncio.run(_floor(url, clients, turns)))
             for peer in wanted:
                 # The slow ones are given less to do; a rate is a rate.
-                share = turns if peer.name == "homeostat" else max(clients * 4, turns // 5)
+                share = turns if peer.name == "homeostat" else max(clients * 4, turns // 10)
                 with ground.place(engine) as url:
                     said[peer.name].append(_run(peer, url, kind, clients=clients, turns=share))
     peers: Figures = {}
