@@ -75,16 +75,25 @@ class PolicyBook:
         age = now - self._checked_at
         if age < POLICY_STALE_SECONDS:
             return False
-        if self._checking is None:
-            self._checking = asyncio.get_running_loop().create_task(self._check())
+        self._ask()
         return age >= POLICY_STALE_SECONDS_MAX
 
+    def _ask(self) -> "asyncio.Task[None]":
+        if self._checking is None:
+            self._checking = asyncio.get_running_loop().create_task(self._check())
+        return self._checking
+
     async def settle(self) -> None:
-        """Wait for the question under way. Raises where the store has been silent for longer than is allowed."""
-        if self._checking is not None:
-            await asyncio.shield(self._checking)
-        if self._silence is not None:
-            raise self._silence
+        """Wait for an answer to a question of now. Raises where the store has been silent for longer than is allowed.
+
+        The answer to the question under way may have lain there while this process slept, or on the line: then what it
+        says is as old as the question, and another one is asked.
+        """
+        now = self._clock.monotonic()
+        while now - self._checked_at >= POLICY_STALE_SECONDS_MAX:
+            await asyncio.shield(self._ask())
+            if self._silence is not None:
+                raise self._silence
 
     async def _check(self) -> None:
         try:

@@ -35,10 +35,10 @@ class Proxy:
                 if not known:
                     agent = await office.doorman.ask(headers.key)
                 agent = agent or office.doorman.word(headers.agent_id)
-            if office.book.is_stale(began):
-                await office.book.settle()
             if agent is not None and not office.errands.recall(agent, headers):
                 await office.errands.ask(agent, headers)
+            if office.book.is_stale(office.clock.monotonic()):  # last, and not as of when the call came
+                await office.book.settle()
         except StoreUnavailable as error:
             await self._turn_away(scope, send, route, refusal_of(error))
             return

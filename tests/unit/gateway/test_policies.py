@@ -3,20 +3,23 @@
 import asyncio
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from msgspec import structs
 
+from homeostat.adapters.doorbells.local import LocalBus
 from homeostat.adapters.stores.sqlite import SqliteEngine
 from homeostat.adapters.stores.sqlite.gateway import SqliteGateway
 from homeostat.adapters.upstreams.simulated import ModelCall, Pace, Reply, SimulatedUpstream
 from homeostat.core.errors import InvalidRequest
 from homeostat.core.ids import DEFAULT_PROJECT, AgentId
-from homeostat.core.limits import RATE_KEPT_SECONDS
+from homeostat.core.limits import POLICY_STALE_SECONDS, RATE_KEPT_SECONDS
+from homeostat.core.ports.gateway import GatewayStore
 from homeostat.core.records.call import Outcome
 from homeostat.core.records.event import Channel, Event, subject
 from homeostat.core.records.policy import Action, Policy, PolicyId, PolicyOrigin
+from homeostat.gateway.policies import PolicyBook
 from homeostat.testing.clock import ManualClock
 from homeostat.testing.gateways import ANN, INSTANT, KEY, Keys, booth, later, until
 
@@ -382,3 +385,55 @@ async def test_a_policy_is_rehearsed_on_the_past() -> None:
         assert await tried(Action.TOOL_FILTER, deny=("search",), refuse=True) == (7, 1, 0)
         assert (await desk.chat()).status == 200
     assert structs.replace(some, code="x").code == "x"
+
+
+class LateAnswers:
+    """A store whose answers say what was so when it was asked, and come when they are let through."""
+
+    def __init__(self) -> None:
+        self.kept: list[Policy] = []
+        self.asked = 0
+        self.through = asyncio.Event()
+        self.through.set()
+
+    async def version(self) -> int:
+        found = len(self.kept)
+        self.asked += 1
+        await self.through.wait()
+        return found
+
+    async def policies(self) -> tuple[int, list[Policy]]:
+        return len(self.kept), list(self.kept)
+
+
+async def test_a_gateway_that_slept_believes_no_answer_from_before() -> None:
+    """Stopped while the store's answer was on its way, it woke up, read it, and served an agent isolated meanwhile."""
+    store, clock = LateAnswers(), ManualClock()
+    book = PolicyBook(
+        store=cast("GatewayStore", store),
+        bus=LocalBus(),
+        clock=clock,
+        changed=lambda: None,
+        allowance_of=lambda _: pytest.fail("there is no limit"),
+    )
+    await book.open()
+    clock.advance(POLICY_STALE_SECONDS)
+    store.through.clear()
+    assert not book.is_stale(clock.monotonic()), "it is asked, and what is known is believed meanwhile"
+    await asyncio.sleep(0)
+    assert store.asked == 1
+    clock.advance(2.0)
+    block = Policy(
+        policy_id=PolicyId("block"),
+        project=DEFAULT_PROJECT,
+        agent_id=ANN[1],
+        action=Action.BLOCK,
+        created_at_ms=clock.now_ms(),
+    )
+    store.kept.append(block)
+    store.through.set()
+    assert book.is_stale(clock.monotonic())
+    await book.settle()
+    assert store.asked == 2
+    assert book.get(DEFAULT_PROJECT, block.policy_id) == block
+    assert not book.is_stale(clock.monotonic())

@@ -45,6 +45,7 @@ class Faults:
         self._chance = hurt.chance
         self._clock = SystemClock()
         self._well = asyncio.Condition()
+        self._store_troubles = 0
         self._exclusive = {name: asyncio.Lock() for name in ("store", "bus", "status", "disk")}
         self.known: Final = self._known()
 
@@ -76,6 +77,7 @@ class Faults:
         about_store = name.startswith("store") or name == "disk full"
         try:
             if about_store:
+                self._store_troubles += 1
                 self._hurt.store_trouble_until = float("inf")
             await self.known[name]()
         except (AssertionError, TimeoutError, OSError, ServerFailed) as problem:
@@ -84,7 +86,9 @@ class Faults:
             self._hurt.counts[name] += 1
         finally:
             if about_store:
-                self._hurt.store_trouble_until = self._clock.monotonic() + AFTERMATH_SECONDS
+                self._store_troubles -= 1
+                if not self._store_troubles:  # one that ends in the middle of another ends nothing
+                    self._hurt.store_trouble_until = self._clock.monotonic() + AFTERMATH_SECONDS
 
     # --- processes -----------------------------------------------------------------------------------------------
 
