@@ -43,8 +43,9 @@ class Deliverables:
         """Turns ended here, durably: whoever waits for one is given its end. `left` is what some left behind."""
         for worked in left:
             self._left[worked.turn.turn_id] = worked
-        while len(self._left) > LEFT_CACHED_MAX:
-            del self._left[next(iter(self._left))]
+        if len(self._left) > LEFT_CACHED_MAX:
+            for turn_id in list(self._left)[: LEFT_CACHED_MAX // 4]:
+                del self._left[turn_id]
         recent, waiters = self._recent, self._waiters
         for end in ends:
             deliverable = end[1]

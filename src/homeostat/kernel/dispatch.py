@@ -11,7 +11,13 @@ from homeostat.kernel.plan import Plan
 
 
 def lease(
-    plan: Plan, mailbox: Mailbox, entry: OpenTurn, *, tail_seq: int | None = None, last_turn_id: TurnId | None = None
+    plan: Plan,
+    mailbox: Mailbox,
+    entry: OpenTurn,
+    *,
+    queued: int | None = None,
+    tail_seq: int | None = None,
+    last_turn_id: TurnId | None = None,
 ) -> Mailbox:
     """Make a turn the active one, under the next epoch."""
     head = mailbox.head
@@ -28,7 +34,7 @@ def lease(
         entry.cards,
         head.gate,
         head.gate_reason,
-        head.queued,
+        head.queued if queued is None else queued,
         head.tail_seq if tail_seq is None else tail_seq,
         last_turn_id or head.last_turn_id,
         head.waiting,
@@ -48,12 +54,14 @@ def dispatch(plan: Plan, key: AgentKey) -> bool:
     head = mailbox.head
     if not can_dispatch(head) or not mailbox.queue:
         return False
-    entry = next((waiting for waiting in mailbox.queue if plan.may_begin(waiting.turn.run_id)), None)
-    if entry is None:
-        return False
+    entry, queue = mailbox.queue[0], mailbox.queue[1:]
+    if not plan.may_begin(entry.turn.run_id):
+        behind = next((waiting for waiting in queue if plan.may_begin(waiting.turn.run_id)), None)
+        if behind is None:
+            return False
+        entry, queue = behind, tuple(other for other in mailbox.queue if other is not behind)
     plan.dequeue_row(entry)
-    leased = lease(plan, replace(mailbox, queue=tuple(other for other in mailbox.queue if other is not entry)), entry)
-    plan.put(replace(leased, head=replace(leased.head, queued=head.queued - 1)))
+    plan.put(lease(plan, Mailbox(head, mailbox.active, queue), entry, queued=head.queued - 1))
     return True
 
 

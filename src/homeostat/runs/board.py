@@ -6,6 +6,7 @@ from heapq import heappop, heappush
 from homeostat.core.clock import Millis
 from homeostat.core.machines.task import TaskStatus
 from homeostat.core.records.run import OnFailure, Task
+from homeostat.runs.plan import references
 
 
 class Board:
@@ -21,12 +22,15 @@ class Board:
         self._later: list[tuple[Millis, int]] = []
         self.running: dict[int, None] = {}  # those that began first come first
         self.unfinished = 0
+        self.referred: set[int] = set()  # tasks whose results others ask for
         self.broken: int | None = None
         for number, task in self.tasks.items():
             names = task.spec.after
             self._missing[number] = len(names)
             for name in names:
                 self._dependants.setdefault(self.numbers[name], []).append(number)
+            if names:
+                self.referred.update(self.numbers[name] for name in references(task.spec))
             self.unfinished += not task.final
         for task in list(self.tasks.values()):
             if task.final:

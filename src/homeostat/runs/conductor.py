@@ -128,7 +128,8 @@ class Conductor:
         if run is None or run.epoch != self._epoch:
             self.lost = True
             return
-        tasks: list[Task] = []
+        begun = self._desk.begun.pop(run.run_id, ())
+        tasks = list(begun) if run.version == 1 else []
         while page := await self._desk.store.tasks(run.run_id, after=tasks[-1].number if tasks else -1, limit=PAGE_MAX):
             tasks += page
         self.run = run
@@ -226,7 +227,8 @@ class Conductor:
             elif not isinstance(end, Deliverable) or (not end.succeeded and await self._refused_by_budget(task)):
                 draft.task(task, TaskEvent.RETURN, attempt=task.attempt - 1, turn_id=None, started_at_ms=None)
             else:
-                outcomes.conclude(draft, task, end, said=unseen)
+                keep = task.number in self._board.referred
+                outcomes.conclude(draft, task, end, said=unseen, keep=keep)
         return list(taken.items())
 
     async def _refused_by_budget(self, task: Task) -> bool:

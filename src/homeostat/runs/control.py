@@ -103,6 +103,8 @@ class Control:
             raise pressed(made)
         if idempotency is not None and (idempotency.key, idempotency.fingerprint) not in made.keys:
             raise IdempotencyKeyReused(key=idempotency.key)
+        if made.run_id == run.run_id and draft.new_tasks:
+            desk.remember(made, draft.new_tasks)
         await self._changed(made)
         return made
 

@@ -5,10 +5,11 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from homeostat.core.clock import Clock, Millis
-from homeostat.core.ids import Ids, ProjectId, TurnId
+from homeostat.core.ids import Ids, ProjectId, RunId, TurnId
+from homeostat.core.limits import PLANS_AT_HAND_MAX
 from homeostat.core.ports.runs import Agents, PlanFunction, RunStore
 from homeostat.core.records.provenance import EntryKind
-from homeostat.core.records.run import Run
+from homeostat.core.records.run import Run, Task
 from homeostat.kernel.kernel import Kernel
 from homeostat.runs.budget import Purse
 from homeostat.runs.ledgers import Ledgers
@@ -52,7 +53,9 @@ class Notes(Protocol):
 
 @dataclass(slots=True, kw_only=True)
 class Desk:
-    """The collaborators of a run. `planners` are the planning functions of this process, by name."""
+    """The collaborators of a run. `planners` are the planning functions of this process, by name; `begun` are the tasks
+    of the last runs that were made here, for whoever drives them from their first version on.
+    """
 
     store: RunStore
     kernel: Kernel
@@ -64,3 +67,10 @@ class Desk:
     notes: Notes | None = None
     ledgers: Ledgers | None = None
     planners: dict[str, PlanFunction] = field(default_factory=dict[str, PlanFunction])
+    begun: dict[RunId, tuple[Task, ...]] = field(default_factory=dict[RunId, tuple[Task, ...]])
+
+    def remember(self, run: Run, tasks: tuple[Task, ...]) -> None:
+        """A run was made here: most often it is driven here at once, and need not read its plan again."""
+        if len(self.begun) >= PLANS_AT_HAND_MAX:
+            del self.begun[next(iter(self.begun))]
+        self.begun[run.run_id] = tasks

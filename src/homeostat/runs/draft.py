@@ -41,6 +41,7 @@ class Draft:
         self.gate: GateState | None = None
         self.tasks: dict[int, Task] = {}
         self.new_tasks: tuple[Task, ...] = ()
+        self._cleared: list[int] = []
         self._chain = Chain(run.project, run.run_id, run.tip)
         self._counts = {word: run.counts.get(word, 0) for word in WORDS.values()}
         self._touched = False
@@ -117,6 +118,8 @@ class Draft:
     def _put(self, before: Task, after: Task) -> Task:
         self._counts[WORDS[before.status]] -= 1
         self._counts[WORDS[after.status]] += 1
+        if (before.error or before.noted) and not (after.error or after.noted or after.result):
+            self._cleared.append(after.number)
         self.tasks[after.number] = after
         self._touched = True
         return after
@@ -128,9 +131,19 @@ class Draft:
         return amended
 
     def end(
-        self, task: Task, event: TaskEvent, *, result: Json | None, error: Json | None, said: str | None = None
+        self,
+        task: Task,
+        event: TaskEvent,
+        *,
+        result: Json | None,
+        error: Json | None,
+        said: str | None = None,
+        keep: bool = True,
     ) -> Task:
-        """End an attempt, or the task with it, and say so in the ledger; `said` as for an entry."""
+        """End an attempt, or the task with it, and say so in the ledger; `said` as for an entry.
+
+        A result that nobody asks for is not to `keep`: it is the deliverable of the turn, which is kept already.
+        """
         ended = Task(
             task.number,
             task.spec,
@@ -143,7 +156,7 @@ class Draft:
             self.now,
             task.approved_by,
             error,
-            result,
+            result if keep else None,
             task.noted,
         )
         entry = TaskEnded(
@@ -168,6 +181,7 @@ class Draft:
             run=run,
             tasks=tuple(self.tasks.values()),
             new_tasks=self.new_tasks,
+            cleared=tuple(self._cleared),
             lines=tuple(self._chain.lines),
             gate=self.gate,
             epoch=epoch,

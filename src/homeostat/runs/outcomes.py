@@ -20,13 +20,13 @@ def said_by(task: Task, end: Deliverable) -> str:
     return f"{task.spec.name}\n{task.agent_id}\n{end.result}"
 
 
-def conclude(draft: Draft, task: Task, end: Deliverable, *, said: str | None = None) -> Task:
+def conclude(draft: Draft, task: Task, end: Deliverable, *, said: str | None = None, keep: bool = True) -> Task:
     """Take a deliverable in: the task succeeded, is tried again after a while, or failed for good.
 
-    `said` is what of `said_by` has not been looked through yet.
+    `said` is what of `said_by` has not been looked through yet; a result that another task asks for is to `keep`.
     """
     if end.status is Outcome.SUCCESS:
-        return draft.end(task, TaskEvent.SUCCEED, result=end.result, error=None, said=said)
+        return draft.end(task, TaskEvent.SUCCEED, result=end.result, error=None, said=said, keep=keep)
     by = _stopped_by(end)
     error = end.error or to_json({"code": "failed", "message": "the turn failed and did not say why"})
     if by == KILLER:

@@ -20,14 +20,15 @@ from homeostat.core.redaction import redact_json
 
 KERNEL_CARDS: Final = frozenset({DELIVERABLE, TOOL_CALL, TOOL_RESULT})
 NOTHING: Final[Mapping[TurnId, Collection[str]]] = {}
+NOTHING_SAID: Final = NULL.encode()
 
 
 class Delivered(msgspec.Struct, frozen=True):
     """What a deliverable says, its parts as they were written."""
 
     status: str | None = None
-    result: msgspec.Raw = msgspec.Raw(b"null")
-    error: msgspec.Raw = msgspec.Raw(b"null")
+    result: msgspec.Raw = msgspec.Raw(NOTHING_SAID)
+    error: msgspec.Raw = msgspec.Raw(NOTHING_SAID)
 
 
 NOTHING_DELIVERED: Final = Delivered()
@@ -98,7 +99,7 @@ def turn_notes(
     Where something was written down early, the order is told apart: clocks are not fine enough to tell it.
     """
     turn = worked.turn
-    cards = {card.card_id: card for card in worked.cards}
+    cards = {card.card_id: card for card in worked.cards} if worked.waits else {}
     recording: dict[str, Any] = {}
     recorded_as = ""
     notes: list[tuple[int, int, Note]] = []
@@ -118,7 +119,7 @@ def turn_notes(
         for card in worked.cards
         if card.type not in KERNEL_CARDS
     ]
-    ordered = [note for _, _, note in sorted(notes, key=lambda one: one[:2])]
+    ordered = [note for _, _, note in sorted(notes, key=lambda one: one[:2])] if notes else []
     if not over:
         return ordered
     if order := cast("list[str]", recording.get("order") or []):
@@ -135,8 +136,8 @@ def _said(worked: Worked, context: Collection[Card], recorded_as: str, task: Map
     for card in context:
         texts += (card.type, card.author, card.content)
     if task is not None:
-        texts.append(to_json(task))
-    return "\n".join([text for text in texts if text])
+        texts.append(str(task.get("name")))  # the rest of it are numbers
+    return "\n".join(filter(None, texts))
 
 
 def _as_asked(notes: list[Note], order: list[str]) -> list[Note]:
@@ -199,6 +200,17 @@ def _shown(card: Card) -> dict[str, object]:
     return {"type": card.type, "author": card.author, "content_json": card.content}
 
 
+def _of_the_code(recording: Mapping[str, Any]) -> dict[str, object]:
+    """Whose code it was, whether it did one thing after the other, and what it remembered."""
+    memory = cast("dict[str, str | None]", recording.get("memory") or {})
+    told = {
+        "code": recording.get("agent"),
+        "in_order": bool(recording.get("order")) and not recording.get("parallel"),
+        "memory": {key: recorded(Json(text or NULL)) for key, text in memory.items()},
+    }
+    return {name: value for name, value in told.items() if value}
+
+
 def _end_note(
     worked: Worked,
     context: Collection[Card],
@@ -211,7 +223,6 @@ def _end_note(
     turn = worked.turn
     delivered = next((card for card in worked.cards if card.type == DELIVERABLE), None)
     end = _delivered.decode(delivered.content) if delivered is not None else NOTHING_DELIVERED
-    memory = cast("dict[str, str | None]", recording.get("memory") or {})
     payload: dict[str, Any] = {
         "turn_id": turn.turn_id,
         "agent_id": turn.agent_id,
@@ -222,21 +233,22 @@ def _end_note(
         "status": end.status,
         "result_json": bytes(end.result).decode(),
     }
-    told: tuple[tuple[str, object], ...] = (  # most turns have most of these not
-        ("task", task),
+    told: tuple[tuple[str, object], ...] = (  # most turns have none of these
         ("parent_turn_id", turn.parent_turn_id),
         ("source", turn.source),
-        ("correlation_id", turn.correlation_id),
         ("depth", turn.depth),
         ("result_fields_json", turn.result_fields),
         ("context", context and [_shown(card) for card in context]),
-        ("code", recording.get("agent")),
-        ("in_order", bool(recording.get("order")) and not recording.get("parallel")),
-        ("memory", memory and {key: recorded(Json(text or NULL)) for key, text in memory.items()}),
-        ("order", list(order)),
+        ("order", order and list(order)),
     )
-    payload.update([(name, value) for name, value in told if value])
-    if (error := bytes(end.error).decode()) != NULL:
-        payload["error_json"] = error
+    payload |= {name: value for name, value in told if value}
+    if task:
+        payload["task"] = task
+    if turn.correlation_id:
+        payload["correlation_id"] = turn.correlation_id
+    if recording:
+        payload |= _of_the_code(recording)
+    if (error := bytes(end.error)) != NOTHING_SAID:
+        payload["error_json"] = error.decode()
     at = delivered.created_at_ms if delivered is not None else turn.created_at_ms
     return Note(EntryKind.TURN_ENDED, payload, at, f"{turn.turn_id} end", "", said)

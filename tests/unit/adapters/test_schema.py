@@ -14,7 +14,6 @@ from homeostat.adapters.stores.sqlite import SqliteEngine
 from homeostat.adapters.stores.statements import migrations
 from homeostat.core.machines.phase import PHASE
 from homeostat.core.machines.run import RUN
-from homeostat.core.machines.task import TASK
 from homeostat.core.machines.turn import HEAD
 from homeostat.core.records.head import Gate
 from homeostat.core.records.immune import ApprovalStatus
@@ -27,7 +26,6 @@ WORDS: dict[tuple[str, str], Iterable[StrEnum]] = {
     ("patients", "phase"): PHASE.states,
     ("approvals", "status"): ApprovalStatus,
     ("runs", "status"): RUN.states,
-    ("run_tasks", "status"): TASK.states,
     ("run_gates", "state"): GateState,
     ("turns", "type"): OPENS_A_TURN,
     ("waits", "status"): WaitStatus,

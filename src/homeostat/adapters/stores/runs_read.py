@@ -2,14 +2,19 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Sequence
+from typing import Final
+
+from msgspec.structs import replace
 
 from homeostat.adapters.stores import runs_rows as rows
 from homeostat.core.clock import Millis
 from homeostat.core.codec import Json
-from homeostat.core.ids import AgentId, ProjectId, RunId, TurnId
+from homeostat.core.ids import AgentId, ProjectId, RunId, TurnId, scope_of
 from homeostat.core.machines.run import RunStatus
 from homeostat.core.machines.task import TaskStatus
 from homeostat.core.records.run import RedButton, Run, Task
+
+NOTHING: Final = (None, None, None)
 
 
 class Moved(Exception):
@@ -47,12 +52,36 @@ class RunsReading(ABC):
     async def tasks(
         self, run_id: RunId, *, after: int = -1, status: TaskStatus | None = None, limit: int
     ) -> list[Task]:
-        found = await self._all("tasks_list", run_id, after, "" if status is None else status.value, limit)
-        return [rows.read_task(row) for row in found]
+        found: list[Task] = []
+        while len(found) < limit and (page := await self._tasks(run_id, after, after + limit)):
+            found += [task for task in page if status is None or task.status is status]
+            after = page[-1].number
+        return found[:limit]
+
+    async def _tasks(self, run_id: RunId, after: int, last: int) -> list[Task]:
+        """The tasks behind one number and up to another."""
+        first_row, last_row = rows.place_of(after + 1)[0], rows.place_of(last)[0]
+        plan = rows.read_plan(await self._all("plan_get", run_id, after, last))
+        states = rows.read_states(await self._all("states_list", run_id, first_row, last_row))
+        remains = {row[0]: row[1:] for row in await self._all("remains_list", run_id, after, last)}
+        return [
+            rows.read_task(number, spec, states.get(number, rows.UNTOUCHED), remains.get(number, NOTHING))
+            for number, spec in plan
+            if after < number <= last
+        ]
 
     async def task(self, run_id: RunId, name: str) -> Task | None:
-        found = await self._all("task_get", run_id, name)
-        return rows.read_task(found[0]) if found else None
+        plan = rows.read_plan(await self._all("plan_find", run_id, rows.named(name)))
+        number = next((number for number, spec in plan if spec.name == name), None)
+        if number is None:
+            return None
+        (task,) = await self._tasks(run_id, number - 1, number)
+        if task.status is not TaskStatus.SUCCEEDED or task.turn_id is None:
+            return task
+        kept = await self._all("results_get", run_id, self._list([number]))
+        if not kept:  # nobody asked for it: it is where the turn left it, for as long as turns are kept
+            kept = [(number, rows.read_result(row[0])) for row in await self._all("turn_end", scope_of(task.turn_id))]
+        return replace(task, result=Json(kept[0][1])) if kept else task
 
     async def results(self, run_id: RunId, numbers: Collection[int]) -> dict[int, Json]:
         found = await self._all("results_get", run_id, self._list(numbers))

@@ -1,11 +1,15 @@
 """Rows and records of runs: the one place that knows in which order their columns stand."""
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final
 
 import msgspec
 from msgspec.structs import replace
 
+from homeostat.core.clock import Millis
+from homeostat.core.codec import Json
+from homeostat.core.ids import AgentId, TurnId
+from homeostat.core.limits import PLAN_ROW_CHARS, TASKS_IN_A_ROW
 from homeostat.core.machines.task import TaskStatus
 from homeostat.core.records.run import RedButton, Run, RunChange, Task, TaskSpec
 
@@ -14,7 +18,7 @@ NEWEST = "~"
 
 _encoder = msgspec.json.Encoder()
 _runs = msgspec.json.Decoder(Run)
-_specs = msgspec.json.Decoder(TaskSpec)
+_specs = msgspec.json.Decoder(list[TaskSpec])
 _keys = msgspec.json.Decoder(tuple[str, ...])
 
 
@@ -46,42 +50,129 @@ def read_run(row: Row) -> Run:
     return replace(run, driver=row[2], epoch=row[3])
 
 
-def write_task(run_id: str, task: Task) -> tuple[object, ...]:
-    return (run_id, task.number, task.spec.name, *_state(task), _text(task.spec), _noted(task))
+def write_plan(run_id: str, tasks: Sequence[Task]) -> list[Row]:
+    """A plan as rows of a bounded size: from which task to which, and what each is to do."""
+    plan: list[Row] = []
+    held: list[str] = []
+    size, first = 0, tasks[0].number
+    for task in tasks:
+        text = _text(task.spec)
+        if held and size + len(text) > PLAN_ROW_CHARS:
+            plan.append((run_id, first, task.number - 1, f"[{','.join(held)}]"))
+            held, size, first = [], 0, task.number
+        held.append(text)
+        size += len(text)
+    return [*plan, (run_id, first, tasks[-1].number, f"[{','.join(held)}]")]
 
 
-def write_move(run_id: str, task: Task) -> tuple[object, ...]:
-    return (run_id, task.number, *_state(task), _noted(task))
+def read_plan(found: Iterable[Row]) -> Iterator[tuple[int, TaskSpec]]:
+    """Tasks as they were planned, with their numbers."""
+    for first, specs in found:
+        yield from enumerate(_specs.decode(specs), first)
 
 
-def write_moved_row(run_id: str, task: Task) -> tuple[object, ...]:
-    """The same as a row of the table, for an engine that takes rows; what never changes is left out."""
-    return (run_id, task.number, "", *_state(task), "", _noted(task))
+def named(name: str) -> str:
+    """What stands in a row of a plan in which there is a task of that name; it may stand in others as well."""
+    return f'"name":{_text(name)}'
 
 
-def _state(task: Task) -> tuple[object, ...]:
-    return (
-        task.status.value,
-        task.attempt,
-        task.turn_id,
-        task.agent_id,
-        task.not_before_ms,
-        task.started_at_ms,
-        task.ended_at_ms,
-        task.approved_by,
-        task.error,
-        task.result,
+class State(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """How far a task is: a line among those of its neighbours."""
+
+    status: TaskStatus = TaskStatus.WAITING
+    attempt: int = 0
+    turn_id: TurnId | None = None
+    agent_id: AgentId | None = None
+    not_before_ms: Millis | None = None
+    started_at_ms: Millis | None = None
+    ended_at_ms: Millis | None = None
+    approved_by: str | None = None
+
+
+_states = msgspec.json.Decoder(State)
+UNTOUCHED: Final = State()
+
+
+def place_of(number: int) -> tuple[int, int]:
+    """In which row the state of a task stands, and at which place."""
+    return divmod(number, TASKS_IN_A_ROW)
+
+
+def places_of(tasks: Iterable[Task]) -> list[int]:
+    """The rows in which the states of some tasks stand."""
+    return list({place_of(task.number)[0]: None for task in tasks})
+
+
+def write_states(run_id: str, found: Iterable[Row], tasks: Iterable[Task]) -> list[Row]:
+    """Rows in which some tasks have moved; their neighbours are left as they are, unread."""
+    lines = {row: states.split("\n") for row, states in found}
+    for task in tasks:
+        row, place = place_of(task.number)
+        if (line := lines.get(row)) is None:
+            line = lines[row] = [""] * TASKS_IN_A_ROW
+        line[place] = _text(
+            State(
+                task.status,
+                task.attempt,
+                task.turn_id,
+                task.agent_id,
+                task.not_before_ms,
+                task.started_at_ms,
+                task.ended_at_ms,
+                task.approved_by,
+            )
+        )
+    return [(run_id, row, "\n".join(line)) for row, line in lines.items()]
+
+
+def read_states(found: Iterable[Row]) -> dict[int, State]:
+    """How far tasks are, by their numbers; those that never moved are left out."""
+    return {
+        row * TASKS_IN_A_ROW + place: _states.decode(line)
+        for row, states in found
+        for place, line in enumerate(states.split("\n"))
+        if line
+    }
+
+
+def write_remains(run_id: str, tasks: Iterable[Task]) -> list[Row]:
+    """What is told of tasks beside how far they are: most have nothing of it, and some have much."""
+    return [
+        (run_id, task.number, task.error, task.result, _text(task.noted) if task.noted else None)
+        for task in tasks
+        if task.error is not None or task.result is not None or task.noted
+    ]
+
+
+def read_task(number: int, spec: TaskSpec, state: State, remains: Row) -> Task:
+    error, result, noted = remains
+    return Task(
+        number,
+        spec,
+        state.status,
+        state.attempt,
+        state.turn_id,
+        state.agent_id,
+        state.not_before_ms,
+        state.started_at_ms,
+        state.ended_at_ms,
+        state.approved_by,
+        error,
+        result,
+        () if noted is None else _keys.decode(noted),
     )
 
 
-def read_task(row: Row) -> Task:
-    spec: TaskSpec = _specs.decode(row[11])
-    task = Task(row[0], spec, TaskStatus(row[1]), *row[2:11])
-    return task if row[12] is None else replace(task, noted=_keys.decode(row[12]))
+class _Delivered(msgspec.Struct):
+    result: msgspec.Raw = msgspec.Raw(b"null")
 
 
-def _noted(task: Task) -> str | None:
-    return _text(task.noted) if task.noted else None
+_delivered = msgspec.json.Decoder(_Delivered)
+
+
+def read_result(content: str) -> Json:
+    """What a deliverable says was the result."""
+    return Json(bytes(_delivered.decode(content).result).decode())
 
 
 def write_button(button: RedButton) -> tuple[object, ...]:

@@ -83,7 +83,8 @@ class TaskSpec(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
 
 class Task(Struct, frozen=True, gc=False):
     """A task and how far it is. `attempt` counts from 1 once it has been started. `noted` says what of its turn is in
-    the ledger already, though it has not ended.
+    the ledger already, though it has not ended. `result` is what it delivered, if another task asks for it: that of any
+    other is its turn's.
     """
 
     number: int
@@ -205,13 +206,14 @@ GATES: Final = {
 
 
 class RunChange(Struct, frozen=True, kw_only=True):
-    """What one transaction makes of a run. `lines` are what its ledger goes on with. `epoch` is that of the driver who
-    writes; others write without.
+    """What one transaction makes of a run. `lines` are what its ledger goes on with, `cleared` tasks of which nothing
+    is told any more. `epoch` is that of the driver who writes; others write without.
     """
 
     run: Run
     tasks: tuple[Task, ...] = ()
     new_tasks: tuple[Task, ...] = ()
+    cleared: tuple[int, ...] = ()
     lines: tuple[str, ...] = ()
     gate: GateState | None = None
     epoch: int | None = None

@@ -74,8 +74,13 @@ async def _parts(transaction: Transaction, change: RunChange) -> None:
     if change.gate is not None:
         await transaction.fetch(SQL["gate_put"], run_id, change.gate.value)
     if change.new_tasks:
-        await transaction.fetch(SQL["task_put"], [rows.write_task(run_id, task) for task in change.new_tasks])
+        await transaction.fetch(SQL["plan_put"], rows.write_plan(run_id, change.new_tasks))
     if change.tasks:
-        await transaction.fetch(SQL["task_move"], [rows.write_moved_row(run_id, task) for task in change.tasks])
+        found = await transaction.fetch(SQL["states_get"], run_id, rows.places_of(change.tasks))
+        await transaction.fetch(SQL["states_put"], rows.write_states(run_id, found, change.tasks))
+        if remains := rows.write_remains(run_id, change.tasks):
+            await transaction.fetch(SQL["remains_put"], remains)
+    if change.cleared:
+        await transaction.fetch(SQL["remains_drop"], run_id, list(change.cleared))
     if change.lines:
         await put_lines(transaction, change.run.project, run_id, change.first_seq, change.lines)

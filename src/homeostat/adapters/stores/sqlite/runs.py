@@ -75,8 +75,14 @@ def _parts(connection: sqlite3.Connection, change: RunChange) -> None:
     if change.gate is not None:
         connection.execute(SQL["gate_put"], (run_id, change.gate.value))
     if change.new_tasks:
-        many(SQL["task_put"], [rows.write_task(run_id, task) for task in change.new_tasks])
+        many(SQL["plan_put"], rows.write_plan(run_id, change.new_tasks))
     if change.tasks:
-        many(SQL["task_move"], [rows.write_move(run_id, task) for task in change.tasks])
+        places = json.dumps(rows.places_of(change.tasks))
+        found = connection.execute(SQL["states_get"], (run_id, places)).fetchall()
+        many(SQL["states_put"], rows.write_states(run_id, found, change.tasks))
+        if remains := rows.write_remains(run_id, change.tasks):
+            many(SQL["remains_put"], remains)
+    if change.cleared:
+        many(SQL["remains_drop"], [(run_id, number) for number in change.cleared])
     if change.lines:
         put_lines(connection, change.run.project, run_id, change.first_seq, change.lines)

@@ -1,2 +1,2 @@
--- What some tasks delivered.
-SELECT number, result FROM run_tasks WHERE run_id = $1 AND result IS NOT NULL AND number = ANY($2::bigint[])
+-- What some tasks delivered, as far as others ask for it.
+SELECT number, result FROM run_remains WHERE run_id = $1 AND result IS NOT NULL AND number = ANY($2::bigint[])

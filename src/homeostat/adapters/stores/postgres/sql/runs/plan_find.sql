@@ -1,0 +1,2 @@
+-- The rows of a plan in which a text stands.
+SELECT first_number, specs FROM run_plans WHERE run_id = $1 AND strpos(specs, $2) > 0 ORDER BY first_number

@@ -1,0 +1,2 @@
+-- Writes planned tasks, many a row.
+INSERT INTO run_plans SELECT * FROM unnest($1::run_plans[])

@@ -1,0 +1,2 @@
+-- The rows in which the states of some tasks stand.
+SELECT place, states FROM run_states WHERE run_id = $1 AND place = ANY($2::bigint[])
