@@ -10,20 +10,19 @@ export interface Seen extends Evidence {
   sources: string[]
 }
 
-export function grouped(evidence: Evidence[]): Seen[] {
+export function grouped(evidence: Evidence[], by: 'why' | 'kind' = 'why'): Seen[] {
   const found = new Map<string, Seen>()
-  for (const one of evidence) {
-    const known = found.get(one.why)
-    if (!known) found.set(one.why, { ...one, times: 1, until: one.at, sources: [one.source] })
+  for (const one of evidence.toSorted((a, b) => b.sigma - a.sigma)) {
+    const known = found.get(one[by])
+    if (!known) found.set(one[by], { ...one, times: 1, until: one.at, sources: [one.source] })
     else {
       known.times += 1
-      known.sigma = Math.max(known.sigma, one.sigma)
       if (one.at < known.at) known.at = one.at
       if (one.at > known.until) known.until = one.at
       if (!known.sources.includes(one.source)) known.sources.push(one.source)
     }
   }
-  return [...found.values()].sort((a, b) => b.sigma - a.sigma)
+  return [...found.values()]
 }
 
 export interface Guess {

@@ -5,8 +5,18 @@ import { brief } from './format'
 import { remote } from './remote.svelte'
 import type { Run } from './types'
 
-export function goals(): { of: (id: string) => string } {
+const OVER = ['completed', 'failed', 'killed']
+
+export interface Goals {
+  of: (id: string) => string
+  over: (id: string) => boolean
+}
+
+export function goals(): Goals {
   const runs = remote<{ runs: Run[] }>((signal) => get('v1/runs', { limit: 200 }, signal), { kinds: ['run'] })
-  const known = $derived(new Map((runs.data?.runs ?? []).map((run) => [run.run_id, run.goal])))
-  return { of: (id) => brief(known.get(id) ?? id, 80) }
+  const known = $derived(new Map((runs.data?.runs ?? []).map((run) => [run.run_id, run])))
+  return {
+    of: (id) => brief(known.get(id)?.goal ?? (runs.data ? id : '…'), 80),
+    over: (id) => OVER.includes(known.get(id)?.status ?? ''),
+  }
 }

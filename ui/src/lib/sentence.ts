@@ -15,7 +15,7 @@ export function sentence(now: Overview, incidents: number): string {
   if (phases.suspected) parts.push(`${phases.suspected} suspected`)
   if (isolated) parts.push(`${isolated} isolated`)
   if (phases.probation) parts.push(`${phases.probation} on probation`)
-  if (phases.exhausted) parts.push(`${phases.exhausted} beyond help of its remedies`)
+  if (phases.exhausted) parts.push(`${phases.exhausted} out of remedies`)
   if (now.presence.dead) parts.push(`${now.presence.dead} dead`)
   if (now.approvals_pending) parts.push(`${plural(now.approvals_pending, 'approval')} waiting`)
   if (incidents) parts.push(plural(incidents, 'open incident'))
