@@ -14,13 +14,14 @@ from homeostat.testing.homeostat import HomeostatServer
 
 PAGE = Path(__file__).parents[2] / "docs" / "howto" / "adopt-an-agent.md"
 DEFAULT_URL = "http://127.0.0.1:7700"
-BLOCK = re.compile(r"```(\w+)(?: (\w+)=([\w.]+))?\n(.*?)```", re.DOTALL)
+BLOCK = re.compile(r"```(python|console)(?: (\w+)=([\w.]+))?\n(.*?)```", re.DOTALL)
 
 # What each command prints, in the order of the page.
 EXPECTED = [
     r"\w",
     r'"agent_id":"writer".*"outcome":"answered"',
     r'"agent_id":"billing".*"api_key":"hs_',
+    r"\w",
     r'"usd":2.0',
     r'"requests_per_minute":30',
     r'"dry_run":true.*"seen":1,"refused":1',
@@ -51,16 +52,18 @@ def run(server: HomeostatServer, folder: Path, *command: str) -> str:
 
 
 def test_the_page_does_what_it_says(server: HomeostatServer, tmp_path: Path) -> None:
-    expected = iter(EXPECTED)
+    expected, key = iter(EXPECTED), ""
     for language, label, name, block in BLOCK.findall(PAGE.read_text()):
         if label == "name":
             (tmp_path / name).write_text(block)
         elif language == "console":
             for command in block.splitlines():
-                said = run(server, tmp_path, "/bin/sh", "-c", command.removeprefix("$ "))
+                said = run(server, tmp_path, "/bin/sh", "-c", command.removeprefix("$ ").replace("hs_…", key))
                 assert re.search(next(expected), said, re.DOTALL), (command, said)
+                if told := re.search(r'"api_key":"(hs_\w+)"', said):
+                    key = told[1]
         else:
-            assert language == "sh" or label == "framework", "a block that nothing runs"
+            assert label == "framework", "a block that nothing runs"
     assert next(expected, None) is None
 
 

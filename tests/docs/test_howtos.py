@@ -1,7 +1,8 @@
 """The how-tos for frameworks and engines do what they say: each page runs, in order, on a server started as it says.
 
 A block `sh server` is how the server is started. In a block `console`, lines without a `$` are what the command
-prints, with `…` for anything. A block for a framework runs where that framework is installed (`make frameworks`).
+prints, with `…` for anything; a command that ends with `&` goes on beside the others until the page ends. A block for a
+framework runs where that framework is installed (`make frameworks`).
 """
 
 import fnmatch
@@ -12,6 +13,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -70,51 +72,101 @@ def blocks(page: str) -> list[Block]:
     return found
 
 
+@dataclass(frozen=True)
+class Given:
+    """What the page starts its server with, and what stands for the addresses that it names."""
+
+    options: list[str]
+    addresses: dict[str, str]
+    data_dir: Path | None
+
+
 @pytest.fixture
-def options(request: pytest.FixtureRequest, page: str) -> list[str]:
-    """What the page starts its server with, on engines of our own."""
+def given(request: pytest.FixtureRequest, page: str, tmp_path: Path) -> Given:
     started = [block.text for block in blocks(page) if block.server]
-    given = shlex.split(started[0])[2:] if started else []
+    options = shlex.split(started[0])[2:] if started else []
+    addresses: dict[str, str] = {}
     for flag, engine in (("--store-url", "postgres_url"), ("--bus-url", "nats_url"), ("--status-url", "redis_url")):
-        if flag in given:
-            given[given.index(flag) + 1] = str(request.getfixturevalue(engine))
-    if "--data-dir" in given:  # each server here has a directory of its own
-        del given[given.index("--data-dir") : given.index("--data-dir") + 2]
-    return given
+        if flag in options:
+            place = options.index(flag) + 1
+            addresses[options[place]] = options[place] = str(request.getfixturevalue(engine))
+    data_dir = None
+    if "--data-dir" in options:
+        place = options.index("--data-dir")
+        data_dir = tmp_path / options[place + 1]
+        del options[place : place + 2]
+    return Given(options, addresses, data_dir)
+
+
+class Terminal:
+    """Runs the commands of a page, each with what it is to print; some go on beside the others until the end."""
+
+    def __init__(self, server: HomeostatServer, folder: Path, given: Given) -> None:
+        self._addresses = {**given.addresses, DEFAULT_URL: server.url}
+        self._folder = folder
+        self._environment = {
+            **os.environ,
+            "HOMEOSTAT_URL": server.url,
+            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+            "PYTHONPATH": str(ROOT),
+            "XDG_DATA_HOME": str(folder),
+        }
+        self.beside = ExitStack()
+
+    def run(self, command: str, expected: str) -> None:
+        line = command
+        for named, real in self._addresses.items():
+            line = line.replace(named, real)
+        if line.endswith(" &"):
+            self._begin(line.removesuffix(" &"))
+            return
+        done = subprocess.run(
+            ["/bin/sh", "-c", line],
+            cwd=self._folder,
+            env=self._environment,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=100,
+        )
+        assert done.returncode == 0, (command, done.stdout, done.stderr)
+        pattern = expected.replace("[", "[[]").replace("…", "*")
+        assert fnmatch.fnmatchcase(done.stdout.strip(), pattern), (command, done.stdout)
+
+    def _begin(self, line: str) -> None:
+        process = subprocess.Popen(
+            ["/bin/sh", "-c", f"exec {line}"],
+            cwd=self._folder,
+            env=self._environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        self.beside.callback(process.communicate)
+        self.beside.callback(process.terminate)
+        assert process.stdout is not None
+        said = ""
+        while "Press Ctrl-C to stop" not in said:
+            heard = process.stdout.readline()
+            assert heard, (line, said)
+            said += heard
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_the_page_does_what_it_says(page: str, options: list[str], tmp_path: Path) -> None:
+def test_the_page_does_what_it_says(page: str, given: Given, tmp_path: Path) -> None:
     told = blocks(page)
-    assert all(block.language in ("python", "console", "sh") for block in told)
+    assert all(block.language in ("python", "console") or block.server for block in told), "a block that nothing runs"
     if not any(block.runnable for block in told if block.language == "console"):
         pytest.skip("its framework is an optional extra that is not installed (make frameworks)")
-    with HomeostatServer(*options, "--no-demo", command="up") as server:
-        scripts = Path(sys.executable).parent
-        environment = {
-            **os.environ,
-            "HOMEOSTAT_URL": server.url,
-            "PATH": f"{scripts}:{os.environ['PATH']}",
-            "XDG_DATA_HOME": str(tmp_path),
-        }
-        for block in told:
-            if block.language == "python":
-                (tmp_path / block.name).write_text(block.text)
-            elif block.language == "console" and block.runnable:
-                for command, expected in block.commands():
-                    line = command.replace(DEFAULT_URL, server.url)
-                    done = subprocess.run(
-                        ["/bin/sh", "-c", line],
-                        cwd=tmp_path,
-                        env=environment,
-                        capture_output=True,
-                        text=True,
-                        check=False,
-                        timeout=100,
-                    )
-                    assert done.returncode == 0, (command, done.stdout, done.stderr)
-                    pattern = expected.replace("[", "[[]").replace("…", "*")
-                    assert fnmatch.fnmatchcase(done.stdout.strip(), pattern), (command, done.stdout)
+    with HomeostatServer(*given.options, "--no-demo", command="up", data_dir=given.data_dir) as server:
+        terminal = Terminal(server, tmp_path, given)
+        with terminal.beside:
+            for block in told:
+                if block.language == "python":
+                    (tmp_path / block.name).write_text(block.text)
+                elif block.language == "console" and block.runnable:
+                    for command, expected in block.commands():
+                        terminal.run(command, expected)
 
 
 def test_every_page_with_commands_is_run_by_a_test() -> None:
@@ -122,6 +174,22 @@ def test_every_page_with_commands_is_run_by_a_test() -> None:
         if "```" in path.read_text() and path.stem not in PAGES:
             assert path.stem in ELSEWHERE, f"nothing runs {path.name}"
             assert (Path(__file__).parent / ELSEWHERE[path.stem]).exists(), ELSEWHERE[path.stem]
+
+
+def test_every_block_is_of_a_kind_that_a_test_runs() -> None:
+    """A block of shell that is no console, or of anything else, would stand there unread."""
+    written = [ROOT / "README.md", *HOWTO.glob("*.md"), *(ROOT / "docs" / "tutorial").glob("*.md")]
+    written += [*(ROOT / "docs" / "explanation").glob("*.md"), *(ROOT / "docs" / "decisions").glob("*.md")]
+    for path in written:
+        for language, words, text in BLOCK.findall(path.read_text()):
+            title = f"{path.name}: {language}{words} {text[:60]!r}"
+            if language == "sh":
+                assert words.strip() in ("server", "compose", "kubernetes"), title
+            elif language in ("text", "json"):
+                assert path.stem == "prove-and-replay-a-run", title
+            else:
+                assert language in ("console", "python"), title
+            assert path.parent.name not in ("explanation", "decisions"), f"nothing runs {title}"
 
 
 def test_every_page_is_found_from_the_index() -> None:

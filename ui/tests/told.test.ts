@@ -35,7 +35,7 @@ describe('evidence', () => {
   test('the same is told once, with how often, from when to when, and by whom', () => {
     const [cost, slow] = grouped([seen('slow', '2'), seen('cost', '3', 9), seen('slow', '1', 5, 'turn'), seen('slow', '4')] as never)
     expect(cost).toMatchObject({ why: 'cost', times: 1 })
-    expect(slow).toMatchObject({ why: 'slow', times: 3, at: '1', until: '4', sigma: 5, sources: ['gateway', 'turn'] })
+    expect(slow).toMatchObject({ why: 'slow', times: 3, at: '1', until: '4', sigma: 5, sources: ['turn', 'gateway'] })
   })
   test('what several guesses rest on is told with the first', () => {
     const guess = (diagnosis: string, because: string[]) => ({ diagnosis, confidence: 0.5, because })
