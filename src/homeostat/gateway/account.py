@@ -18,6 +18,8 @@ class Account:
 
     __slots__ = (
         "budget",
+        "earmarked_micros",
+        "earmarked_tokens",
         "free_micros",
         "free_tokens",
         "last_used",
@@ -38,6 +40,7 @@ class Account:
     def __init__(self, budget: Budget) -> None:
         self.budget = budget
         self.free_tokens = self.free_micros = 0
+        self.earmarked_tokens = self.earmarked_micros = 0
         self.reserved_tokens = self.reserved_micros = 0
         self.spent_tokens = self.spent_micros = 0
         self.let_go_tokens = self.let_go_micros = 0
@@ -89,7 +92,20 @@ class Account:
         part = self.free.least(self.budget.mask(amount))
         self.free_tokens -= part.tokens
         self.free_micros -= part.micros
+        self.earmarked_tokens += part.tokens
+        self.earmarked_micros += part.micros
         return part
+
+    def unmark(self, part: Amount) -> None:
+        """What was handed out towards an amount is at hand again."""
+        self.earmarked_tokens -= part.tokens
+        self.earmarked_micros -= part.micros
+        self.add(part)
+
+    def hold(self, held: Amount) -> None:
+        """Believe the ledger about what is held in all: what is not in use is at hand."""
+        self.free_tokens = max(0, held.tokens - self.reserved_tokens - self.earmarked_tokens - self.let_go_tokens)
+        self.free_micros = max(0, held.micros - self.reserved_micros - self.earmarked_micros - self.let_go_micros)
 
     def settle(self, held: Amount, actual: Amount) -> None:
         """Turn what was set aside into what was used. What is used is no longer held, the rest is at hand again."""

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from homeostat.core.clock import Clock
-from homeostat.core.errors import BudgetExceeded, ModelUnpriced
+from homeostat.core.errors import BudgetExceeded, ModelUnpriced, StoreUnavailable
 from homeostat.core.limits import (
     ACCOUNTS_CACHED_MAX,
     BUDGET_FLOAT_CALLS,
@@ -23,11 +23,14 @@ from homeostat.gateway.account import Account
 from homeostat.gateway.metering import Bound
 from homeostat.gateway.refusals import BudgetHeld
 
+Answered = tuple[int, Drawn]
+"""What became of a draw, and in which era of this gateway: what was granted in one that is over was charged with it."""
+
 
 class Ledger(Protocol):
     """Takes draws to the store and brings back what became of them."""
 
-    def draw(self, draw: Draw) -> "asyncio.Future[Drawn]": ...
+    def draw(self, draw: Draw) -> "asyncio.Future[Answered]": ...
 
     def wake(self) -> None:
         """There is something to write, though nobody waits for it."""
@@ -71,6 +74,7 @@ class Budgets:
         self._absent: set[BudgetKey] = set()
         self._open: dict[CallId, Reservation] = {}
         self._unposted: list[Account] = []
+        self.era = 0
 
     def forget(self) -> None:
         """Budgets were set or changed: what was not there may be there now, and bounds may be others."""
@@ -120,17 +124,24 @@ class Budgets:
 
         Raises `BudgetExceeded`, `BudgetHeld` or `ModelUnpriced`, and then nothing is set aside.
         """
-        reservation = Reservation(call_id, bound.amount)
-        try:
-            for key in keys:
-                await self._reserve_in(key, reservation, bound, model)
-        except BaseException:
-            reservation.give_back()
-            raise
-        if not reservation.parts:
+        for _ in range(BUDGET_RETRIES):
+            reservation = self._open[call_id] = Reservation(call_id, bound.amount)
+            try:
+                for key in keys:
+                    await self._reserve_in(key, reservation, bound, model)
+            except BaseException:
+                del self._open[call_id]
+                reservation.give_back()
+                raise
+            if reservation.buried:  # what was set aside for it first was charged while the rest was waited for
+                reservation.give_back()
+                continue
+            if reservation.parts:
+                return reservation
+            del self._open[call_id]
             return None
-        self._open[call_id] = reservation
-        return reservation
+        del self._open[call_id]
+        raise StoreUnavailable(problem="this gateway was taken for dead")
 
     async def _reserve_in(self, key: BudgetKey, reservation: Reservation, bound: Bound, model: str) -> None:
         for _ in range(BUDGET_RETRIES):
@@ -144,16 +155,19 @@ class Budgets:
                 if self._ledger.catch_up() and self._take(account, reservation):
                     return
             drawn = await self._draw(key, account, reservation.amount)
+            if drawn is None:
+                continue
             if drawn.budget is None:
                 return
             self._check(drawn.budget, bound, model)
             account = self._accounts[key]
-            if drawn.granted is not None:
-                if self._take(account, reservation):
-                    return
-                continue  # the ledger began anew between the grant and now, and what was granted went with it
-            self._shrink(reservation, bound, account, drawn)
-        raise exceeded(self._accounts[key].budget, BudgetLimit.TOKENS)
+            if drawn.granted is None:
+                self._shrink(reservation, bound, account, drawn)
+            elif self._take(account, reservation):
+                return
+        if (account := self._accounts.get(key)) is None:
+            raise StoreUnavailable(problem="the ledger began anew each time it was asked")
+        raise exceeded(account.budget, BudgetLimit.TOKENS)
 
     def _take(self, account: Account, reservation: Reservation) -> bool:
         held = account.take(reservation.amount, self._clock.monotonic())
@@ -162,35 +176,37 @@ class Budgets:
         reservation.parts.append((account, held))
         return True
 
-    async def _draw(self, key: BudgetKey, account: Account | None, amount: Amount) -> Drawn:
-        """Ask the ledger for what is missing; what it grants is at hand afterwards."""
+    async def _draw(self, key: BudgetKey, account: Account | None, amount: Amount) -> Drawn | None:
+        """Ask the ledger for what is missing; what it grants is at hand afterwards, unless it began anew meanwhile."""
         carried = account.earmark(amount) if account is not None else ZERO
         missing = amount.minus(carried)
         calls = account.spare_calls if account is not None else BUDGET_FLOAT_CALLS
         drawing = self._ledger.draw(Draw(key, missing, missing.plus(amount.times(calls))))
         try:
-            drawn = await asyncio.shield(drawing)
+            answered = await asyncio.shield(drawing)
         except asyncio.CancelledError:
             drawing.add_done_callback(lambda done: self._know_late(key, done))
             raise
         finally:
             if account is not None and self._accounts.get(key) is account:
-                account.add(carried)
-        self._know(key, drawn)
-        return drawn
+                account.unmark(carried)
+        return self._know(key, answered)
 
-    def _know_late(self, key: BudgetKey, drawing: "asyncio.Future[Drawn]") -> None:
+    def _know_late(self, key: BudgetKey, drawing: "asyncio.Future[Answered]") -> None:
         """Whoever asked has gone; what was granted is at hand all the same."""
         if not drawing.cancelled() and drawing.exception() is None:
             self._know(key, drawing.result())
 
-    def _know(self, key: BudgetKey, drawn: Drawn) -> None:
+    def _know(self, key: BudgetKey, answered: Answered) -> Drawn | None:
+        era, drawn = answered
+        if era != self.era:
+            return None
         if drawn.budget is None:
             self._accounts.pop(key, None)
             if len(self._absent) >= ACCOUNTS_CACHED_MAX:
                 self._absent.clear()
             self._absent.add(key)
-            return
+            return drawn
         account = self._accounts.get(key)
         if account is None:
             account = self._accounts[key] = Account(drawn.budget)
@@ -198,6 +214,7 @@ class Budgets:
         account.stale = False
         if drawn.granted is not None:
             account.add(drawn.granted)
+        return drawn
 
     def _check(self, budget: Budget, bound: Bound, model: str) -> None:
         if budget.micros_max is not None and bound.price is None:
@@ -266,6 +283,7 @@ class Budgets:
 
     def bury(self) -> None:
         """This gateway was taken for dead: all it held is charged, and with that every call that was paid from it."""
+        self.era += 1
         for reservation in self._open.values():
             reservation.buried = True
         self._accounts.clear()
@@ -274,9 +292,7 @@ class Budgets:
     def hold(self, holds: dict[BudgetKey, Amount]) -> None:
         """Believe what the ledger says this gateway holds, after a draw whose outcome was not heard."""
         for key, account in self._accounts.items():
-            tokens, micros = holds.get(key, ZERO)
-            account.free_tokens = max(0, tokens - account.reserved_tokens - account.let_go_tokens)
-            account.free_micros = max(0, micros - account.reserved_micros - account.let_go_micros)
+            account.hold(holds.get(key, ZERO))
 
 
 def exceeded(budget: Budget, limit: BudgetLimit, bound: Bound | None = None) -> BudgetExceeded | BudgetHeld:

@@ -32,7 +32,6 @@ from homeostat.core.records.budget import (
     BudgetKey,
     BudgetKind,
     Draw,
-    Drawn,
     Posting,
     Spend,
     gateway_of,
@@ -42,7 +41,7 @@ from homeostat.core.records.event import Event
 from homeostat.core.records.rate import NO_LOAD, RateDraw, RateDrawn
 from homeostat.gateway.airspace import Airborne, Airspace
 from homeostat.gateway.announcing import Announcer
-from homeostat.gateway.budgets import Budgets
+from homeostat.gateway.budgets import Answered, Budgets
 from homeostat.gateway.rates import Rates
 
 log = logging.getLogger(__name__)
@@ -79,7 +78,7 @@ class Clerk:
         self._number = 0
         self._told_version = -1
         self._unsure: Posting | None = None
-        self._draws: deque[tuple[Draw, asyncio.Future[Drawn]]] = deque()
+        self._draws: deque[tuple[Draw, asyncio.Future[Answered]]] = deque()
         self._rate_draws: deque[tuple[RateDraw, asyncio.Future[RateDrawn]]] = deque()
         self.airspace = Airspace(clock)
         self._whole = False
@@ -97,8 +96,8 @@ class Clerk:
 
     # --- callers -------------------------------------------------------------------------------------------
 
-    def draw(self, draw: Draw) -> "asyncio.Future[Drawn]":
-        future: asyncio.Future[Drawn] = asyncio.get_running_loop().create_future()
+    def draw(self, draw: Draw) -> "asyncio.Future[Answered]":
+        future: asyncio.Future[Answered] = asyncio.get_running_loop().create_future()
         self._draws.append((draw, future))
         self._hurry()
         return future
@@ -271,12 +270,12 @@ class Clerk:
         if not posted.alive:
             await self._rise(posting, [*waiting, *pacing])
             return
-        _answer(waiting, posted.drawn)
+        _answer(waiting, [(self.budgets.era, drawn) for drawn in posted.drawn])
         _answer(pacing, posted.paced)
         self.postings += 1
         await self.announcer.posted(posting, posted.warned)
 
-    def _compile(self) -> tuple[Posting, list["asyncio.Future[Drawn]"], list["asyncio.Future[RateDrawn]"]]:
+    def _compile(self) -> tuple[Posting, list["asyncio.Future[Answered]"], list["asyncio.Future[RateDrawn]"]]:
         batch = [self._draws.popleft() for _ in range(min(len(self._draws), POSTING_DRAWS_MAX))]
         paced = [self._rate_draws.popleft() for _ in range(min(len(self._rate_draws), POSTING_DRAWS_MAX))]
         calls = [self._calls.popleft() for _ in range(min(len(self._calls), POSTING_CALLS_MAX))]

@@ -11,13 +11,15 @@ import pytest
 from homeostat.adapters.stores.sqlite import SqliteEngine
 from homeostat.adapters.stores.sqlite.gateway import SqliteGateway
 from homeostat.adapters.upstreams.simulated import Pace, Reply, SimulatedUpstream
+from homeostat.core.clock import Millis
 from homeostat.core.errors import StoreUnavailable
 from homeostat.core.ids import DEFAULT_PROJECT
 from homeostat.core.limits import FLIGHT_SECONDS, POLICY_OUTAGE_SECONDS
-from homeostat.core.records.budget import ZERO, Amount, BudgetKind, Posted, Posting
-from homeostat.core.records.call import Metered, Outcome, Priced
+from homeostat.core.records.budget import ZERO, Amount, Budget, BudgetKey, BudgetKind, Draw, Drawn, Posted, Posting
+from homeostat.core.records.call import CallId, Metered, Outcome, Priced
 from homeostat.core.records.event import Channel, Event, subject
-from homeostat.gateway.metering import UnknownModel
+from homeostat.gateway.budgets import Answered, Budgets, Reservation
+from homeostat.gateway.metering import Bound, UnknownModel
 from homeostat.gateway.office import Manners
 from homeostat.testing.clock import ManualClock
 from homeostat.testing.gateways import ANN, INSTANT, booth, until
@@ -360,6 +362,92 @@ async def test_gateways_share_one_budget(tmp_path: Path) -> None:
         assert account.spent.plus(account.held).tokens <= 20_000
     for engine in engines:
         await engine.close()
+
+
+class Counter:
+    """A ledger that answers when it is told to."""
+
+    def __init__(self) -> None:
+        self.budgets = Budgets(ledger=self, clock=ManualClock())
+        self.asked: list[tuple[Draw, asyncio.Future[Answered]]] = []
+
+    def draw(self, draw: Draw) -> "asyncio.Future[Answered]":
+        self.asked.append((draw, asyncio.get_running_loop().create_future()))
+        return self.asked[-1][1]
+
+    def wake(self) -> None: ...
+
+    def catch_up(self) -> bool:
+        return False
+
+    def grant(self) -> Amount:
+        """As much as the last one needs, and nothing to spare."""
+        draw, future = self.asked[-1]
+        _, kind, holder = draw.key
+        budget = Budget(project=DEFAULT_PROJECT, kind=kind, holder=holder, tokens_max=1_000, started_at_ms=Millis(0))
+        future.set_result((self.budgets.era, Drawn(draw.need, None, budget)))
+        return draw.need
+
+    async def begin(self, call_id: str, *keys: BudgetKey, tokens: int) -> "asyncio.Task[Reservation | None]":
+        bound = Bound(tokens - 10, 10, answers=1, explicit=True, price=None)
+        task = asyncio.create_task(self.budgets.reserve(CallId(call_id), keys, bound, "m"))
+        await asyncio.sleep(0)
+        return task
+
+
+AGENT: BudgetKey = (DEFAULT_PROJECT, BudgetKind.AGENT, "ann")
+OF_RUN: BudgetKey = (DEFAULT_PROJECT, BudgetKind.RUN, "run_1")
+
+
+async def test_what_is_promised_to_one_who_waits_is_not_found_at_hand_again() -> None:
+    counter = Counter()
+    small = await counter.begin("c1", AGENT, tokens=100)
+    counter.grant()
+    reservation = await small
+    assert reservation is not None
+    counter.budgets.settle(reservation, Amount(0, 0))
+    large = await counter.begin("c2", AGENT, tokens=300)
+    counter.budgets.hold({AGENT: Amount(100, 0)})  # after a posting whose outcome was not heard
+    assert counter.grant() == Amount(200, 0)
+    await large
+    assert counter.budgets.at_hand is False, "more is at hand than the ledger holds for this gateway"
+
+
+async def test_a_grant_of_an_era_that_is_over_is_not_spent() -> None:
+    counter = Counter()
+    waiting = await counter.begin("c1", AGENT, tokens=100)
+    counter.grant()
+    counter.budgets.bury()  # before whoever waits for the grant has heard of it
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert not waiting.done()
+    assert len(counter.asked) == 2, "it asks again, for what was granted was charged"
+    counter.grant()
+    assert await waiting is not None
+
+
+async def test_what_was_set_aside_in_an_era_that_is_over_is_not_charged_again() -> None:
+    counter = Counter()
+    waiting = await counter.begin("c1", AGENT, OF_RUN, tokens=100)
+    counter.grant()
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert counter.asked[-1][0].key == OF_RUN
+    counter.budgets.bury()
+    for _ in range(3):
+        counter.grant()
+        for _ in range(3):
+            await asyncio.sleep(0)
+        if waiting.done():
+            break
+    reservation = await waiting
+    assert reservation is not None
+    counter.budgets.settle(reservation, Amount(100, 0))
+    assert [(one.key, one.spent.tokens, one.released.tokens) for one in counter.budgets.spends()] == [
+        (AGENT, 100, 100),
+        (OF_RUN, 100, 100),
+    ]
+    assert [draw.key for draw, _ in counter.asked].count(AGENT) == 2
 
 
 def test_amounts() -> None:

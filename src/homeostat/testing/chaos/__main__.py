@@ -3,6 +3,7 @@
 import argparse
 import asyncio
 import logging
+import shutil
 import sys
 import tempfile
 from pathlib import Path
@@ -36,9 +37,13 @@ def main() -> int:
     engines = plans.ENGINES if options.engine == "all" else (options.engine,)
     verdicts: list[Verdict] = []
     for ask in plans.campaigns(engines, seed=options.seed, seconds=options.minutes * 60, full=options.full):
-        with tempfile.TemporaryDirectory(prefix="homeostat-chaos-") as folder:
-            verdicts.append(asyncio.run(campaign(ask, Path(folder))))
+        folder = Path(tempfile.mkdtemp(prefix="homeostat-chaos-"))
+        verdicts.append(asyncio.run(campaign(ask, folder)))
         report.tell(verdicts[-1])
+        if verdicts[-1].violations:
+            report.say(f"what it left is kept in {folder}")
+        else:
+            shutil.rmtree(folder, ignore_errors=True)
     seconds = clock.monotonic() - began
     if options.json is not None:
         report.write(options.json, report.as_json(options.seed, verdicts, cuts, seconds, clock))

@@ -11,7 +11,7 @@ import msgspec
 
 from homeostat.core.clock import Clock, SystemClock
 from homeostat.core.codec import to_json
-from homeostat.core.errors import AgentExists, HomeostatError, IllegalTransition
+from homeostat.core.errors import AgentExists, HomeostatError, IllegalTransition, Unavailable
 from homeostat.core.limits import POLICY_STALE_SECONDS_MAX
 from homeostat.core.machines.phase import RUNS
 from homeostat.core.records.enforcement import Effect, Verb
@@ -46,6 +46,7 @@ class Citizens:
         self._keys: dict[str, str] = {}
         self._number = itertools.count(1)
         self.spenders: list[str] = []
+        self._unheard_releases = 0
 
     async def settle_in(self) -> None:
         """The agents that are hosted get their names, and one more is there to be isolated."""
@@ -124,7 +125,8 @@ class Citizens:
     async def _isolate_and_release(self) -> None:
         """From the moment a quarantine was enforced until a release is asked for, no call is answered.
 
-        A gateway that cannot ask the store goes by the policies it knows: what it answers then is counted apart.
+        A gateway that cannot ask the store goes by the policies it knows: what it answers then is counted apart. So is
+        what comes of a release that got no answer: a server that stood still carries it out when it goes on.
         """
         people = self._people
         while not people.over.is_set():
@@ -138,6 +140,8 @@ class Citizens:
                 people.counts["calls of an isolated agent refused"] += answer.blocked
                 if answer.ok and people.store_in_trouble():
                     people.counts["calls of an isolated agent answered without a store to ask"] += 1
+                elif answer.ok and await self._released_late():
+                    break
                 elif answer.ok:
                     detail = f"{answer.gateway} answered, asked {asked - since:.2f} s after it was enforced"
                     people.violations.append(f"always_the_isolated_are_not_served: {detail}")
@@ -153,15 +157,31 @@ class Citizens:
         except IllegalTransition:  # it was done, and the answer was lost
             people.counts["quarantines whose answer was lost"] += 1
         until = self._clock.monotonic() + PATIENCE_SECONDS
-        while (receipt := await people.insist(lambda client: client.read_json(f"{PATIENT}/receipt"))) is not None:
+        while (receipt := await self._receipt()) is not None:
             if (receipt["verb"], receipt["effect"]) == (Verb.QUARANTINE, Effect.ENFORCED):
                 await asyncio.sleep(POLICY_STALE_SECONDS_MAX)  # how long a gateway may believe what it knew
                 return True
+            if await self._released_late():
+                return await self._isolate()
             if self._clock.monotonic() > until:
                 people.violations.append(f"finally_the_isolated_are_not_served: {receipt}")
                 return False
             await asyncio.sleep(0.05)
         return False
+
+    async def _released_late(self) -> bool:
+        """Whether a release that nobody heard the end of came after the quarantine."""
+        if not self._unheard_releases:
+            return False
+        receipt = await self._receipt()
+        if receipt is None or receipt["verb"] != Verb.RELEASE:
+            return False
+        self._unheard_releases -= 1
+        self._people.counts["releases that came late"] += 1
+        return True
+
+    async def _receipt(self) -> dict[str, Any] | None:
+        return await self._people.insist(lambda client: client.read_json(f"{PATIENT}/receipt"))
 
     async def _release(self) -> None:
         """Released means that calls are answered again, sooner or later."""
@@ -170,8 +190,11 @@ class Citizens:
         while not people.over.is_set():
             try:
                 await self._chance.choice(people.clients).post_json(f"{PATIENT}/release", BECAUSE)
-            except (HomeostatError, httpx2.HTTPError):
+            except (Unavailable, httpx2.HTTPError):
                 people.counts["questions without an answer"] += 1
+                self._unheard_releases += 1
+            except HomeostatError:
+                people.counts["releases refused"] += 1
             answer = await people.call(self._keys["patient"], CHAT)
             if answer.ok:
                 people.counts["releases"] += 1

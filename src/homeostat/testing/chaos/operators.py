@@ -124,8 +124,22 @@ class Operators:
                 elif run.tasks.get("held"):
                     await self._say(people.clients[0], run_id, "late", approve=True)
             await asyncio.sleep(0.1)
-        people.violations += [f"finally_every_run_ends: {run_id} did not" for run_id in sorted(waiting)]
+        for run_id in sorted(waiting):
+            people.violations.append(f"finally_every_run_ends: {run_id} did not: {await self._standing(run_id)}")
         return not waiting
+
+    async def _standing(self, run_id: str) -> str:
+        """Where a run stands, task by task, and how those are who should work for it."""
+        run = await self._read(f"/v1/runs/{run_id}")
+        told: list[str] = []
+        for task in (await self._read(f"/v1/runs/{run_id}/tasks"))["tasks"]:
+            agent = task["agent_id"]
+            phase = (await self._read(f"/v1/agents/{agent}"))["phase"] if agent else "nobody's"
+            told.append(f"{task['name']} is {task['status']} ({agent}, {phase}, {task['turn_id']})")
+        return f"{run['status']} ({run['moved']}): " + ", ".join(told)
+
+    async def _read(self, path: str) -> Any:
+        return await self._people.insist(lambda client: client.read_json(path), always=True)
 
     async def audit(self) -> None:
         """Read every ledger: whole, one answer to each question, the one that was acknowledged, carried out once."""
