@@ -72,8 +72,8 @@ def test_a_list_for_people_and_for_programs(server: HomeostatServer) -> None:
     shown = run(server, "get", "agents")
     assert (shown.returncode, shown.stderr) == (0, "")
     heading, *lines = shown.stdout.splitlines()
-    assert heading.split() == ["ID", "TYPE", "STATUS", "PHASE", "TAGS", "QUEUE", "DONE", "ERRORS", "SEEN"]
-    assert lines[0].split()[:8] == ["inf-1", "inference", "●", "running", "initializing", "gpu,primary", "3", "142"]
+    assert heading.split() == ["ID", "TYPE", "STATUS", "PHASE", "TAGS", "QUEUE", "DONE", "ERRORS", "TODAY", "SEEN"]
+    assert lines[0].split()[:8] == ["inf-1", "inference", "●", "idle", "initializing", "gpu,primary", "0", "142"]
     assert "registered" in lines[1]
     assert "\x1b" not in shown.stdout
     assert "obs-456" in run(server, "get", "agents", "-o", "wide").stdout
@@ -150,7 +150,7 @@ def test_the_commands_load_no_server(server: HomeostatServer, arguments: list[st
 def test_top_without_a_terminal_shows_the_fleet_once(server: HomeostatServer) -> None:
     shown = run(server, "top")
     assert shown.returncode == 0
-    assert shown.stdout.startswith("3 agents: 2 running, 1 registered\n")
+    assert shown.stdout.startswith("3 agents: 2 idle, 1 registered\n")
 
 
 # --- in a terminal ---------------------------------------------------------------------------------------------
@@ -223,7 +223,7 @@ def in_terminal(server: HomeostatServer, *arguments: str, **variables: str) -> G
 def test_top_follows_the_fleet_and_leaves_the_terminal_as_it_was(server: HomeostatServer, how: str) -> None:
     with in_terminal(server, "top", "--every", "0.1") as terminal:
         before = termios.tcgetattr(terminal.master)
-        screen = terminal.until("3 agents: 2 running, 1 registered")
+        screen = terminal.until("3 agents: 2 idle, 1 registered")
         assert "\x1b[?1049h" in screen
         terminal.until("inf-2")
         agent_id = f"late-{how}"

@@ -5,6 +5,8 @@ from typing import Any, Final
 
 from homeostat.cli.fleet_view import STYLES, since, state
 from homeostat.cli.tables import Screen, ago, cut, measure, plain, styled
+from homeostat.core.clock import Millis, parse_rfc3339
+from homeostat.core.moments import moment
 
 Row = dict[str, Any]
 
@@ -28,7 +30,7 @@ def page(detail: Row, history: Sequence[Row], *, now_ms: int, on: Screen) -> lis
     add("Tags", ", ".join(detail["tags"]) or "none")
     add("Host", host if detail["pid"] is None else f"{host}, process {detail['pid']}")
     add("Version", detail["version"] or "it did not say")
-    add("Registered", f"{since(detail['registered_at'], now_ms)} ago ({detail['registered_at']})")
+    add("Registered", moment(parse_rfc3339(detail["registered_at"]), Millis(now_ms)))
     every = f"every {detail['push_interval_seconds']:g} s by {detail['push_interval_source']}"
     heard = f"last heard {since(detail['last_seen_at'], now_ms)} ago, {every}"
     presence = detail["presence"]

@@ -10,6 +10,7 @@ from homeostat.cli.output import document
 from homeostat.cli.selection import FilterOption, Selection, SelectorOption, StatusOption, TypeOption, selection
 
 if TYPE_CHECKING:
+    from homeostat.cli.fleet_view import Beside
     from homeostat.cli.tables import Layout
     from homeostat.client.client import Client
     from homeostat.client.feed import FleetFeed
@@ -66,7 +67,8 @@ def get_agents(
             await _watch(client, wanted, set(ids or ()), output)
             return
         rows = await _named(client, ids, wanted) if ids else await _listed(client, wanted)
-        _show_list(rows, output)
+        tabular = rows and output in (ListOutput.TABLE, ListOutput.WIDE)
+        _show_list(rows, output, await _beside(client, rows) if tabular else None)
 
     talk(work, url, project)
 
@@ -74,9 +76,8 @@ def get_agents(
 async def _listed(client: "Client", wanted: Selection) -> list[Row]:
     import msgspec
 
-    found = await client.agents(agent_type=wanted.agent_type, tag=wanted.tag, status=wanted.status, query=wanted.query)
-    rows: list[Row] = msgspec.to_builtins(found)
-    return [row for row in rows if wanted.covers(row)]
+    found = await client.agents(agent_type=wanted.agent_type, status=wanted.status, query=wanted.asked)
+    return msgspec.to_builtins(found)
 
 
 async def _named(client: "Client", ids: list[str], wanted: Selection) -> list[Row]:
@@ -86,7 +87,13 @@ async def _named(client: "Client", ids: list[str], wanted: Selection) -> list[Ro
     return [row for row in rows if wanted.covers(row)]
 
 
-def _show_list(rows: list[Row], output: ListOutput) -> None:
+async def _beside(client: "Client", rows: list[Row]) -> "Beside | None":
+    from homeostat.cli.surroundings import beside
+
+    return await beside(client, [row["agent_id"] for row in rows])
+
+
+def _show_list(rows: list[Row], output: ListOutput, beside: "Beside | None") -> None:
     from homeostat.cli.fleet_view import COLUMNS, WIDE_COLUMNS, cells
     from homeostat.cli.tables import screen, table
     from homeostat.core.clock import SystemClock
@@ -100,13 +107,15 @@ def _show_list(rows: list[Row], output: ListOutput) -> None:
     else:
         columns = WIDE_COLUMNS if output is ListOutput.WIDE else COLUMNS
         now = SystemClock().now_ms()
-        typer.echo("\n".join(table(columns, [cells(row, columns, now_ms=now) for row in rows], on=screen())))
+        made = [cells(row, columns, now_ms=now, beside=beside) for row in rows]
+        typer.echo("\n".join(table(columns, made, on=screen())))
 
 
 async def _watch(client: "Client", wanted: Selection, ids: set[str], output: ListOutput) -> None:
     """Show the list, then every agent that came, left, or is otherwise than it was; heartbeats alone are no news."""
-    import msgspec
+    import asyncio
 
+    from homeostat.cli.surroundings import Spending
     from homeostat.cli.watching import Watcher
 
     if output is ListOutput.YAML:
@@ -115,18 +124,34 @@ async def _watch(client: "Client", wanted: Selection, ids: set[str], output: Lis
         raise fail("a watch cannot be shown as YAML", hint="Use -o json: one object a line.", code=USAGE)
     await client.read_json("/v1/agents?limit=1")  # a person would rather hear at once that there is no server
     feed: FleetFeed = client.follow(agent_type=wanted.agent_type, tag=wanted.tag)
-    watcher = Watcher(feed, lambda row: wanted.covers(row) and (not ids or row["agent_id"] in ids))
+    spending = Spending(client)
+    await spending.look()
+    looking = asyncio.create_task(spending.run(), name="spending")
+
+    def covers(row: Row) -> bool:
+        return wanted.covers(spending.with_cost(row)) and (not ids or row["agent_id"] in ids)
+
     lines = Lines(output)
-    async for news in watcher.news():
-        if news.problem:
-            typer.echo(f"homeostat: {news.problem}", err=True)
-        for row in news.rows:
-            if output is ListOutput.JSON:
-                typer.echo(msgspec.json.encode(row).decode())
-            elif output is ListOutput.NAME:
-                typer.echo(f"agent/{row['agent_id']}")
-            else:
-                lines.show(row, alongside=news.rows)
+    try:
+        async for news in Watcher(feed, covers).news():
+            if news.problem:
+                typer.echo(f"homeostat: {news.problem}", err=True)
+            await _tell(client, [spending.with_cost(row) for row in news.rows], output, lines)
+    finally:
+        looking.cancel()
+
+
+async def _tell(client: "Client", rows: list[Row], output: ListOutput, lines: "Lines") -> None:
+    import msgspec
+
+    if output is ListOutput.JSON:
+        for row in rows:
+            typer.echo(msgspec.json.encode(row).decode())
+    elif output is ListOutput.NAME:
+        for row in rows:
+            typer.echo(f"agent/{row['agent_id']}")
+    elif rows:
+        lines.show(rows, await _beside(client, rows))
 
 
 class Lines:
@@ -138,17 +163,18 @@ class Lines:
         self._columns = WIDE_COLUMNS if output is ListOutput.WIDE else COLUMNS
         self._layout: Layout | None = None
 
-    def show(self, row: Row, *, alongside: list[Row]) -> None:
+    def show(self, rows: list[Row], beside: "Beside | None") -> None:
         from homeostat.cli.fleet_view import cells
         from homeostat.cli.tables import Layout, screen
         from homeostat.core.clock import SystemClock
 
         now, on = SystemClock().now_ms(), screen()
+        made = [cells(row, self._columns, now_ms=now, beside=beside) for row in rows]
         if self._layout is None:
-            made = [cells(each, self._columns, now_ms=now) for each in alongside]
             self._layout = Layout(self._columns, made, width=on.width)
             typer.echo(self._layout.heading(on=on))
-        typer.echo(self._layout.line(cells(row, self._columns, now_ms=now), on=on))
+        for line in made:
+            typer.echo(self._layout.line(line, on=on))
 
 
 @describe.command("agent")

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 Event = dict[str, Any]
 CONTROL = frozenset({"hello", "gap", "beat"})
+TAIL_MAX = 500
 
 
 def events(
@@ -24,6 +25,7 @@ def events(
     kinds: Annotated[str, typer.Option("--kinds", "-k", help=f"Only these: {EVENTS_HINT}.")] = "",
     agent: Annotated[str | None, typer.Option("--agent", help="Only what is about this agent.")] = None,
     query: FilterOption = None,
+    tail: Annotated[int, typer.Option("--tail", min=0, max=TAIL_MAX, help="How many events back.")] = TAIL_MAX,
     url: Url = None,
     project: Project = None,
     output: OutputOption = Output.TABLE,
@@ -33,7 +35,7 @@ def events(
     sought("events", query)
 
     async def work(client: "Client") -> None:
-        async for event in follow(client, kinds, query=query, from_start=True, on_end=not watch):
+        async for event in follow(client, kinds, query=query, tail=tail, on_end=not watch):
             if event["event"] in CONTROL or (agent is not None and event["data"].get("agent_id") != agent):
                 continue
             _show(event, output)
@@ -84,55 +86,62 @@ def _log(turn: dict[str, Any], output: Output) -> None:
         return
     ended = turn["deliverable"]
     came = "" if ended is None else f" → {brief(ended['error'] or ended['result'])}"
-    typer.echo(f"{turn['created_at']}  {turn['turn_id']}  {turn['status']:<10} {brief(turn['payload'])}{came}")
+    at = turn["created_at"][:19].replace("T", " ")
+    typer.echo(f"{at}  {turn['turn_id']}  {turn['status']:<10} {brief(turn['payload'])}{came}")
 
 
 def _show(event: Event, output: Output) -> None:
-    from homeostat.cli.tables import plain
-
     if output is Output.JSON:
         import msgspec
 
         typer.echo(msgspec.json.encode(event).decode())
         return
-    data = event["data"]
-    said = "  ".join(f"{name}={value}" for name, value in data.items() if value not in (None, "", [], {}))
-    typer.echo(plain(f"{event['event']:<12} {said}"))
+    from homeostat.cli.event_words import line
+    from homeostat.cli.tables import screen
+
+    typer.echo(line(event, on=screen()))
 
 
 async def follow(
-    client: "Client", kinds: str = "", *, query: str | None = None, from_start: bool = False, on_end: bool = False
+    client: "Client", kinds: str = "", *, query: str | None = None, tail: int = 0, on_end: bool = False
 ) -> "AsyncIterator[Event]":
-    """The server's sequence of events; `on_end` stops where the past ends. A lost connection is taken up again."""
+    """The server's sequence of events, from so many back; `on_end` stops where the past ends, else a lost connection
+    is taken up again where it broke.
+    """
     import asyncio
 
     import httpx2
 
     from homeostat.client.transport import error_of
+    from homeostat.core.errors import ServerUnreachable
 
     last = ""
+    asked = {"kinds": kinds, "q": query or "", "tail": str(tail or ""), "follow": "false" if on_end else ""}
     while True:
         headers = {"accept": "text/event-stream", "x-homeostat-project": client.project}
         if last:
             headers["last-event-id"] = last
-        asked = {name: value for name, value in (("kinds", kinds), ("q", query)) if value}
-        timeout = httpx2.Timeout(5.0, read=None)
         try:
             async with client.transport.http.stream(
-                "GET", "/v1/events", params=asked, headers=headers, timeout=timeout
+                "GET",
+                "/v1/events",
+                params={name: value for name, value in asked.items() if value},
+                headers=headers,
+                timeout=httpx2.Timeout(5.0, read=None),
             ) as answer:
                 if answer.status_code != 200:
                     raise error_of(answer.status_code, await answer.aread())
                 async for event in _events(answer):
-                    if event["event"] == "hello" and from_start and not last:
-                        last = event["id"].partition(".")[0] + ".0"
-                        break
                     last = event["id"] or last
                     yield event
-                    if on_end and event["event"] == "beat":
-                        return
-        except httpx2.TransportError:
-            await asyncio.sleep(1.0)
+            if on_end:
+                return
+        except httpx2.TransportError as problem:
+            said = str(problem) or type(problem).__name__
+            if on_end or not last:  # a person would rather hear at once that there is no server
+                raise ServerUnreachable(url=client.url, problem=said) from problem
+            typer.echo(f"homeostat: the connection is gone ({said}); it is tried again", err=True)
+        await asyncio.sleep(1.0)
 
 
 async def _events(answer: Any) -> "AsyncIterator[Event]":

@@ -1,18 +1,22 @@
 """An agent in one row: the same columns, words and colours in lists, in the watch and in the live table."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final
 
-from homeostat.cli.tables import Cell, Column, ago, measure
+from homeostat.cli.tables import Cell, Column, ago, measure, money
 
 Row = dict[str, Any]
 
-# One word for an agent: the first of these that holds. What it says of itself comes last, as long as it is heard.
-PHASES_BEFORE_STALE: Final = ("exhausted", "quarantined", "healing", "draining", "suspected")
+ISOLATED: Final = ("exhausted", "quarantined", "healing", "draining")
+ASKED: Final = "approval waiting"
 URGENCY: Final = {
     word: number
     for number, word in enumerate(
-        ("dead", *PHASES_BEFORE_STALE, "error", "stale", "probation", "stopping", "running", "idle", "registered")
+        (
+            *("dead", "gone", *ISOLATED, ASKED, "suspected", "error", "stale", "probation", "paused"),
+            *("stopping", "running", "suspended", "dispatched", "idle", "registered"),
+        )
     )
 }
 STYLES: Final = {
@@ -21,12 +25,15 @@ STYLES: Final = {
     "quarantined": "magenta bold",
     "healing": "cyan",
     "draining": "yellow",
+    ASKED: "yellow bold",
     "suspected": "yellow",
     "error": "red",
     "stale": "yellow",
     "probation": "cyan",
+    "paused": "yellow",
     "stopping": "dim",
     "running": "green",
+    "suspended": "cyan",
     "idle": "",
     "registered": "dim",
 }
@@ -39,13 +46,15 @@ COLUMNS: Final = (
     Column("PHASE", spare=8),  # a phase that matters is the status, too
     Column("TAGS", least=10, spare=5),
     Column("QUEUE", right=True, spare=2),
-    Column("DONE", right=True, spare=4),
+    Column("DONE", right=True, spare=6),
     Column("ERRORS", right=True, spare=3),
+    Column("TODAY", right=True, spare=4),
     Column("SEEN", right=True),
 )
 LAST_ACTION: Final = Column("LAST ACTION", least=16, spare=6)
 WIDE_COLUMNS: Final = (
     *COLUMNS,
+    Column("SAYS", spare=8),
     Column("EVERY", right=True, spare=9),
     Column("SET BY", spare=13),
     Column("AVG", right=True, spare=9),
@@ -64,39 +73,92 @@ TOP_COLUMNS: Final = (
 )
 
 
-def headline(row: Row) -> str:
-    if row["presence"] == "dead":
-        return "dead"
-    if row["phase"] in PHASES_BEFORE_STALE:
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """What is known of agents besides their rows: their turns and queues, and for whom somebody is asked."""
+
+    heads: Mapping[str, Row] = field(default_factory=dict[str, Row])
+    asked: frozenset[str] = frozenset()
+    today: Mapping[str, float] = field(default_factory=dict[str, float])
+
+
+def headline(row: Row, beside: Beside | None = None) -> str:
+    """One word for an agent, the first of these that holds: what is wrong with it, then what it works on. That it says
+    it runs makes it run no more than its row says: nothing runs without a lease. Where nobody told of turns, its own
+    word has to do.
+    """
+    asked = beside is not None and row["agent_id"] in beside.asked
+    if row["presence"] in ("dead", "gone"):
+        return row["presence"]
+    if row["phase"] in ISOLATED and not (asked and row["phase"] == "quarantined"):
         return row["phase"]
+    if asked:
+        return ASKED
+    if row["phase"] == "suspected":
+        return "suspected"
     if row["presence"] == "stale":
         return "stale"
-    return row["phase"] if row["phase"] == "probation" else row["status"]
+    if row["phase"] == "probation":
+        return "probation"
+    if beside is None:
+        return row["status"]
+    word = _working(beside.heads.get(row["agent_id"]))
+    return "registered" if word == "idle" and row["reported_status"] is None else word
 
 
-def state(row: Row) -> Cell:
-    word = headline(row)
-    return Cell(f"{MARKS.get(row['presence'], '?')} {word}", STYLES.get(word, ""))
+def _working(head: Row | None) -> str:
+    if head is None:
+        return "idle"
+    if head["gate"] != "open":
+        return "paused"
+    if head["status"] == "running" and head["worker_id"] is None:
+        return "idle"
+    return head["status"]
 
 
-def urgency(row: Row) -> tuple[int, str]:
+def state(row: Row, beside: Beside | None = None, *, now_ms: int | None = None) -> Cell:
+    word = headline(row, beside)
+    text = f"{MARKS.get(row['presence'], '?')} {word}"
+    head = None if beside is None else beside.heads.get(row["agent_id"])
+    if word == "suspended" and head is not None and now_ms is not None:
+        text += _waiting(head, now_ms)
+    return Cell(text, STYLES.get(word, ""))
+
+
+def _waiting(head: Row, now_ms: int) -> str:
+    from homeostat.core.clock import parse_rfc3339
+
+    tools = "a tool" if head["waiting_tool_count"] == 1 else f"{head['waiting_tool_count']} tools"
+    if head["resume_deadline"] is None:
+        return f" (waiting for {tools})"
+    left = (parse_rfc3339(head["resume_deadline"]) - now_ms) / 1000
+    return f" (waiting for {tools}, {ago(left)} left)"
+
+
+def urgency(row: Row, beside: Beside | None = None) -> tuple[int, str]:
     """Trouble first, then by name."""
-    return URGENCY.get(headline(row), len(URGENCY)), row["agent_id"]
+    return URGENCY.get(headline(row, beside), len(URGENCY)), row["agent_id"]
 
 
-def cells(row: Row, columns: Sequence[Column], *, now_ms: int) -> list[Cell]:
+def cells(row: Row, columns: Sequence[Column], *, now_ms: int, beside: Beside | None = None) -> list[Cell]:
     """A row of the fleet under these columns."""
+    head = None if beside is None else beside.heads.get(row["agent_id"])
+    spent = row.get("cost_usd_today")
+    if spent is None and beside is not None:
+        spent = beside.today.get(row["agent_id"])
     made = {
         "ID": Cell(row["agent_id"]),
         "TYPE": Cell(row["agent_type"]),
-        "STATUS": state(row),
+        "STATUS": state(row, beside, now_ms=now_ms),
         "PHASE": Cell(
             row["phase"], "" if row["phase"] in ("healthy", "initializing") else STYLES.get(row["phase"], "")
         ),
         "TAGS": Cell(",".join(row["tags"]) or "-"),
-        "QUEUE": Cell(measure(row["queue_depth"])),
+        "QUEUE": Cell(measure(row["queue_depth"] if head is None else head["queued"])),
         "DONE": Cell(measure(row["items_processed"])),
         "ERRORS": Cell(measure(row["error_count"]), "red" if row["error_count"] else ""),
+        "TODAY": Cell("-" if spent is None else money(spent)),
+        "SAYS": Cell(row["reported_status"] or "-", "red" if row["reported_status"] == "error" else ""),
         "SEEN": Cell(since(row["last_seen_at"], now_ms)),
         "EVERY": Cell(f"{row['push_interval_seconds']:g}s"),
         "SET BY": Cell(row["push_interval_source"]),
@@ -120,11 +182,11 @@ def since(moment: str | None, now_ms: int) -> str:
     return ago((now_ms - parse_rfc3339(moment)) / 1000)
 
 
-def summary(rows: Sequence[Row]) -> str:
+def summary(rows: Sequence[Row], beside: Beside | None = None) -> str:
     """A fleet in one sentence."""
     counted: dict[str, int] = {}
     for row in rows:
-        word = headline(row)
+        word = headline(row, beside)
         counted[word] = counted.get(word, 0) + 1
     if not rows:
         return "no agents"

@@ -1,26 +1,30 @@
 """How an order is carried out: whom it is for, what it would reach, whether that is meant, and how each took it."""
 
 import sys
-from typing import TYPE_CHECKING, Any
-from urllib.parse import urlencode
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
 
 from homeostat.cli import receipts
 from homeostat.cli.failures import USAGE, fail
 from homeostat.cli.nouns import BY_NAME
-from homeostat.cli.output import Output, show
+from homeostat.cli.output import Output, document, show
 from homeostat.cli.selection import selection, sought
+from homeostat.cli.surroundings import every
 from homeostat.cli.tables import Cell, Column, plain, screen, table
 from homeostat.client.client import path_part
 from homeostat.core.errors import HomeostatError, ServerUnreachable
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable
+
     from homeostat.cli.orders import Order
     from homeostat.client.client import Client
 
+T = TypeVar("T")
+
 ALL = "all"
-PAGE = 500
+AT_ONCE = 8  # orders under way at a time
 REACHED = (
     ("AGENT", "agent_id"),
     ("PHASE", "phase"),
@@ -66,24 +70,15 @@ def _open(order: "Order") -> str:
 
 
 async def _agents(client: "Client", order: "Order") -> list[str]:
-    import msgspec
-
     which = order.which
     wanted = selection(which.agent_type, which.selector, None, which.query)
-    found = await client.agents(agent_type=wanted.agent_type, tag=wanted.tag, query=wanted.query)
-    return [row["agent_id"] for row in msgspec.to_builtins(found) if wanted.covers(row)]
+    found = await client.agents(agent_type=wanted.agent_type, query=wanted.asked)
+    return [one.agent_id for one in found]
 
 
 async def _fitting(client: "Client", noun: str, query: str) -> list[str]:
     listed = BY_NAME[noun]
-    asked: dict[str, object] = {"limit": PAGE, "q": query}
-    found: list[str] = []
-    while True:
-        page: Any = await client.read_json(f"{listed.list_path}?{urlencode(asked)}")
-        found += [listed.id_of(row) for row in page[listed.items]]
-        if page["next_cursor"] is None:
-            return found
-        asked["cursor"] = page["next_cursor"]
+    return [listed.id_of(row) for row in await every(client, listed.list_path, listed.items, query)]
 
 
 def _path(order: "Order", thing: str) -> str:
@@ -101,7 +96,9 @@ async def rehearse(client: "Client", order: "Order", ids: list[str]) -> None:
     if not order.verb.rehearsed:
         typer.echo(f"{order.verb.name}: {', '.join(ids)}. Nothing was done.", err=True)
         return
-    told: list[Any] = [await client.post_json(f"{_path(order, one)}?dry_run=true", order.body) for one in ids]
+    told: list[Any] = await _some_at_a_time(
+        (lambda one=one: client.post_json(f"{_path(order, one)}?dry_run=true", order.body)) for one in ids
+    )
     if order.output is Output.JSON:
         show(told if len(told) > 1 else told[0], order.output)
         return
@@ -163,18 +160,48 @@ async def ask(client: "Client", order: "Order", ids: list[str]) -> None:
 
 
 async def give_all(client: "Client", order: "Order", ids: list[str]) -> bool:
-    """One after the other, a line each; false where one of them refused. One that refuses does not stop the others."""
-    failed = 0
+    """A few at a time, a line each as it is taken; false where one of them refused. One that refuses does not stop the
+    others; whoever interrupts hears how far it came.
+    """
     many = len(ids) > 1 and order.output is not Output.JSON
-    for number, one in enumerate(ids, start=1):
-        prefix = f"[{number}/{len(ids)}] " if many else ""
-        failed += not await _give(client, order, one, prefix)
-    if many:
-        typer.echo(f"{len(ids) - failed} done, {failed} refused", err=True)
-    return not failed
+    taken: list[bool] = []
+
+    async def give(one: str) -> None:
+        said, done = await _give(client, order, one)
+        taken.append(done)
+        prefix = f"[{len(taken)}/{len(ids)}] " if many else ""
+        typer.echo(f"{'' if done else 'homeostat: '}{prefix}{said}", err=not done)
+
+    try:
+        await _some_at_a_time((lambda one=one: give(one)) for one in ids)
+    finally:
+        if many:
+            left = len(ids) - len(taken)
+            rest = f", {left} not answered" if left else ""
+            typer.echo(f"{sum(taken)} done, {len(taken) - sum(taken)} refused{rest}", err=True)
+    return all(taken)
 
 
-async def _give(client: "Client", order: "Order", thing: str, prefix: str) -> bool:
+async def _some_at_a_time(work: "Iterable[Callable[[], Awaitable[T]]]") -> "list[T]":
+    """Do it all, so many at once; the results in the order of the work."""
+    import asyncio
+
+    free = asyncio.Semaphore(AT_ONCE)
+
+    async def one(begin: "Callable[[], Awaitable[T]]") -> "T":
+        async with free:
+            return await begin()
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            begun = [group.create_task(one(begin)) for begin in work]
+    except ExceptionGroup as problems:  # the first that could not be done ended the rest
+        raise problems.exceptions[0] from None
+    return [task.result() for task in begun]
+
+
+async def _give(client: "Client", order: "Order", thing: str) -> tuple[str, bool]:
+    """What is to be said of an order, and whether it was followed."""
     try:
         told: Any = await client.post_json(_path(order, thing), order.body)
         if order.wait_seconds is not None:
@@ -182,15 +209,10 @@ async def _give(client: "Client", order: "Order", thing: str, prefix: str) -> bo
     except ServerUnreachable:
         raise
     except HomeostatError as error:
-        typer.echo(f"homeostat: {prefix}{thing}: {error.message}", err=True)
-        if error.hint:
-            typer.echo(f"  {error.hint}", err=True)
-        return False
-    if order.output is Output.JSON:
-        show(told, order.output)
-    else:
-        typer.echo(prefix + plain_lines(_line(order, thing, told)))
-    return order.wait_seconds is None or told.get("drained", True)
+        hint = f"\n  {error.hint}" if error.hint else ""
+        return plain_lines(f"{thing}: {error.message}{hint}"), False
+    done = order.wait_seconds is None or told.get("drained", True)
+    return document(told, yaml=False) if order.output is Output.JSON else plain_lines(_line(order, thing, told)), done
 
 
 def plain_lines(text: str) -> str:

@@ -78,7 +78,7 @@ def revoke(
         if output is Output.JSON:
             show(ended, output)
             return
-        typer.echo(f"{ended['key_id']} ({ended['name']}) opens nothing since {ended['revoked_at']}.")
+        typer.echo(f"{ended['key_id']} ({ended['name']}) opens nothing any more.")
 
     talk(work, url, project)
 
@@ -93,12 +93,11 @@ def list_keys(*, url: Url = None, project: Project = None, output: OutputOption 
             show(found, output)
             return
         from homeostat.cli.tables import Cell, Column, screen, table
+        from homeostat.core.clock import SystemClock
 
+        now = SystemClock().now_ms()
         columns = [Column(title) for title in ("KEY", "NAME", "ROLE", "PROJECT", "LAST USED", "STATE")]
-        rows = [
-            [Cell(text) for text in (*_facts(one), one["last_used_at"] or "never", _state(one))]
-            for one in found["keys"]
-        ]
+        rows = [[Cell(text) for text in (*_facts(one), _used(one, now), _state(one, now))] for one in found["keys"]]
         typer.echo("\n".join(table(columns, rows, on=screen())) if rows else "There are no keys.")
 
     talk(work, url, project)
@@ -110,7 +109,18 @@ def _facts(one: dict[str, Any]) -> tuple[str, ...]:
     return (one["key_id"], plain(one["name"]), one["role"], plain(one["project"] or "all"))
 
 
-def _state(one: dict[str, Any]) -> str:
+def _used(one: dict[str, Any], now_ms: int) -> str:
+    from homeostat.cli.tables import distance
+
+    return f"{distance(one['last_used_at'], now_ms)} ago" if one["last_used_at"] else "never"
+
+
+def _state(one: dict[str, Any], now_ms: int) -> str:
+    from homeostat.cli.tables import distance
+
     if one["revoked_at"]:
-        return f"revoked {one['revoked_at']}"
-    return f"until {one['expires_at']}" if one["expires_at"] else "good"
+        return f"revoked {distance(one['revoked_at'], now_ms)} ago"
+    if not one["expires_at"]:
+        return "good"
+    left = distance(one["expires_at"], now_ms)
+    return f"ends {left}" if left.startswith("in ") else f"expired {left} ago"

@@ -8,12 +8,13 @@ import typer
 from homeostat.cli.agents import DetailOption, DetailOutput, ListOption, ListOutput, Watch, describe, get
 from homeostat.cli.connection import Project, Url, talk
 from homeostat.cli.failures import USAGE, fail
-from homeostat.cli.nouns import NOUNS, Noun, Row
+from homeostat.cli.nouns import NOUNS, WORD_CHARS_MIN, Member, Noun, Row, Shown
 from homeostat.cli.selection import FilterOption, sought
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from homeostat.cli.tables import Column
     from homeostat.client.client import Client
 
 Ids = Annotated[list[str] | None, typer.Argument(metavar="[ID]…", help="These only.")]
@@ -134,23 +135,48 @@ async def _listed(client: "Client", noun: Noun, wanted: Wanted) -> Row:
 def show_rows(noun: Noun, rows: list[Row], output: ListOutput, *, body: object) -> None:
     """A table, or the API's own members."""
     from homeostat.cli.output import document
-    from homeostat.cli.tables import Cell, Column, screen, table
+    from homeostat.cli.tables import Cell, screen, table
+    from homeostat.core.clock import SystemClock
 
     if output is ListOutput.NAME:
         typer.echo("".join(f"{noun.one}/{noun.id_of(row)}\n" for row in rows), nl=False)
     elif output in (ListOutput.JSON, ListOutput.YAML):
         typer.echo(document(body, yaml=output is ListOutput.YAML))
     elif not rows:
-        typer.echo(f"No {noun.name} found.", err=True)
+        typer.echo(f"No {noun.many} found.", err=True)
     elif noun.name == "runs":
         from homeostat.cli.run_view import listing
 
         typer.echo("\n".join(listing(rows, wide=output is ListOutput.WIDE)))
     else:
         wanted = (*noun.columns, *noun.wide) if output is ListOutput.WIDE else noun.columns
-        columns = [Column(title, least=12 if place else None) for place, (title, _) in enumerate(wanted)]
-        lines = [[Cell(brief(row.get(member))) for _, member in wanted] for row in rows]
-        typer.echo("\n".join(table(columns, lines, on=screen())))
+        now = SystemClock().now_ms()
+        lines = [[Cell(written(one, row.get(one.name), now_ms=now)) for one in wanted] for row in rows]
+        typer.echo("\n".join(table([_column(one) for one in wanted], lines, on=screen())))
+
+
+def _column(member: Member) -> "Column":
+    from homeostat.cli.tables import Column
+
+    number = member.shown is not Shown.WORD
+    return Column(member.title, right=number, least=None if member.whole else WORD_CHARS_MIN, spare=member.spare)
+
+
+def written(member: Member, value: Any, *, now_ms: int) -> str:
+    """A member as one cell of a table."""
+    if value is None or member.shown is Shown.WORD:
+        return brief(value)
+    if member.shown is Shown.NUMBER:
+        from homeostat.cli.tables import measure
+
+        return measure(value)
+    if member.shown is Shown.MONEY:
+        from homeostat.cli.tables import money
+
+        return money(value)
+    from homeostat.cli.tables import distance
+
+    return distance(value, now_ms)
 
 
 def show_detail(noun: Noun, row: Row, output: DetailOutput) -> None:
@@ -169,7 +195,7 @@ def brief(value: Any) -> str:
     """A member as one cell."""
     from homeostat.cli.tables import plain
 
-    if value is None:
+    if value is None or value == "":
         return "-"
     if isinstance(value, float):
         return f"{value:.6g}"

@@ -1,9 +1,54 @@
 """What can be listed and described besides agents: one row for each kind of thing."""
 
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any, Final
 
 Row = dict[str, Any]
+
+WORD_CHARS_MIN: Final = 12
+
+
+class Shown(StrEnum):
+    """How a member is written in a cell."""
+
+    WORD = "word"
+    NUMBER = "number"
+    MONEY = "money"
+    TIME = "time"  # how long ago it was, or how soon it comes: a table has no room for more, and people want no more
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A column of a table. Words become narrower where there is little room, numbers and times never do; what has
+    `spare` goes before anything is cut, the highest first.
+    """
+
+    title: str
+    name: str
+    shown: Shown = Shown.WORD
+    spare: int = 0
+    whole: bool = False  # an id is of no use when it is cut
+
+
+def _id(title: str, name: str) -> Member:
+    return Member(title, name, whole=True)
+
+
+def _word(title: str, name: str, spare: int = 0, *, whole: bool = False) -> Member:
+    return Member(title, name, spare=spare, whole=whole)
+
+
+def _number(title: str, name: str, spare: int = 0) -> Member:
+    return Member(title, name, Shown.NUMBER, spare, whole=True)
+
+
+def _money(title: str, name: str, spare: int = 0) -> Member:
+    return Member(title, name, Shown.MONEY, spare, whole=True)
+
+
+def _time(title: str, name: str, spare: int = 0) -> Member:
+    return Member(title, name, Shown.TIME, spare, whole=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,11 +60,15 @@ class Noun:
     list_path: str
     items: str
     key: str
-    columns: tuple[tuple[str, str], ...]
-    wide: tuple[tuple[str, str], ...] = ()
+    columns: tuple[Member, ...]
+    wide: tuple[Member, ...] = ()
     show_path: str = ""
     kinds: str = ""  # the events after which a watch looks again
     of_agent: str = ""  # where the API lists those of one agent, if it has a place for that
+
+    @property
+    def many(self) -> str:
+        return "acts" if self.name == "audit" else self.name
 
     def id_of(self, row: Row) -> str:
         return "/".join(str(row[part]) for part in self.key.split("+"))
@@ -32,7 +81,7 @@ NOUNS: Final = (
         "/v1/runs",
         "runs",
         "run_id",
-        (("RUN", "run_id"), ("STATUS", "status"), ("GOAL", "goal")),
+        (_id("RUN", "run_id"), _word("STATUS", "status"), _word("GOAL", "goal")),
         show_path="/v1/runs/{id}",
         kinds="run",
     ),
@@ -43,18 +92,18 @@ NOUNS: Final = (
         "items",
         "turn_id",
         (
-            ("ID", "turn_id"),
-            ("AGENT", "agent_id"),
-            ("STATUS", "status"),
-            ("SENT", "created_at"),
+            _id("ID", "turn_id"),
+            _word("AGENT", "agent_id"),
+            _word("STATUS", "status", whole=True),
+            _word("TYPE", "type", 1, whole=True),
+            _time("AGE", "created_at"),
         ),
         (
-            ("TYPE", "type"),
-            ("FROM", "source_agent_id"),
-            ("EPOCH", "epoch"),
-            ("STARTS", "starts"),
-            ("WORKER", "worker_id"),
-            ("TRACE", "trace_id"),
+            _number("STARTS", "starts", 2),
+            _word("FROM", "source_agent_id", 4),
+            _number("EPOCH", "epoch", 3),
+            _word("WORKER", "worker_id", 5),
+            _word("TRACE", "trace_id", 6),
         ),
         "/v1/turns/{id}",
         "turn,deliverable",
@@ -66,8 +115,19 @@ NOUNS: Final = (
         "/v1/heads",
         "heads",
         "agent_id",
-        (("AGENT", "agent_id"), ("STATUS", "status"), ("GATE", "gate"), ("QUEUED", "queued"), ("TURN", "turn_id")),
-        (("EPOCH", "epoch"), ("WORKER", "worker_id"), ("WAITS", "waiting_tool_count"), ("SINCE", "since")),
+        (
+            _word("AGENT", "agent_id"),
+            _word("STATUS", "status", whole=True),
+            _word("GATE", "gate", whole=True),
+            _number("QUEUED", "queued"),
+            _id("TURN", "turn_id"),
+        ),
+        (
+            _number("EPOCH", "epoch", 2),
+            _word("WORKER", "worker_id", 4),
+            _number("WAITS", "waiting_tool_count", 3),
+            _time("SINCE", "since", 1),
+        ),
         "/v1/agents/{id}/head",
         "turn",
     ),
@@ -77,8 +137,20 @@ NOUNS: Final = (
         "/v1/immune/approvals",
         "approvals",
         "approval_id",
-        (("ID", "approval_id"), ("STATUS", "status"), ("AGENT", "agent_id"), ("ACTION", "action"), ("WHY", "why")),
-        (("SIGMA", "sigma"), ("DIAGNOSIS", "diagnosis"), ("BY", "answered_by")),
+        (
+            _id("ID", "approval_id"),
+            _word("STATUS", "status", whole=True),
+            _word("AGENT", "agent_id"),
+            _word("ACTION", "action", whole=True),
+            _time("AGE", "asked_at"),
+            _word("WHY", "why", 1),
+        ),
+        (
+            _time("EXPIRES", "expires_at", 3),
+            _number("SIGMA", "sigma", 4),
+            _word("DIAGNOSIS", "diagnosis", 5),
+            _word("BY", "answered_by", 2),
+        ),
         "/v1/immune/approvals/{id}",
         kinds="approval",
     ),
@@ -89,14 +161,20 @@ NOUNS: Final = (
         "incidents",
         "incident_id",
         (
-            ("ID", "incident_id"),
-            ("SPREAD", "spread"),
-            ("AGENT", "agent_id"),
-            ("SIGMA", "sigma"),
-            ("OUTCOME", "outcome"),
-            ("OPENED", "opened_at"),
+            _id("ID", "incident_id"),
+            _word("SPREAD", "spread", 2, whole=True),
+            _word("AGENT", "agent_id"),
+            _number("SIGMA", "sigma", 1),
+            _word("OUTCOME", "outcome"),
+            _time("AGE", "opened_at"),
         ),
-        (("COHORT", "cohort"), ("HELD", "held"), ("RESUMED", "resumed"), ("LOST", "lost")),
+        (
+            _word("COHORT", "cohort", 5),
+            _time("CLOSED", "closed_at", 4),
+            _number("HELD", "held", 3),
+            _number("RESUMED", "resumed", 3),
+            _number("LOST", "lost", 3),
+        ),
         "/v1/immune/incidents/{id}",
         "phase,alert",
     ),
@@ -106,8 +184,15 @@ NOUNS: Final = (
         "/v1/policies",
         "policies",
         "policy_id",
-        (("ID", "policy_id"), ("ACTION", "action"), ("AGENT", "agent_id"), ("ORIGIN", "origin"), ("REASON", "reason")),
-        (("CREATED", "created_at"), ("EXPIRES", "expires_at")),
+        (
+            _id("ID", "policy_id"),
+            _word("ACTION", "action", whole=True),
+            _word("AGENT", "agent_id", 3),
+            _word("ORIGIN", "origin", 2, whole=True),
+            _time("ENDS", "expires_at"),
+            _word("REASON", "reason", 1),
+        ),
+        (_time("AGE", "created_at", 4),),
         "/v1/policies/{id}",
         "policy",
     ),
@@ -118,14 +203,19 @@ NOUNS: Final = (
         "budgets",
         "kind+holder",
         (
-            ("KIND", "kind"),
-            ("HOLDER", "holder"),
-            ("USD", "usd"),
-            ("SPENT", "usd_spent"),
-            ("TOKENS", "tokens"),
-            ("USED", "tokens_spent"),
+            _word("KIND", "kind", whole=True),
+            _word("HOLDER", "holder"),
+            _money("USD", "usd"),
+            _money("SPENT", "usd_spent"),
+            _number("TOKENS", "tokens"),
+            _number("USED", "tokens_spent"),
         ),
-        (("SECONDS", "seconds"), ("ENDS", "ends_at"), ("HELD", "usd_held"), ("WARNED", "warned_at")),
+        (
+            _number("SECONDS", "seconds", 2),
+            _time("ENDS", "ends_at", 1),
+            _money("HELD", "usd_held", 3),
+            _time("WARNED", "warned_at", 4),
+        ),
         "/v1/budgets/{id}",
         "budget",
     ),
@@ -136,15 +226,21 @@ NOUNS: Final = (
         "calls",
         "call_id",
         (
-            ("ID", "call_id"),
-            ("AGENT", "agent_id"),
-            ("MODEL", "model"),
-            ("OUTCOME", "outcome"),
-            ("MS", "latency_ms"),
-            ("USD", "cost_usd"),
-            ("STARTED", "started_at"),
+            _id("ID", "call_id"),
+            _word("AGENT", "agent_id"),
+            _word("MODEL", "model", 3),
+            _word("OUTCOME", "outcome", whole=True),
+            _number("MS", "latency_ms", 1),
+            _money("USD", "cost_usd", 2),
+            _time("AGE", "started_at"),
         ),
-        (("IN", "tokens_in"), ("OUT", "tokens_out"), ("CODE", "code"), ("RUN", "run_id"), ("TRACE", "trace_id")),
+        (
+            _number("IN", "tokens_in", 4),
+            _number("OUT", "tokens_out", 4),
+            _word("CODE", "code", 5),
+            _word("RUN", "run_id", 6),
+            _word("TRACE", "trace_id", 7),
+        ),
         "/v1/calls/{id}",
         kinds="call",
     ),
@@ -155,15 +251,15 @@ NOUNS: Final = (
         "items",
         "seq",
         (
-            ("SEQ", "seq"),
-            ("AT", "at"),
-            ("WHO", "actor"),
-            ("WHAT", "verb"),
-            ("OBJECT", "object"),
-            ("OUTCOME", "outcome"),
-            ("WHY", "reason"),
+            _number("SEQ", "seq"),
+            _time("AGE", "at"),
+            _word("WHO", "actor"),
+            _word("WHAT", "verb", whole=True),
+            _word("OBJECT", "object"),
+            _word("OUTCOME", "outcome", 2, whole=True),
+            _word("WHY", "reason", 1),
         ),
-        (("CHANGES", "changes"), ("TRACE", "trace_id")),
+        (_word("CHANGES", "changes", 3), _word("TRACE", "trace_id", 4)),
     ),
     Noun(
         "tools",
@@ -171,7 +267,7 @@ NOUNS: Final = (
         "/v1/tools",
         "items",
         "name",
-        (("NAME", "name"), ("DESCRIPTION", "description")),
+        (_id("NAME", "name"), _word("DESCRIPTION", "description")),
     ),
 )
 """Agents have views of their own; `homeostat get` lists all others by this table."""

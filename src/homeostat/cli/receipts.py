@@ -8,6 +8,8 @@ from homeostat.cli.connection import Project, Url, talk
 from homeostat.cli.output import Output, OutputOption, show
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from homeostat.client.client import Client
 
 GAPS_SHOWN = 3
@@ -28,15 +30,27 @@ def receipt(agent: Agent, *, url: Url = None, project: Project = None, output: O
     talk(work, url, project)
 
 
+def _until(gap: dict[str, Any], when: "Callable[[str], str]") -> str:
+    return "now" if gap["until"] is None else when(gap["until"])
+
+
 def told(receipt: dict[str, Any]) -> str:
     """A receipt in a few lines."""
-    asked = f"{receipt['verb']} of {receipt['agent_id']} asked at {receipt['asked_at']} by {receipt['actor']}"
+    from homeostat.core.clock import SystemClock, parse_rfc3339
+    from homeostat.core.moments import moment
+
+    now = SystemClock().now_ms()
+
+    def when(instant: str) -> str:
+        return moment(parse_rfc3339(instant), now)
+
+    asked = f"{receipt['verb']} of {receipt['agent_id']} asked at {when(receipt['asked_at'])} by {receipt['actor']}"
     lines = [f"{asked} ({receipt['reason']}): {receipt['effect']}"]
     for one in receipt["strategies"]:
-        checked = one["checked_at"] or "never"
-        lines.append(f"  {one['strategy']:<11} {one['wanted']:<9} {one['effect']:<11} read {checked}  {one['note']}")
+        checked = "never read" if one["checked_at"] is None else f"read {when(one['checked_at'])}"
+        lines.append(f"  {one['strategy']:<11} {one['wanted']:<9} {one['effect']:<11} {checked}  {one['note']}")
         gaps = one["gaps"][-GAPS_SHOWN:]
-        lines += [f"              open from {gap['since']} to {gap['until'] or 'now'}: {gap['note']}" for gap in gaps]
+        lines += [f"              open from {when(gap['since'])} to {_until(gap, when)}: {gap['note']}" for gap in gaps]
     lines += [f"  {one['strategy']:<11} not used: {one['why']}" for one in receipt["not_applicable"]]
     lines.append(
         f"  since then {receipt['requests_refused']} requests were refused, {receipt['requests_answered']} answered, "

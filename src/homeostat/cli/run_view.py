@@ -7,7 +7,9 @@ from urllib.parse import quote
 
 import typer
 
-from homeostat.cli.tables import Cell, Column, screen, table
+from homeostat.cli.tables import Cell, Column, distance, money, screen, table
+from homeostat.core.clock import SystemClock, parse_rfc3339
+from homeostat.core.moments import moment
 
 if TYPE_CHECKING:
     from homeostat.client.client import Client
@@ -91,22 +93,29 @@ def listing(runs: list[Row], *, wide: bool = False) -> list[str]:
         Column("RUN"),
         Column("STATUS"),
         Column("TASKS", right=True),
-        Column("USED", least=8, spare=1),
-        Column("GOAL", least=16),
+        Column("SPENT", right=True),
+        Column("AGE", right=True),
+        Column("GOAL", least=12),
     ]
-    columns[4:4] = [Column("BY"), Column("BEGUN"), Column("WHY", least=12)] if wide else []
+    columns[5:5] = [Column("BY", least=8, spare=2), Column("USED", spare=3), Column("WHY", least=12, spare=1)] * wide
+    now = SystemClock().now_ms()
     cells = [
         (
             Cell(run["run_id"]),
             Cell(run["status"], STYLES.get(run["status"], "")),
             Cell(f"{sum(run['tasks'].get(word, 0) for word in DONE)}/{sum(run['tasks'].values())}"),
-            Cell(", ".join(spending(run["budget"]))),
-            *([Cell(run["created_by"]), Cell(run["created_at"]), Cell(run["moved"]["reason"])] if wide else []),
+            Cell(money(run["budget"]["usd_spent"])),
+            Cell(distance(run["created_at"], now)),
+            *([Cell(run["created_by"]), Cell(", ".join(spending(run["budget"]))), Cell(run["moved"]["reason"])] * wide),
             Cell(" ".join(run["goal"].split())),
         )
         for run in runs
     ]
     return list(table(columns, cells, on=screen()))
+
+
+def _when(instant: str) -> str:
+    return moment(parse_rfc3339(instant), SystemClock().now_ms())
 
 
 def page(run: Row, tasks: list[Row], *, more: bool) -> list[str]:
@@ -115,7 +124,8 @@ def page(run: Row, tasks: list[Row], *, more: bool) -> list[str]:
     facts = {
         "Run": run["run_id"],
         "Goal": run["goal"],
-        "Status": f"{run['status']} since {moved['at']}, by {moved['actor']}: {moved['reason']}",
+        "Status": f"{run['status']} since {_when(moved['at'])}, by {moved['actor']}: {moved['reason']}",
+        "Begun": f"{_when(run['created_at'])} by {run['created_by']}",
         "Planner": run["planner_name"] or run["planner"],
         "Used": ", ".join(spending(budget)),
         "Forecast": budget["forecast"] or "",

@@ -45,8 +45,15 @@ class Selection:
     sought: "Filter | None" = None
 
     @property
+    def asked(self) -> str | None:
+        """All of it but the type and the status as one filter, for the server to sift by."""
+        tags = [f'tag:"{tag}"' for tag in sorted(self.with_tags)]
+        tags += [f'-tag:"{tag}"' for tag in sorted(self.without_tags)]
+        return " ".join(([self.query] if self.query else []) + tags) or None
+
+    @property
     def tag(self) -> str | None:
-        """The tag that the server is asked to filter by."""
+        """The tag that the live feed is asked to filter by; it takes no filter."""
         return min(self.with_tags, default=None)
 
     def covers(self, row: dict[str, Any]) -> bool:
@@ -69,6 +76,8 @@ def selection(
     unwanted = frozenset(word[1:] for word in words if word.startswith("!"))
     if not all(words) or "" in unwanted:
         raise fail("a selector names no tag", hint="Write it as -l gpu,primary or -l '!gpu'.", code=USAGE)
+    if any('"' in word for word in words):
+        raise fail("a tag has no quotation marks", hint="Write it as -l gpu,primary or -l '!gpu'.", code=USAGE)
     return Selection(agent_type, status, wanted, unwanted, query, sought("agents", query))
 
 

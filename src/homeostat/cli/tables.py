@@ -154,6 +154,19 @@ def ago(seconds: float) -> str:
     return f"{whole}s"
 
 
+def distance(moment: str, now_ms: int) -> str:
+    """How long ago an instant of the API was, or how soon it comes."""
+    from homeostat.core.clock import parse_rfc3339
+
+    seconds = (now_ms - parse_rfc3339(moment)) / 1000
+    return ago(seconds) if seconds > -1 else f"in {ago(-seconds)}"
+
+
+def money(dollars: float) -> str:
+    """Dollars with as many places as they need to be told from nothing."""
+    return f"${dollars:,.2f}" if dollars == 0 or dollars >= 0.01 else f"${dollars:.6f}"
+
+
 def measure(number: float | None, unit: str = "") -> str:
     """A number as people write it."""
     if number is None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
-from homeostat.cli.fleet_view import TOP_COLUMNS, cells, summary, urgency
+from homeostat.cli.fleet_view import TOP_COLUMNS, Beside, cells, summary, urgency
 from homeostat.cli.tables import Layout, Screen, cut, plain, styled
 
 Row = dict[str, Any]
@@ -28,7 +28,6 @@ class Order(StrEnum):
 
 
 _KEYS: Final[dict[Order, Callable[[Row], Any]]] = {
-    Order.URGENCY: urgency,
     Order.ID: lambda row: row["agent_id"],
     Order.QUEUE: lambda row: (-(row["queue_depth"] or 0), row["agent_id"]),
     Order.ERRORS: lambda row: (-(row["error_count"] or 0), row["agent_id"]),
@@ -64,6 +63,7 @@ class TopView:
     order: Order = Order.URGENCY
     reverse: bool = False
     first: int = 0
+    beside: Beside | None = None
 
     def press(self, key: str) -> bool:
         """Heed a key; False if it means to leave."""
@@ -95,14 +95,15 @@ class TopView:
     ) -> list[str]:
         """Exactly as many lines as fit, none wider than the terminal."""
         width = on.width or 80
-        found = sorted(rows, key=_KEYS[self.order], reverse=self.reverse)
+        by = _KEYS.get(self.order, lambda row: urgency(row, self.beside))
+        found = sorted(rows, key=by, reverse=self.reverse)
         shown = max(height - FRAME_LINES, 1)
         self.first = max(0, min(self.first, len(found) - shown))
         window = found[self.first : self.first + shown]
-        made = [cells(row, TOP_COLUMNS, now_ms=now_ms) for row in window]
+        made = [cells(row, TOP_COLUMNS, now_ms=now_ms, beside=self.beside) for row in window]
         layout = Layout(TOP_COLUMNS, made, width=width)
         title = cut(f"homeostat top  {plain(self.place)}", width)
-        told = f"{summary(found)}   {rate:,.1f} beats/s" if found else "no agents"
+        told = f"{summary(found, self.beside)}   {rate:,.1f} beats/s" if found else "no agents"
         lines = [
             styled(title, "bold", on=on),
             styled(cut(f"not connected: {plain(problem)}", width), "red bold", on=on) if problem else cut(told, width),

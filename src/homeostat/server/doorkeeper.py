@@ -65,7 +65,7 @@ class Doorkeeper:
             return
         if principal.kind is PrincipalKind.NOBODY:
             raise Unauthenticated
-        raise Forbidden(verb=verb.replace("_", " "), object=_object_of(call))
+        raise Forbidden(verb=verb.replace("_", " "), object=names.object_of(call))
 
     async def run(self, call: Call, endpoint: Endpoint) -> Answer:
         """Do what is asked, once under one key, on the version that was seen; what an operator does is noted."""
@@ -175,7 +175,7 @@ class Doorkeeper:
             at_ms=self._system.clock.now_ms(),
             actor=call.actor(said.actor or "local"),
             verb=endpoint.name,
-            object=_object_of(call),
+            object=names.object_of(call),
             project=call.project,
             outcome=outcome,
             reason=said.reason[:SHOWN_CHARS_MAX],
@@ -211,10 +211,6 @@ def cookie(call: Call, name: str) -> str | None:
     except CookieError:
         return None
     return None if found is None else found.value
-
-
-def _object_of(call: Call) -> str:
-    return str(call.scope["path"])[:SHOWN_CHARS_MAX]
 
 
 def _said(body: bytes, call: Call) -> _Said:

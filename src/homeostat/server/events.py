@@ -37,7 +37,7 @@ async def follow_events(call: Call, query: EventsQuery) -> Answer:
     shown = next((value for name, value in call.scope["headers"] if name == b"last-event-id"), None)
     last_id = query.last_event_id if shown is None else shown.decode("latin-1")
     wanted, reader = await begin(call.system, call.project, query, last_id)
-    parts = told(reader, lambda: _text(reader, wanted), _control)
+    parts = told(reader, lambda: _text(reader, wanted), _control, follow=query.follow)
     return StreamedAnswer(200, b"", STREAM.encode(), HEADERS, parts=parts, close=reader.close)
 
 
@@ -56,9 +56,12 @@ async def begin(
 
 
 async def told(
-    reader: FeedReader, take: Callable[[], TextT], control: Callable[[str, str], TextT]
+    reader: FeedReader, take: Callable[[], TextT], control: Callable[[str, str], TextT], *, follow: bool = True
 ) -> AsyncIterator[TextT]:
-    """What a reader is sent, however it is written: `hello`, what happens, `gap` where it broke, `beat` in silence."""
+    """What a reader is sent, however it is written: `hello`, what happens, `gap` where it broke, `beat` in silence.
+
+    A reader that does not follow is sent what there is, however busy it is here, and let go.
+    """
     yield control("hello", reader.id)
     while True:
         if reader.missed():
@@ -67,6 +70,8 @@ async def told(
         if text := take():
             yield text
         elif place == reader.place:
+            if not follow:
+                return
             await reader.news(EVENT_BEAT_SECONDS)
             if place == reader.place and not reader.behind:
                 yield control("beat", reader.id)

@@ -127,7 +127,7 @@ async def kill_agent(call: Call, body: w.ReasonBody) -> w.HealthShape:
     """Isolate an agent at once and end it, wherever it runs. It stays so until somebody releases it."""
     await identity.require_operator(call, verb="kill", what="agents")
     key = agent_key(call)
-    await call.system.immune.kill(key, reason=body.reason or "an operator said so", actor=body.actor)
+    await call.system.immune.kill(key, reason=body.reason or "an operator said so", actor=call.actor(body.actor))
     return await _health(call, key)
 
 

@@ -15,6 +15,31 @@ _CARD: Final = re.compile(r"card_[0-9a-f]{24}_[0-9]{1,9}_[0-9a-f]{32}")
 _POSITION: Final = re.compile(r"[0-9]{1,16}")
 _UNPRINTABLE: Final = re.compile(r"[\x00-\x1f\x7f]")
 CURSOR_MAX: Final = 1 << 53
+OBJECT_CHARS_MAX: Final = 2_000
+_NOUNS: Final = {
+    "task": "task",
+    "run_id": "run",
+    "agent_id": "agent",
+    "turn_id": "turn",
+    "approval_id": "approval",
+    "incident_id": "incident",
+    "policy_id": "policy",
+    "kind": "budget",
+    "key_id": "key",
+    "name": "webhook",
+    "feedback_id": "feedback",
+    "tag": "tag",
+    "agent_type": "type",
+}
+"""What the named parts of a path stand for; of several the first here says what the whole is."""
+
+
+def object_of(call: Call) -> str:
+    """What an order is about, as the command line writes names: `agent/ann`, `task/run_1/publish`, `red-button`."""
+    named = call.parameters
+    noun = next((noun for part, noun in _NOUNS.items() if part in named), None)
+    path = str(call.scope["path"]).removeprefix("/v1/").removeprefix("/api/").strip("/")
+    return (path if noun is None else "/".join((noun, *named.values())))[:OBJECT_CHARS_MAX]
 
 
 def agent_key(call: Call) -> AgentKey:

@@ -77,12 +77,13 @@ async def drill_agent(call: Call, body: w.DrillBody) -> Answer:
 
 async def accepted(call: Call, verb: str, work: Callable[[], Awaitable[Any]], *, actor: str) -> Answer:
     """202, and where to look."""
-    thing = str(call.scope["path"])
 
     def explain(error: HomeostatError) -> Json:
         return Json(problem(error, call.trace_id or "").body.decode())
 
-    operation = await call.system.operations.begin(call.project, verb, thing, work, actor=actor, explain=explain)
+    operation = await call.system.operations.begin(
+        call.project, verb, names.object_of(call), work, actor=actor, explain=explain
+    )
     place = f"/v1/operations/{operation.operation_id}".encode()
     return Answer(202, _encode(_operation(operation)), headers=((b"location", place), (b"retry-after", b"1")))
 

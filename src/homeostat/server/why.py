@@ -187,7 +187,7 @@ def of_run(run: RunShape, tasks: Sequence[TaskShape]) -> WhyShape:
     seen = [f"Its tasks: {counted}; it has spent ${budget.usd_spent:.2f} and {budget.tokens_spent:,} tokens."]
     seen += [f"Task {one.name} failed: {_brief(one.error)}." for one in failed[:SEEN_MAX]]
     seen += [f"Task {one.name} waits to be approved." for one in held[:SEEN_MAX] if one.approval]
-    if run.error is not None:
+    if run.error is not None and _brief(run.error) != "null":
         seen.append(f"Its error is {_brief(run.error)}.")
     reason = f": {moved.reason}" if moved.reason else ""
     after = {
@@ -211,7 +211,9 @@ def of_turn(turn: TurnShape) -> WhyShape:
     asked = f"by {turn.source_agent_id}" if turn.source_agent_id else "from outside"
     seen: list[str] = []
     if turn.starts:
-        seen.append(f"It was started {turn.starts} times under epoch {turn.epoch}, and lost {turn.losses} times.")
+        started = "once" if turn.starts == 1 else f"{turn.starts} times"
+        lost = {0: "", 1: ", and lost once"}.get(turn.losses, f", and lost {turn.losses} times")
+        seen.append(f"It was started {started}, is at epoch {turn.epoch}{lost}.")
     if turn.worker_id and turn.lease_expires_at:
         seen.append(f"{turn.worker_id} works on it; its lease holds until {_at(turn.lease_expires_at)}.")
     seen += [

@@ -1,14 +1,18 @@
 """Tables: every line fits, colours are for terminals, and what agents say cannot command one."""
 
 import io
+import re
 from typing import Any
 
 import pytest
 
 from homeostat.cli.agent_page import page, sparkline
-from homeostat.cli.fleet_view import COLUMNS, TOP_COLUMNS, WIDE_COLUMNS, cells, headline, summary
+from homeostat.cli.agents import ListOutput
+from homeostat.cli.fleet_view import COLUMNS, TOP_COLUMNS, WIDE_COLUMNS, Beside, cells, headline, state, summary
+from homeostat.cli.listing import show_rows
+from homeostat.cli.nouns import NOUNS, Noun, Shown
 from homeostat.cli.selection import selection
-from homeostat.cli.tables import Cell, Column, Screen, ago, cut, measure, plain, room, screen, table
+from homeostat.cli.tables import Cell, Column, Screen, ago, cut, distance, measure, money, plain, room, screen, table
 from homeostat.cli.top_view import Order, Rate, TopView
 from homeostat.cli.yaml import dump
 
@@ -128,6 +132,42 @@ def test_one_word_for_an_agent(facts: Row, word: str) -> None:
     assert headline(row(**facts)) == word
 
 
+HEAD = {
+    "status": "idle",
+    "gate": "open",
+    "worker_id": None,
+    "queued": 7,
+    "waiting_tool_count": 0,
+    "resume_deadline": None,
+}
+
+
+@pytest.mark.parametrize(
+    ("facts", "head", "asked", "word"),
+    [
+        ({}, {}, False, "idle"),
+        ({}, {"status": "running"}, False, "idle"),  # it says it runs, and nobody holds the lease
+        ({}, {"status": "running", "worker_id": "wrk_1"}, False, "running"),
+        ({}, {"gate": "cordoned"}, False, "paused"),
+        ({"phase": "quarantined"}, {}, True, "approval waiting"),
+        ({"phase": "healing"}, {}, True, "healing"),
+        ({"presence": "dead"}, {"status": "running", "worker_id": "wrk_1"}, True, "dead"),
+        ({"phase": "suspected", "presence": "stale"}, {}, False, "suspected"),
+    ],
+)
+def test_nothing_runs_without_a_lease(facts: Row, head: Row, asked: bool, word: str) -> None:  # noqa: FBT001
+    beside = Beside({"inference-1": HEAD | head}, frozenset({"inference-1"} if asked else ()))
+    assert headline(row(**facts), beside) == word
+
+
+def test_a_turn_that_waits_says_for_how_long() -> None:
+    head = HEAD | {"status": "suspended", "waiting_tool_count": 1, "resume_deadline": "2025-06-15T15:07:20.000Z"}
+    told = state(row(), Beside({"inference-1": head}), now_ms=NOW)
+    assert told.text == "● suspended (waiting for a tool, 40s left)"
+    [_, line] = table(COLUMNS, [cells(row(), COLUMNS, now_ms=NOW, beside=Beside({"inference-1": HEAD}))], on=Screen())
+    assert " 7 " in line, "what waits is what the inbox has, not what the agent counts"
+
+
 def test_a_fleet_in_one_sentence() -> None:
     rows = [row("a"), row("b", status="idle"), row("c", presence="dead", status="dead")]
     assert summary(rows) == "3 agents: 1 dead, 1 running, 1 idle"
@@ -140,6 +180,44 @@ def test_a_fleet_in_one_sentence() -> None:
 )
 def test_spans_of_time(seconds: float, words: str) -> None:
     assert ago(seconds) == words
+
+
+def test_times_of_the_api_are_told_by_their_distance() -> None:
+    assert distance("2025-06-15T15:00:00.000Z", NOW) == "6m40s"
+    assert distance("2025-06-15T15:07:40.000Z", NOW) == "in 1m"
+    assert [money(one) for one in (0, 0.000026, 0.0099, 0.01, 1234.5)] == [
+        "$0.00",
+        "$0.000026",
+        "$0.009900",
+        "$0.01",
+        "$1,234.50",
+    ]
+
+
+@pytest.mark.parametrize("noun", [one for one in NOUNS if one.name != "runs"], ids=lambda one: one.name)
+@pytest.mark.parametrize("wide", [False, True])
+@pytest.mark.parametrize("width", [80, 120])
+def test_times_and_ids_are_never_cut(
+    noun: Noun,
+    wide: bool,  # noqa: FBT001
+    width: int,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("homeostat.cli.tables.screen", lambda: Screen(width))
+    words = {Shown.TIME: "2020-01-01T00:00:00.000Z", Shown.NUMBER: 12345, Shown.MONEY: 0.000123}
+    made: Row = {
+        one.name: words.get(one.shown, "reset_memory" if one.whole else "a rather long word, or many")
+        for one in (*noun.columns, *noun.wide)
+    }
+    made |= {part: "x" * 29 for part in noun.key.split("+") if isinstance(made.get(part), str)}
+    show_rows(noun, [made], ListOutput.WIDE if wide else ListOutput.TABLE, body=None)
+    heading, line = capsys.readouterr().out.splitlines()
+    assert max(room(heading), room(line)) <= width
+    times = [one for one in noun.columns if one.shown is Shown.TIME and not one.spare]
+    assert all(re.search(r"\b\d+d\b", line) for _ in times), "an age is told whole"
+    first = noun.columns[0]
+    assert not first.whole or first.shown is Shown.NUMBER or "x" * 29 in line, "an id is told whole"
 
 
 def test_numbers() -> None:

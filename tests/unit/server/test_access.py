@@ -214,10 +214,12 @@ async def test_what_operators_do_is_written_down_with_before_and_after(http: htt
     done, requested = page["items"][:2]
     assert (requested["outcome"], done["outcome"], done["of_seq"]) == ("requested", "done", requested["seq"])
     assert (done["actor"], done["verb"], done["reason"]) == ("operator", "quarantine_agent", "it mails customers")
-    assert done["object"] == "/v1/agents/ann/quarantine"
+    assert done["object"] == "agent/ann"
     before, after = done["changes"]["phase"]
     assert before in {"initializing", "healthy"}
     assert after in {"draining", "quarantined"}
+    killed = await http.post("/v1/agents/ann/kill", json=said, headers=bearer(operator))
+    assert killed.json()["actor"] == "operator", "nobody kills in the name of somebody else"
     await http.post("/v1/agents/nobody/quarantine", json=said, headers=bearer(operator))
     failed = (await http.get("/v1/audit?limit=1", headers=bearer(operator))).json()["items"][0]
     assert (failed["outcome"], failed["changes"]) == ("failed", {"error": "agent_unknown"})

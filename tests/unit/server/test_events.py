@@ -195,3 +195,23 @@ async def test_silence_is_told_by_a_comment_and_a_beat(
                 break
         _, event, _ = [await anext(lines) for _ in range(3)]
         assert event == "event: beat"
+
+
+async def test_what_has_happened_so_far_has_an_end_however_much_goes_on(http: httpx2.AsyncClient) -> None:
+    await http.post("/v1/agents/register", json={"agent_type": "t", "agent_id": "ann"})
+    stop = asyncio.Event()
+
+    async def bustle() -> None:
+        while not stop.is_set():
+            await http.post("/v1/agents/ann/cordon", json={"reason": "to see"})
+            await http.post("/v1/agents/ann/uncordon", json={"reason": "to see"})
+
+    busy = asyncio.create_task(bustle())
+    try:
+        async with asyncio.timeout(10):
+            asked = {"kinds": "presence", "tail": 5, "follow": "false"}
+            told = (await http.get("/v1/events", params=asked)).text
+    finally:
+        stop.set()
+        await busy
+    assert "event: presence" in told

@@ -132,4 +132,5 @@ class EventsQuery(msgspec.Struct, frozen=True, kw_only=True):
         | None
     ) = None
     tail: Annotated[int, msgspec.Meta(ge=0, le=EVENTS_TAIL_MAX, description="How many past events to begin with.")] = 0
+    follow: Annotated[bool, msgspec.Meta(description="False: end with what has happened so far.")] = True
     q: FilterText | None = None
