@@ -252,7 +252,7 @@ def test_no_color_is_heeded(server: HomeostatServer) -> None:
     for variables, coloured in (({}, True), ({"NO_COLOR": "1"}, False)):
         with in_terminal(server, "get", "agents", **variables) as terminal:
             terminal.process.wait(30)
-            assert ("\x1b[32m" in terminal.rest()) is coloured
+            assert ("\x1b[1m" in terminal.rest()) is coloured
 
 
 def test_top_and_a_watch_live_through_a_restart() -> None:

@@ -33,6 +33,13 @@ def test_a_fleet_lives_and_an_approval_waits() -> None:
         assert told.json()["answered_by"] == "ann"
         (run,) = get("/v1/runs")["runs"]
         assert run["created_by"] == "simulated operator"
+        while get(f"/v1/runs/{run['run_id']}")["tasks"].get("succeeded", 0) < 4:
+            assert time.monotonic() < until, get(f"/v1/runs/{run['run_id']}")
+            time.sleep(0.5)
+        path = f"{server.url}/v1/runs/{run['run_id']}/replay"
+        replayed = httpx2.post(path, json={"mode": "exact"}, trust_env=False, timeout=30).json()
+        assert (replayed["verdict"], replayed["skipped"]) == ("identical", [])
+        assert replayed["turns"] >= 4, "what agents of the demo do in a run is recorded with their code"
         server.restart()
         assert get(f"/v1/runs/{run['run_id']}")["goal"] == run["goal"]
         assert {agent["agent_id"] for agent in get("/v1/agents")} == {agent["agent_id"] for agent in agents}

@@ -20,6 +20,7 @@ from homeostat.agent.ownership import EphemeralState, StateOwnership, owner_of
 from homeostat.agent.protocol import ExecutionContext, OrchestratorProtocol
 from homeostat.agent.states import requires_state
 from homeostat.core.clock import Clock, SystemClock
+from homeostat.core.codec import Json
 from homeostat.core.ids import DEFAULT_PROJECT, AgentId, Ids, ProjectId
 from homeostat.core.limits import LIFECYCLE_GRACE_SECONDS
 from homeostat.core.machines.agent import AgentEvent, AgentState
@@ -60,7 +61,7 @@ class ManagedAgent:
     _agent_state: EphemeralState
     _context: ExecutionContext | None
     _keeper: MemoryKeeper
-    _treated: bool  # whether this very object is as its remedies left it
+    _treated: Json | None  # the remedies that left this very object as it is
 
     def __new__(cls, *_args: Any, **_named: Any) -> Self:
         # Everything is set up here, so that a subclass may forget to call `super().__init__()`.
@@ -81,7 +82,7 @@ class ManagedAgent:
         self._context = None
         self.orchestrator = None
         self.tool_desk = None
-        self._treated = False
+        self._treated = None
         self.resources = AsyncExitStack()
         self.bind(agent_id=cls.__name__, memory=VolatileMemory())
         return self
@@ -171,13 +172,18 @@ class ManagedAgent:
             raise CannotTreat(f"nobody can {action.value} from inside")
         note = str(await self._life.invoker.call(hook))
         if action in LASTING:
-            self._treated = True
             await self.memory.note_treatment(action.value)
+            self._treated = self.memory.treatment
         return note
+
+    @property
+    def treated_in_vain(self) -> bool:
+        """Whether this object is as remedies left it that were lifted since: another one takes its place."""
+        return self._treated is not None and self._treated != self.memory.treatment
 
     async def _treat_again(self) -> None:
         """Be as the last one who worked here was left: a remedy does not end with the process it was given in."""
-        self._treated = True
+        self._treated = self.memory.treatment
         for name in await self.memory.treatments():
             try:
                 note = await self._life.invoker.call(getattr(self, f"_do_{name}"))
@@ -287,7 +293,7 @@ class ManagedAgent:
     async def _begin(self, config: LifecycleConfig) -> None:
         await self.memory.refresh()
         await self._life.invoker.call(self._do_startup, config)
-        if self.memory.treated and not self._treated:
+        if self.memory.treatment is not None and self._treated is None:
             await self._treat_again()
         if self.orchestrator is not None:
             await self.orchestrator.register(self)

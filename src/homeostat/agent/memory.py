@@ -71,7 +71,7 @@ class AgentMemory:
         self._aside: frozenset[str] = frozenset()
         self._read: dict[str, Json | None] = {}
         self.cleared = False
-        self.treated = False
+        self.treatment: Json | None = None
 
     @property
     def read(self) -> dict[str, Json | None]:
@@ -90,7 +90,7 @@ class AgentMemory:
             await self._keeper.keep(self._agent, dict.fromkeys(_forgettable(kept)), self._clock.now_ms())
             self.cleared = True
             kept = {key: kept[key] for key in kept.keys() & {TREATED}}
-        self.treated = TREATED in kept
+        self.treatment = kept.get(TREATED)
         self._aside = frozenset(key for key in _forgettable(kept) if key.startswith(ASIDE))
         self._values = {key: text for key, text in kept.items() if not key.startswith(ASIDE)}
         self._before = {}
@@ -111,7 +111,7 @@ class AgentMemory:
         self._turn = turn_id
         self._stale = True
         self._read = {}
-        if self._used:
+        if self._used or self.treatment is not None:  # somebody may have lifted the treatment meanwhile
             await self.refresh()
 
     def end(self) -> None:
@@ -178,7 +178,8 @@ class AgentMemory:
         """Write down a remedy, so that it holds for whoever hosts the agent next."""
         now = self._clock.now_ms()
         noted = [*await self._treated(), [action, now]][-TREATMENTS_KEPT_MAX:]
-        await self._keeper.keep(self._agent, {TREATED: to_json(noted)}, now)
+        self.treatment = to_json(noted)
+        await self._keeper.keep(self._agent, {TREATED: self.treatment}, now)
 
     async def _treated(self) -> list[Any]:
         text = (await self._keeper.recall(self._agent)).get(TREATED)

@@ -39,7 +39,7 @@ class Surroundings:
             agent.bind(context=context)
             agent.memory.cleared = False
             await agent.memory.begin(context.routing.get("turn_id"))
-            if agent.memory.cleared:
+            if agent.memory.cleared or agent.treated_in_vain:
                 agent = await self._orchestrator.renew(context.target)
                 agent.bind(context=context)
                 await agent.memory.begin(context.routing.get("turn_id"))

@@ -25,6 +25,7 @@ from homeostat.cli import (
     receipts,
     runs,
     top,
+    treatments,
     turns,
     ui,
     up,
@@ -97,3 +98,4 @@ application.add_typer(config.config, name="config")
 application.add_typer(db.database, name="db")
 application.add_typer(bench.bench, name="bench")
 application.add_typer(baseline.baseline, name="baseline")
+application.add_typer(treatments.treatment, name="treatment")

@@ -22,6 +22,7 @@ GROUPS: Final = {
         "receipt",
         "drill",
         "baseline",
+        "treatment",
     ),
     "Runs": ("run", "apply", "pause", "resume", "replay", "verify", "export", "red-button"),
     "Administer": ("config", "key", "db", "bench"),

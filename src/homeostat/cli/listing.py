@@ -71,10 +71,27 @@ def _getter(noun: Noun) -> "Callable[..., None]":
             else:
                 body = await _listed(client, noun, wanted)
                 show_rows(noun, body[noun.items], output, body=body)
+                if noun.name == "approvals" and output in (ListOutput.TABLE, ListOutput.WIDE):
+                    await _tell_tasks(client)
 
         talk(work, url, project)
 
     return command
+
+
+async def _tell_tasks(client: "Client") -> None:
+    """Tasks of runs that wait for somebody's word are approvals, too, though the API lists them with their runs."""
+    import shlex
+
+    from homeostat.cli.surroundings import every
+    from homeostat.cli.tables import plain
+    from homeostat.client.client import path_part
+
+    for run in await every(client, "/v1/runs", "runs", "status:paused paused_by:gate"):
+        run_id = run["run_id"]
+        for task in await every(client, f"/v1/runs/{path_part(run_id)}/tasks", "tasks", "status:held approval:yes"):
+            thing = shlex.quote(f"{run_id}/{task['name']}")
+            typer.echo(plain(f"{task['name']} of {run['goal']!r} waits, too: homeostat approve {thing}"), err=True)
 
 
 def _describer(noun: Noun) -> "Callable[..., None]":

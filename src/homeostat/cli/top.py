@@ -1,22 +1,16 @@
 """`homeostat top`: the fleet in the terminal, live."""
 
-import asyncio
-import contextlib
 import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from homeostat.cli.connection import Project, Url, talk
-from homeostat.cli.selection import Selection, SelectorOption, StatusOption, TypeOption, selection
+from homeostat.cli.selection import SelectorOption, StatusOption, TypeOption, selection
 
 if TYPE_CHECKING:
-    from homeostat.cli.fleet_view import Beside
-    from homeostat.cli.terminal import Terminal
     from homeostat.client.client import Client
-    from homeostat.client.feed import FleetFeed
 
-LOOK_SECONDS = 2.0  # how often turns and spending are read, at most
 Once = Annotated[bool, typer.Option("--once", help="Show it once and leave, as is done where there is no terminal.")]
 Every = Annotated[float, typer.Option("--every", min=0.1, max=60, metavar="SECONDS", help="How often to draw.")]
 
@@ -35,109 +29,12 @@ def top(
     wanted = selection(agent_type, selector, status)
 
     async def work(client: "Client") -> None:
+        from homeostat.cli.top_live import Top, show_once
+
         await client.read_json("/v1/agents?limit=1")  # a person would rather hear at once that there is no server
         if once or not (sys.stdout.isatty() and sys.stdin.isatty()):
-            await _once(client, wanted)
+            await show_once(client, wanted)
         else:
             await Top(client, wanted, every).run()
 
     talk(work, url, project)
-
-
-async def _once(client: "Client", wanted: Selection) -> None:
-    import msgspec
-
-    from homeostat.cli.fleet_view import TOP_COLUMNS, cells, summary, urgency
-    from homeostat.cli.surroundings import beside
-    from homeostat.cli.tables import screen, table
-    from homeostat.core.clock import SystemClock
-
-    found = await client.agents(agent_type=wanted.agent_type, status=wanted.status, query=wanted.asked)
-    around = await beside(client)
-    rows = sorted(msgspec.to_builtins(found), key=lambda row: urgency(row, around))
-    now = SystemClock().now_ms()
-    typer.echo(summary(rows, around))
-    if rows:
-        made = [cells(row, TOP_COLUMNS, now_ms=now, beside=around) for row in rows]
-        typer.echo("\n".join(table(TOP_COLUMNS, made, on=screen())))
-
-
-class Top:
-    """Draws at its own pace: what comes in between is shown in the next frame, keys and a new size at once."""
-
-    def __init__(self, client: "Client", wanted: Selection, every: float) -> None:
-        from homeostat.cli.top_view import Rate, TopView
-        from homeostat.core.clock import SystemClock
-
-        self._client = client
-        self._wanted = wanted
-        self._every = every
-        self._beside: Beside | None = None
-        self._clock = SystemClock()
-        self._feed: FleetFeed = client.follow(agent_type=wanted.agent_type, tag=wanted.tag)
-        self._view: TopView = TopView(place=client.url)
-        self._rate: Rate = Rate()
-        self._stirred = asyncio.Event()
-        self._leaving = False
-
-    async def run(self) -> None:
-        from homeostat.cli.terminal import Terminal
-
-        with Terminal(on_key=self._press, on_resize=self._stirred.set, on_stop=self._leave) as terminal:
-            following = asyncio.create_task(self._follow(), name="feed")
-            looking = asyncio.create_task(self._look(), name="turns")
-            try:
-                while not self._leaving:
-                    self._draw(terminal)
-                    with contextlib.suppress(TimeoutError):
-                        async with asyncio.timeout(self._every):
-                            await self._stirred.wait()
-                    self._stirred.clear()
-                    if following.done():
-                        following.result()
-            finally:
-                following.cancel()
-                looking.cancel()
-                await asyncio.wait({following, looking})
-
-    async def _follow(self) -> None:
-        known = False
-        async for change in self._feed:
-            beats = sum(1 for event in change.events if event["event"] == "heartbeat")
-            self._rate.add(beats, self._clock.monotonic())
-            if change.snapshot or not change.connected or not known:
-                known = True
-                self._stirred.set()
-
-    async def _look(self) -> None:
-        """Turns, questions and spending are not in the feed; they are read now and then."""
-        from dataclasses import replace
-
-        from homeostat.cli.surroundings import Spending, beside
-        from homeostat.core.errors import HomeostatError
-
-        spending = Spending(self._client)
-        while True:
-            with contextlib.suppress(HomeostatError):  # the feed says what is wrong with the connection
-                await spending.look()
-                found = await beside(self._client)
-                self._beside = None if found is None else replace(found, today=spending.today)
-            await asyncio.sleep(max(self._every, LOOK_SECONDS))
-
-    def _press(self, key: str) -> None:
-        self._leaving = self._leaving or not self._view.press(key)
-        self._stirred.set()
-
-    def _leave(self) -> None:
-        self._leaving = True
-        self._stirred.set()
-
-    def _draw(self, terminal: "Terminal") -> None:
-        on, height = terminal.measure()
-        rows = [row for row in self._feed.agents.values() if self._wanted.covers(row)]
-        problem = "" if self._feed.connected else self._feed.problem or ("connecting" if not rows else "")
-        self._view.beside = self._beside
-        rate = self._rate.per_second(self._clock.monotonic())
-        terminal.show(
-            self._view.frame(rows, on=on, height=height, now_ms=self._clock.now_ms(), rate=rate, problem=problem)
-        )

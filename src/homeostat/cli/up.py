@@ -32,6 +32,8 @@ StatusUrl = Annotated[str | None, typer.Option(help="redis://… to keep the fle
 AgentExpirySeconds = Annotated[float | None, typer.Option(help="How long a dead agent stays listed.")]
 LeaseSeconds = Annotated[float | None, typer.Option(help="How long a silent worker keeps its turns.")]
 AuthOption = Annotated[str | None, typer.Option("--auth", help="Who has to log in: none (on loopback only), or keys.")]
+TOLD_MAX = 1_000  # tasks that are remembered as told
+HELD_TOLD_MAX = 20  # tasks of one run that are told as waiting
 LogLevel = Annotated[str | None, typer.Option(help="debug, info, warning or error.")]
 
 
@@ -185,22 +187,42 @@ async def _serve(
 
 
 async def _tell_questions(system: "System", url: str) -> None:
-    """Say when an agent waits for an operator, with what to type: nobody answers what nobody has seen."""
+    """Say when an agent or a run waits for an operator, with what to type: nobody answers what nobody has seen."""
+    import shlex
+
     from homeostat.cli.tables import plain
     from homeostat.core.codec import from_json
+    from homeostat.core.ids import RunId
+    from homeostat.core.machines.task import TaskStatus
     from homeostat.core.records.event import Channel, Event, subject
 
     place = "" if url.endswith(":7700") else f" --url {url}"
+    told: set[str] = set()
 
-    async def tell(event: Event) -> None:
+    def tell(who: str, what: str, thing: str) -> None:
+        words = f"{who} waits for your word on {what}: homeostat approve {shlex.quote(thing)}{place}"
+        typer.echo(plain(f"{words}  (or reject, or see {url}/#/approvals)"))
+
+    async def on_approval(event: Event) -> None:
         said = from_json(event.payload)
         if said.get("status") == "pending":
-            words = (
-                f"{said['agent_id']} waits for your word on {said['action']}: homeostat approve {said['approval_id']}"
-            )
-            typer.echo(plain(f"{words}{place}  (or reject, or see {url}/#/approvals)"))
+            tell(said["agent_id"], said["action"], said["approval_id"])
 
-    await system.bus.subscribe(subject("*", Channel.EVT, "agent", "*", "approval"), tell)
+    async def on_run(event: Event) -> None:
+        said = from_json(event.payload)
+        if not said.get("tasks", {}).get("held"):
+            return
+        run_id = RunId(said["run_id"])
+        if len(told) > TOLD_MAX:
+            told.clear()
+        for task in await system.runs.store.tasks(run_id, status=TaskStatus.HELD, limit=HELD_TOLD_MAX):
+            thing = f"{run_id}/{task.spec.name}"
+            if task.spec.approval and thing not in told:
+                told.add(thing)
+                tell(f"{run_id} ({said['goal']})", f"its task {task.spec.name}", thing)
+
+    await system.bus.subscribe(subject("*", Channel.EVT, "agent", "*", "approval"), on_approval)
+    await system.bus.subscribe(subject("*", Channel.EVT, "run", "*", "moved"), on_run)
 
 
 def _village(settings: "Settings") -> "Village":

@@ -1,6 +1,5 @@
 """`homeostat verify --all`: what was looked at, in numbers, and what was wrong, the first thing first."""
 
-import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +16,7 @@ SHOWN_MAX = 20
 
 def verify_store(store_url: str | None, data_dir: Path | None, output: Output) -> None:
     """Check a store, tell, and end with an error where something does not hold."""
+    import asyncio
     import os
 
     from homeostat.app.settings import read_settings

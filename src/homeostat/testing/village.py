@@ -12,13 +12,16 @@ from msgspec import Raw
 
 from homeostat.adapters.upstreams.simulated import Pace
 from homeostat.adapters.upstreams.simulated.faults import Faults, FaultyUpstream
+from homeostat.agent.models import Models
+from homeostat.agent.worker import Worker
 from homeostat.app.assemble import System
 from homeostat.app.holding import StandIns
+from homeostat.app.inner_gateway import InnerGateway
 from homeostat.app.upstreams import UpstreamSetting
 from homeostat.client.keys import KeyRing
 from homeostat.core.clock import Clock, Millis
 from homeostat.core.codec import to_json
-from homeostat.core.errors import Conflict, Refused, StaleEpoch, Unavailable
+from homeostat.core.errors import Conflict, Refused
 from homeostat.core.ids import DEFAULT_PROJECT, AgentId, chance
 from homeostat.core.machines.phase import Phase
 from homeostat.core.machines.run import RUN, RunStatus
@@ -27,7 +30,6 @@ from homeostat.core.records.fleet import AgentStatus, ReportedStatus
 from homeostat.core.records.immune import ApprovalStatus, Diagnosis, RemedyAction
 from homeostat.core.records.run import Bounds, PauseCause, RunConfig, Target, TargetKind, TaskSpec
 from homeostat.core.records.turn import AgentKey, MessageType
-from homeostat.core.records.view import Outcome
 from homeostat.fleet.registry import Introduction
 from homeostat.gateway.routes import Family
 from homeostat.kernel.commands import Enqueue
@@ -35,6 +37,7 @@ from homeostat.runs.control import Act
 from homeostat.testing.ailments import PAGES, POISONED, SEARCH, Ailment, Pharmacy, reading
 from homeostat.testing.clinic import WORDS
 from homeostat.testing.gateways import Booth, Keys
+from homeostat.testing.villager import MODEL, Villager
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +46,7 @@ AGENTS: Final = 14
 HOSTS: Final = 3
 VERSIONS: Final = ("1.4.0", "1.4.0", "1.4.0", "1.5.0-rc1")
 NAME: Final = "demo"  # their tag, and the upstream that answers them: whatever else is configured, they spend nothing
-MODEL: Final = "gpt-4o-mini"
+STOP_SECONDS: Final = 1.0  # for turns under way when all of it ends
 ANSWER_TOKENS_MAX: Final = 4_000
 READERS: Final = 4  # the first so many read pages with a tool
 LEARNING_CALLS: Final = 40  # made at once, so that it is soon known what is normal
@@ -128,21 +131,19 @@ class Village:
                     )
 
     async def _work(self, system: System) -> None:
-        session = await system.turns.open([_key(name) for name in self.names], on_revoke=lambda _: None)
-        async with asyncio.TaskGroup() as group:
-            while True:
-                await session.renew()
-                for grant in await session.claim(16, 1.0):
-                    group.create_task(self._turn(system, session, grant))
+        """One worker hosts them all, as a real one would: what they do in a run is recorded and can be replayed."""
+        models = Models(InnerGateway(system.gateway.application, DEFAULT_PROJECT, prefix=f"/{NAME}"))
+        worker = Worker(source=system.turns, models=models)
 
-    async def _turn(self, system: System, session: Any, grant: Any) -> None:
-        name = str(grant.turn.agent_id)
-        ailment = self._ill.get(name)
-        for _ in range(ailment.calls if ailment is not None and ailment.sick else 1):
-            await self._call(system, name)
-        with suppress(StaleEpoch, Unavailable):  # isolated over it: the turn went back, and comes again
-            await session.deliver(grant, status=Outcome.SUCCESS, result=to_json("done"))
+        async def chat(name: str) -> None:
+            ailment = self._ill.get(name)
+            for _ in range(ailment.calls if ailment is not None and ailment.sick else 1):
+                await self._call(system, name)
             self._done[name] = self._done.get(name, 0) + 1
+
+        for name in self.names:
+            worker.host(name, lambda: Villager(chat))
+        await worker.run(stop_seconds=STOP_SECONDS)
 
     async def _call(self, system: System, name: str) -> None:
         self._calls += 1

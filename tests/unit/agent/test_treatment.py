@@ -6,8 +6,14 @@ import pytest
 
 from homeostat.agent.errors import CannotTreat
 from homeostat.agent.memory import VolatileMemory
+from homeostat.agent.orchestrator import Orchestrator
+from homeostat.agent.protocol import ExecutionContext
 from homeostat.agent.react import Profile, ReActAgent
+from homeostat.core.clock import SystemClock
+from homeostat.core.codec import to_json
+from homeostat.core.ids import DEFAULT_PROJECT, AgentId
 from homeostat.core.limits import TREATMENT_SECONDS
+from homeostat.core.ports.memory import TREATED
 from homeostat.core.records.immune import RemedyAction
 from homeostat.testing.clock import ManualClock
 
@@ -71,3 +77,26 @@ async def test_what_could_not_be_done_is_not_done_later() -> None:
     with pytest.raises(CannotTreat):
         await agent.treat(R.REVOKE_TOOLS)
     assert await agent.memory.treatments() == [R.REVOKE_TOOLS]
+
+
+async def test_a_remedy_that_was_lifted_is_gone_before_the_next_turn() -> None:
+    keeper = VolatileMemory()
+    orchestrator = Orchestrator(memory=keeper)
+    orchestrator.host("ann", Researcher)
+
+    async def next_turn() -> Researcher:
+        await (await orchestrator.get_lifecycle()).initialize(ExecutionContext(trace_id="t", target="ann"))
+        agent = await orchestrator.ready("ann")
+        assert isinstance(agent, Researcher)
+        return agent
+
+    agent = await next_turn()
+    for action in (R.ROLLBACK_PROMPT, R.REVOKE_TOOLS):
+        await agent.treat(action)
+    assert await next_turn() is agent, "nobody lifted anything"
+    kept = [["rollback_prompt", SystemClock().now_ms()]]
+    await keeper.keep((DEFAULT_PROJECT, AgentId("ann")), {TREATED: to_json(kept)}, SystemClock().now_ms())
+    assert (await next_turn()).traits() == ("old", 12, ["search"]), "the other remedy holds on"
+    await keeper.keep((DEFAULT_PROJECT, AgentId("ann")), {TREATED: None}, SystemClock().now_ms())
+    assert (await next_turn()).traits() == ("new", 12, ["search"])
+    await orchestrator.shutdown()
