@@ -6,6 +6,14 @@ import type { ModelCall, Task } from '../src/lib/types'
 
 describe('what an act was done to', () => {
   test.each([
+    ['agent/ann', 'ann', '#/agents/ann'],
+    ['agent/a/b', 'a/b', '#/agents/a%2Fb'],
+    ['task/run_1/read it', 'run run_1, task read it', '#/runs/run_1'],
+    ['budget/run/run_1', 'budget of run run_1', '#/runs/run_1'],
+    ['approval/apr_1', 'question apr_1', '#/approvals?id=apr_1'],
+    ['red-button', 'red button', '#/runs'],
+    ['policies', 'policies', null],
+    ['constructor/x', 'constructor x', null],
     ['/v1/agents/ann/quarantine', 'ann', '#/agents/ann'],
     ['/v1/agents/a%2Fb/cordon', 'a/b', '#/agents/a%2Fb'],
     ['/v1/runs/run_1/tasks/publish/approve', 'run run_1, task publish', '#/runs/run_1'],

@@ -121,7 +121,7 @@ async def test_the_type_of_a_problem_leads_to_its_page(http: httpx2.AsyncClient,
     assert "What to do" in page.text
 
 
-def test_what_was_measured_is_told_once() -> None:
+async def test_what_was_measured_is_told_once() -> None:
     at = "2026-11-16T15:59:34.070Z"
     cost, slow = "cost is $0.003, 125 times the usual", "it answers late; it repeats itself"
 

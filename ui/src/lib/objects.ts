@@ -1,4 +1,5 @@
-// What an act was done to, in words and with a link; the log names it by the route that was asked.
+// What an act was done to, in words and with a link. The log names it as the command line does (`agent/ann`); entries
+// of older versions name the route that was asked.
 
 import { href } from './route.svelte'
 
@@ -20,6 +21,27 @@ const NOUNS: Record<string, [noun: string, page: string | null]> = {
   operations: ['operation', null],
 }
 
+const COLLECTIONS: Record<string, string> = {
+  agent: 'agents',
+  run: 'runs',
+  turn: 'turns',
+  approval: 'approvals',
+  incident: 'incidents',
+  policy: 'policies',
+  key: 'keys',
+  webhook: 'webhooks',
+}
+
+// The parts of a name as a route would have them; an id may have slashes of its own.
+function unfolded(object: string): string[] | null {
+  const [noun = '', ...parts] = object.split('/')
+  const [first = '', ...further] = parts
+  if (noun === 'task' && further.length) return ['runs', first, 'tasks', further.join('/')]
+  if (noun === 'budget' && further.length) return ['budgets', first, further.join('/')]
+  const collection = Object.hasOwn(COLLECTIONS, noun) ? COLLECTIONS[noun] : undefined
+  return collection && parts.length ? [collection, parts.join('/')] : null
+}
+
 function decoded(part: string): string {
   try {
     return decodeURIComponent(part)
@@ -31,7 +53,7 @@ function decoded(part: string): string {
 export function named(object: string): Named {
   const [path = ''] = object.split('?')
   const parts = path.split('/').filter(Boolean).map(decoded)
-  const rest = parts[0] === 'v1' || parts[0] === 'api' ? parts.slice(1) : parts
+  const rest = unfolded(object) ?? (parts[0] === 'v1' || parts[0] === 'api' ? parts.slice(1) : parts)
   if (rest[0] === 'immune') rest.shift()
   const [kind = '', id, more] = rest
   if (kind === 'budgets' && id && more) return { words: `budget of ${id === 'run' ? 'run ' : ''}${more}`, link: href(id === 'run' ? 'runs' : 'agents', more) }
