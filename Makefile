@@ -117,7 +117,7 @@ compare: $(DEV_STAMP) $(VENV)/.installed  ## Measure beside other systems, each 
 
 .PHONY: docs
 docs: $(DEV_STAMP) $(VENV)/.installed  ## Write the generated reference pages anew
-	@$(BIN)/python docs/generate.py
+	@$(BIN)/python docs/generate.py && $(BIN)/python docs/scaling.py
 
 .PHONY: lock
 lock: $(DEV_STAMP)  ## Resolve the dependencies anew and write requirements/*.lock
