@@ -18,7 +18,7 @@ Row = dict[str, Any]
 
 LOOK_SECONDS = 0.25
 BAR_CELLS = 20
-DONE = ("succeeded", "failed", "skipped", "stopped")
+TOLD = ("running", "held", "failed", "skipped", "stopped")
 STYLES = {"completed": "green", "failed": "red", "killed": "red", "paused": "yellow", "applying": "cyan"}
 
 
@@ -64,12 +64,12 @@ def progress(run: Row) -> str:
     """One line: how far, how much, and how long the rest lasts."""
     tasks, budget = run["tasks"], run["budget"]
     total = sum(tasks.values())
-    done = sum(tasks.get(word, 0) for word in DONE)
+    done = tasks.get("succeeded", 0)
     parts = [run["status"]]
     if total:
         filled = BAR_CELLS * done // total
         parts.append(f"[{'#' * filled}{'.' * (BAR_CELLS - filled)}] {done}/{total}")
-    parts += [f"{tasks[word]} {word}" for word in ("running", "held", "failed") if tasks.get(word)]
+    parts += [f"{tasks[word]} {word}" for word in TOLD if tasks.get(word)]
     parts += spending(budget)
     if budget["forecast"]:
         parts.append(budget["forecast"])
@@ -103,7 +103,7 @@ def listing(runs: list[Row], *, wide: bool = False) -> list[str]:
         (
             Cell(run["run_id"]),
             Cell(run["status"], STYLES.get(run["status"], "")),
-            Cell(f"{sum(run['tasks'].get(word, 0) for word in DONE)}/{sum(run['tasks'].values())}"),
+            Cell(f"{run['tasks'].get('succeeded', 0)}/{sum(run['tasks'].values())}"),
             Cell(money(run["budget"]["usd_spent"])),
             Cell(distance(run["created_at"], now)),
             *([Cell(run["created_by"]), Cell(", ".join(spending(run["budget"]))), Cell(run["moved"]["reason"])] * wide),

@@ -177,13 +177,20 @@ def red_button(
             return
         if lift:
             left = await client.runs.lift_red_button(project=only, actor=actor)
-            show(left, output)
+            if output is Output.JSON:
+                show(left, output)
+                return
+            others = [f"project {one.project}" if one.project else "the whole system" for one in left.pressed]
+            still = f"; still pressed: {', '.join(others)}" if others else ""
+            typer.echo(f"Runs of {where} may begin again{still}")
             return
         pressed = await client.runs.press_red_button(reason, project=only, actor=actor)
         if output is Output.JSON:
             show(pressed, output)
         else:
-            typer.echo(f"{len(pressed.killed)} runs of {where} were killed; none begins until --lift")
+            count = len(pressed.killed)
+            killed = "1 run was killed" if count == 1 else f"{count} runs were killed"
+            typer.echo(f"{killed} in {where}; none begins until --lift")
 
     talk(work, url, project)
 

@@ -90,7 +90,7 @@ class Starter:
 
     async def _message(self, run: Run, task: Task, board: Board) -> Enqueue:
         results: dict[str, Json] = {}
-        if names := references(task.spec):
+        if task.spec.after and (names := references(task.spec)):  # what is asked for is waited for
             found = await self._desk.store.results(run.run_id, [board.numbers[name] for name in names])
             results = {name: found.get(board.numbers[name], Json("null")) for name in names}
         assert task.agent_id is not None

@@ -34,3 +34,5 @@ def test_progress_is_one_line() -> None:
         "applying · [#####...............] 1/4 · 2 running · $0.50 of $2.00 · 15 s of 60 s · usd cap reached in 45 s"
     )
     assert progress(run) == expected
+    killed = {**run, "status": "killed", "tasks": {"succeeded": 1, "failed": 1, "stopped": 2}}
+    assert progress(killed).startswith("killed · [#####...............] 1/4 · 1 failed · 2 stopped · ")

@@ -2,10 +2,16 @@
 
 from typing import Any, Final, cast
 
-from homeostat.core.codec import to_json
+from homeostat.core.codec import Json, to_json
+from homeostat.core.redaction import redact_json
 
 SHOWN_CHARS: Final = 160
 _ABSENT: Final = object()
+
+
+def as_kept(now: Json, recorded: str | None) -> Json:
+    """A JSON text as a ledger would keep it, without its secrets. One that is recorded to the letter has none."""
+    return now if now == recorded else redact_json(now)
 
 
 def difference(recorded: Any, now: Any) -> tuple[str, str, str]:

@@ -15,7 +15,7 @@ from homeostat.core.records.provenance import EntryKind
 from homeostat.core.records.turn import AfterExecution, Grant, WaitStatus
 from homeostat.core.records.view import Hydration
 from homeostat.core.redaction import redact_json
-from homeostat.runs.replaying.differences import difference, same, shown
+from homeostat.runs.replaying.differences import as_kept, difference, same, shown
 from homeostat.runs.replaying.rules import Rules, model_of
 from homeostat.runs.replaying.tape import CallMade, StepTaken, Tape
 
@@ -148,7 +148,9 @@ class ReplayJournal(Journal):
     def result(self, call_id: ToolCallId, tool: str, args: Json) -> Result | None:
         if (known := self._answers.get(call_id)) is not None:
             return known
-        answer = self._answers[call_id] = self._find_answer(call_id, tool, redact_json(args))
+        made = self._tape.calls.get(call_id)
+        kept = as_kept(args, None if made is None else made.args_json)
+        answer = self._answers[call_id] = self._find_answer(call_id, tool, kept)
         return answer
 
     def _find_answer(self, call_id: ToolCallId, tool: str, args: Json) -> Result:
@@ -209,7 +211,7 @@ class ReplayJournal(Journal):
         self._cards_met += 1
         if card.type != kind:
             self._diverge(card.seq, f"wrote a card {kind!r}, and {card.type!r} when it was recorded", card.type, kind)
-        text = redact_json(content)
+        text = as_kept(content, card.content_json)
         if text == card.content_json:
             return CardId(card.card_id)
         now = from_json(text)

@@ -24,7 +24,7 @@ from homeostat.core.records.view import Hydration
 from homeostat.core.redaction import redact_json
 from homeostat.kernel.deliver import check_result_fields
 from homeostat.runs.bundle import Bundle, each
-from homeostat.runs.replaying.differences import difference, same
+from homeostat.runs.replaying.differences import as_kept, difference, same
 from homeostat.runs.replaying.journal import Divergence, Mode, ReplayJournal, ended_by_code
 from homeostat.runs.replaying.outside import guarded, let_out
 from homeostat.runs.replaying.rules import Rules
@@ -167,7 +167,7 @@ class Stage:
 
     def _judge(self, tape: Tape, end: TurnEnded, ending: Ending) -> None:
         """Compare what was delivered. What ended a turn from outside cannot be compared."""
-        text = redact_json(ending.result)
+        text = as_kept(ending.result, end.result_json)
         if end.status == ending.status.value == "success" and text == end.result_json:
             return
         result = from_json(text)
