@@ -19,6 +19,7 @@ MINUTES ?= 2
 SECONDS ?= 20
 RUNS ?= -1
 CASES ?= 1000
+JOBS ?= 2
 ARGS ?=
 
 # A stamp is named after the content of the locks and the place of the tree: as long as neither
@@ -108,8 +109,8 @@ fuzz: $(DEV_STAMP) $(VENV)/.installed  ## Fuzz every decoder of foreign bytes fo
 	@$(BIN)/python -m tests.fuzz --seconds $(SECONDS) --runs $(RUNS) $(ARGS)
 
 .PHONY: schema
-schema: $(DEV_STAMP) $(VENV)/.installed  ## Ask every route for CASES=1000 requests that its description allows (ARGS="-k runs")
-	@HOMEOSTAT_SCHEMA_EXAMPLES=$(CASES) $(BIN)/python -m pytest -n 0 --timeout 0 tests/e2e/test_schema.py $(ARGS)
+schema: $(DEV_STAMP) $(VENV)/.installed  ## Ask every route for CASES=1000 requests that its description allows, in JOBS=2 processes; goes on where it was stopped
+	@HOMEOSTAT_SCHEMA_EXAMPLES=$(CASES) nice -n 19 $(BIN)/python -m pytest -n $(JOBS) --timeout 0 tests/e2e/test_schema.py $(ARGS)
 
 .PHONY: compare
 compare: $(DEV_STAMP) $(VENV)/.installed  ## Measure beside other systems, each in its own environment (ARGS="--data DIR")
@@ -125,7 +126,7 @@ lock: $(DEV_STAMP)  ## Resolve the dependencies anew and write requirements/*.lo
 
 .PHONY: clean
 clean:  ## Remove the environment and everything that was generated
-	@rm -rf $(VENV) .peers build dist ui/node_modules src/homeostat/server/bundle .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	@rm -rf $(VENV) .peers .schema build dist ui/node_modules src/homeostat/server/bundle .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	@find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 # The newest Python that really works: a shim without a version behind it does not.
