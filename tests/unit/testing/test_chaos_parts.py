@@ -9,10 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from homeostat.adapters.stores.postgres import PostgresEngine
+from homeostat.core.errors import StoreUnavailable
 from homeostat.core.ids import Chance
 from homeostat.testing.chaos import disk, world
 from homeostat.testing.chaos.faults import timetable
 from homeostat.testing.chaos.proxy import Link, link_to
+from homeostat.testing.chaos.scene import Postgres
 from homeostat.testing.chaos.world import World
 from homeostat.testing.chaos.zygote import Zygote
 from homeostat.testing.servers import free_port
@@ -94,3 +97,29 @@ def test_a_process_lives_in_the_world_it_was_given(tmp_path: Path) -> None:
         assert written == "ENOSPC"
     finally:
         zygote.close()
+
+
+@pytest.mark.skipif(disk.compiler() is None, reason="a world of its own needs a C compiler")
+async def test_a_database_lives_in_its_world_too_and_comes_back_from_a_full_disk(tmp_path: Path) -> None:
+    database = await asyncio.to_thread(Postgres, tmp_path)
+    try:
+        assert database.world is not None
+        engine = PostgresEngine(database.url, connections_max=1)
+        await engine.connect()
+        await engine.fetch("CREATE TABLE kept (number integer)")
+        await engine.fetch("INSERT INTO kept VALUES (1)")
+        before = (await engine.fetch("SELECT extract(epoch FROM now())"))[0][0]
+        database.world.wall_seconds = HOUR
+        after = (await engine.fetch("SELECT extract(epoch FROM now())"))[0][0]
+        assert HOUR <= after - before < 2 * HOUR
+        database.world.wall_seconds = 0.0
+        database.world.full = True
+        with pytest.raises(StoreUnavailable):
+            await engine.fetch("INSERT INTO kept VALUES (2)")
+        database.world.full = False
+        await asyncio.to_thread(database.revive)
+        await engine.fetch("INSERT INTO kept VALUES (3)")
+        assert [row[0] for row in await engine.fetch("SELECT number FROM kept ORDER BY 1")] == [1, 3]
+        await engine.close()
+    finally:
+        await asyncio.to_thread(database.close)

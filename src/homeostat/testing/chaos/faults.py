@@ -25,6 +25,7 @@ JUMPS: Final[Mapping[str, float]] = {
     "clock + 1 day": 24 * HOUR,
     "clock - 1 day": -24 * HOUR,
 }
+STORE_JUMPS: Final[Mapping[str, float]] = {f"store's {name}": seconds for name, seconds in JUMPS.items()}
 TROUBLES: Final = ("delayed", "cut", "reset", "black-holed")
 PER_MINUTE: Final[Mapping[str, float]] = {
     "worker killed": 40,
@@ -46,7 +47,7 @@ class Faults:
         self._clock = SystemClock()
         self._well = asyncio.Condition()
         self._store_troubles = 0
-        self._exclusive = {name: asyncio.Lock() for name in ("store", "bus", "status", "disk")}
+        self._exclusive = {name: asyncio.Lock() for name in ("store", "bus", "status")}
         self.known: Final = self._known()
 
     def _known(self) -> dict[str, Fault]:
@@ -68,13 +69,14 @@ class Faults:
         if hurt.zygote.library is not None:
             for name, seconds in JUMPS.items():
                 known[name] = lambda seconds=seconds: self._jump(seconds)
-            if not hurt.store.mortal:
-                known["disk full"] = self._fill_disk
+            known["disk full"] = self._fill_disk
+            for name, seconds in STORE_JUMPS.items() if hurt.store.world is not None else ():
+                known[name] = lambda seconds=seconds: self._jump_store(seconds)
         return known
 
     async def do(self, name: str) -> None:
         """Do one of them, and see it through. What does not come back from it is told at the end."""
-        about_store = name.startswith("store") or name == "disk full"
+        about_store = name.startswith("store ") or name == "disk full"
         try:
             if about_store:
                 self._store_troubles += 1
@@ -135,14 +137,26 @@ class Faults:
                 self._hurt.counts["killed with a wrong clock"] += 1
             victim.world.wall_seconds = 0.0
 
+    async def _jump_store(self, seconds: float) -> None:
+        """The database's own clock is wrong for a while."""
+        world = self._hurt.store.world
+        assert world is not None
+        world.wall_seconds = seconds
+        await asyncio.sleep(self._chance.uniform(0.5, 2.5))
+        world.wall_seconds = 0.0
+
     async def _fill_disk(self) -> None:
-        async with self._exclusive["disk"]:
+        """Nothing more is written to the database; a server gives up then, and is started again when there is room."""
+        async with self._exclusive["store"]:
+            store = self._hurt.store
             worlds = [one.world for one in self._hurt.everybody() if one.world is not None]
+            worlds += [store.world] if store.world is not None else []
             for one in worlds:
                 one.full = True
             await asyncio.sleep(self._chance.uniform(0.2, 1.2))
             for one in worlds:
                 one.full = False
+            await asyncio.to_thread(store.revive)
 
     # --- servers and links ---------------------------------------------------------------------------------------
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from homeostat.testing.chaos.campaign import Ask
-from homeostat.testing.chaos.faults import JUMPS, TROUBLES
+from homeostat.testing.chaos.faults import JUMPS, STORE_JUMPS, TROUBLES
 from homeostat.testing.chaos.installation import Size
 from homeostat.testing.chaos.scene import STORES
 
@@ -39,6 +39,7 @@ FULL: Final[Mapping[str, Mapping[str, int]]] = {
         "immune stopped": 10,
         "bus killed": 12,
         "status killed": 12,
+        "disk full": 10,
     },
 }
 FULL_OTHERS: Final = 6
@@ -63,7 +64,7 @@ TOTALS: Final[Mapping[str, tuple[str, ...]]] = {
     "troubles of links": tuple(
         f"{name} link {trouble}" for name in ("store", "bus", "status", "upstream") for trouble in TROUBLES
     ),
-    "jumps of clocks": tuple(JUMPS),
+    "jumps of clocks": (*JUMPS, *STORE_JUMPS),
     "full disks": ("disk full",),
 }
 """What the lines of the large figure are made of."""
@@ -92,6 +93,7 @@ def full_run(engine: str, seed: int, share: float = 1.0) -> Ask:
 def _full(engine: str) -> dict[str, int]:
     links = [name for name in ("store", "bus", "status", "upstream") if engine == "postgres" or name != "store"]
     others = [f"{name} link {trouble}" for name in links for trouble in TROUBLES] + [*JUMPS]
+    others += STORE_JUMPS if engine == "postgres" else ()
     return {**FULL[engine], **dict.fromkeys(others, FULL_OTHERS)}
 
 

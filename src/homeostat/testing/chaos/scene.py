@@ -5,6 +5,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -12,15 +13,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from homeostat.adapters.stores.postgres import PostgresEngine
+from homeostat.core.errors import StoreUnavailable
 from homeostat.core.ids import Chance, Scope
 from homeostat.core.machines.turn import HeadStatus
 from homeostat.core.ports.store import TurnStore
+from homeostat.testing.chaos import disk
+from homeostat.testing.chaos.world import World, build
 from homeostat.testing.parties import PROJECT
-from homeostat.testing.servers import NatsServer, PostgresServer, Server
+from homeostat.testing.servers import NatsServer, PostgresServer, Server, ServerFailed
 
 LEASE_SECONDS = 1.0
 REST_SECONDS = 60.0
 LEAVE_SECONDS = 15.0
+REVIVE_LOOKS_MAX = 200
 
 Fault = Callable[[], Awaitable[None]]
 
@@ -30,10 +36,16 @@ class Store(Protocol):
 
     url: str
     mortal: bool
+    world: World | None
+    """Where its own clock and disk are, if it has any."""
 
     def kill(self) -> None: ...
 
     def start(self) -> None: ...
+
+    def revive(self) -> None:
+        """Start it again if it has ended by itself."""
+        ...
 
     def inspect(self) -> None:
         """See that the store itself is whole, once everybody has left it."""
@@ -46,6 +58,7 @@ class SqliteFile:
     """One file that several processes share; it dies with each of them."""
 
     mortal = False
+    world: World | None = None
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / "turns.db"
@@ -55,6 +68,8 @@ class SqliteFile:
         raise AssertionError("a file cannot be killed")
 
     def start(self) -> None: ...
+
+    def revive(self) -> None: ...
 
     def inspect(self) -> None:
         connection = sqlite3.connect(self._path)
@@ -66,20 +81,62 @@ class SqliteFile:
     def close(self) -> None: ...
 
 
+class WorldlyPostgres(PostgresServer):
+    """A server whose clock jumps and whose disk is full when the harness says so, where there is a C compiler."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.world: World | None = None
+        if disk.compiler() is not None:
+            self._library = build(self.directory)
+            self.world = World(self.directory / "world")
+            for path in (self._library, self.world.path):
+                path.chmod(0o755)  # it runs as another user
+
+    def command(self) -> list[str]:
+        if self.world is None:
+            return super().command()
+        return ["env", f"LD_PRELOAD={self._library}", f"WORLD_PAGE={self.world.path}", *super().command()]
+
+
+async def _write_to(url: str) -> None:
+    engine = PostgresEngine(url, connections_max=1)
+    await engine.connect()
+    try:
+        await engine.fetch("SELECT pg_logical_emit_message(true, 'homeostat', 'is there room')")
+    finally:
+        await engine.close()
+
+
 class Postgres:
     """A server of the scene's own."""
 
     mortal = True
 
     def __init__(self, _folder: Path) -> None:
-        self._server = PostgresServer().start()
-        self.url = self._server.url
+        self._server = WorldlyPostgres()
+        self.world = self._server.world
+        self.url = self._server.start().url
 
     def kill(self) -> None:
         self._server.kill()
 
     def start(self) -> None:
         self._server.start()
+
+    def revive(self) -> None:
+        """A database that cannot write its log gives up, and does not always find the way back by itself."""
+        for _ in range(REVIVE_LOOKS_MAX):
+            if not self._server.running:
+                self._server.kill()
+                self._server.start()
+            try:
+                asyncio.run(_write_to(self.url))
+            except StoreUnavailable:
+                time.sleep(0.1)
+            else:
+                return
+        raise ServerFailed(f"the database did not come back:\n{self._server.log}")
 
     def inspect(self) -> None: ...
 
