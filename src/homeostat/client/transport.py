@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 import httpx2
 import msgspec
 
-from homeostat.core import run_errors
+from homeostat.core import enforcement_errors, run_errors
 from homeostat.core.clock import Clock, SystemClock
 from homeostat.core.errors import HomeostatError, ServerUnreachable, Unavailable, by_code
 from homeostat.core.ids import Ids
@@ -133,7 +133,7 @@ def error_of(status: int, content: bytes) -> HomeostatError:
     except (msgspec.MsgspecError, UnicodeDecodeError):
         body = {}
     code = str(body.get("code"))
-    kind = by_code().get(code) or run_errors.BY_CODE.get(code)
+    kind = by_code().get(code) or run_errors.BY_CODE.get(code) or enforcement_errors.BY_CODE.get(code)
     if kind is None:
         kind = Unavailable if status in {502, 503, 504} or code == UNDER_WAY else HomeostatError
     error = kind(**{name: fact for name, fact in body.items() if name not in _RESERVED or name == "trace_id"})

@@ -6,7 +6,9 @@ ProtocolViolation: ReceiptUnknown · ControlUnknown · ContainerUnknown
 Unavailable: EngineUnreachable · EngineFailed · ProcessGone · ControlUnreachable
 """
 
-from homeostat.core.errors import Conflict, ProtocolViolation, Refused, Unavailable
+from typing import Final
+
+from homeostat.core.errors import Conflict, HomeostatError, ProtocolViolation, Refused, Unavailable
 
 
 class CustodyRefused(Refused):
@@ -92,3 +94,24 @@ class ControlUnreachable(Unavailable):
     """Agent {agent_id!r} cannot be given orders at {url}: {problem}."""
 
     code = "control_unreachable"
+
+
+BY_CODE: Final[dict[str, type[HomeostatError]]] = {
+    kind.code: kind
+    for kind in (
+        CustodyRefused,
+        CustodyTaken,
+        AgentKilled,
+        ReceiptUnknown,
+        ControlUnknown,
+        ContainerUnknown,
+        EngineDenied,
+        DeploymentChanged,
+        EngineUnreachable,
+        EngineFailed,
+        ProcessGone,
+        ControlRefused,
+        ControlUnreachable,
+    )
+}
+"""So that a client can raise what the server raised."""

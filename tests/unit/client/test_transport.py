@@ -9,7 +9,7 @@ import pytest
 from homeostat import Client
 from homeostat.access.errors import RequestUnderWay
 from homeostat.client.transport import Transport, error_of
-from homeostat.core import errors
+from homeostat.core import enforcement_errors, errors, run_errors
 from homeostat.core.errors import HomeostatError, InternalError, ServerUnreachable, StoreUnavailable, Unavailable
 from homeostat.server.problems import problem
 from homeostat.testing.servers import free_port
@@ -99,7 +99,8 @@ async def test_what_would_not_help_is_not_repeated(status: int) -> None:
 
 
 def every_error() -> list[type[HomeostatError]]:
-    return sorted(set(errors.by_code().values()), key=lambda kind: kind.code)
+    known = {*errors.by_code().values(), *run_errors.BY_CODE.values(), *enforcement_errors.BY_CODE.values()}
+    return sorted(known, key=lambda kind: kind.code)
 
 
 @pytest.mark.parametrize("kind", every_error(), ids=lambda kind: kind.code)
