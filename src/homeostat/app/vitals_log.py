@@ -101,9 +101,12 @@ class Minute:
 
     def count(self, sample: Vitals) -> None:
         model = sample.model or "unknown"
-        if model not in self.models and len(self.models) >= TRAFFIC_NAMES_MAX:
-            model = OTHER
-        self.models.setdefault(model, Tally()).count(sample)
+        tally = self.models.get(model)
+        if tally is None:
+            if len(self.models) >= TRAFFIC_NAMES_MAX:
+                model = OTHER
+            tally = self.models.setdefault(model, Tally())
+        tally.count(sample)
 
     @property
     def total(self) -> Tally:
@@ -144,7 +147,9 @@ class VitalsLog:
 
     def _now(self, project: ProjectId) -> Minute:
         minute = self._clock.now_ms() // 60_000
-        minutes = self._minutes.setdefault(project, deque(maxlen=TRAFFIC_MINUTES))
+        minutes = self._minutes.get(project)
+        if minutes is None:
+            minutes = self._minutes[project] = deque(maxlen=TRAFFIC_MINUTES)
         if not minutes or minutes[-1].minute != minute:
             minutes.append(Minute(project, minute))
         return minutes[-1]

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from msgspec import structs
+
 from homeostat.core.clock import Millis
 from homeostat.core.ids import AgentId, Luck, ProjectId, TraceId, chance
 from homeostat.core.machines.phase import Phase
@@ -100,7 +102,7 @@ def _scaled(sample: Vitals, *, out: float = 1.0, into: float = 1.0, price: float
     assert sample.cost_usd is not None
     tokens_in, tokens_out = int(sample.tokens_in * into), int(sample.tokens_out * out)
     share = (tokens_in + 4 * tokens_out) / max(sample.tokens_in + 4 * sample.tokens_out, 1)
-    return replace(
+    return structs.replace(
         sample,
         tokens_in=tokens_in,
         tokens_out=tokens_out,
@@ -115,7 +117,7 @@ def prompt_drift(luck: Luck) -> Ailment:
 
     def fall_ill(sample: Vitals, lasted: int) -> Vitals:
         grown = min(factor, 1.3**lasted) if slow else factor
-        return replace(_scaled(sample, out=grown, into=1 + 0.1 * grown), prompt_hash=prompt)
+        return structs.replace(_scaled(sample, out=grown, into=1 + 0.1 * grown), prompt_hash=prompt)
 
     return fall_ill
 
@@ -127,7 +129,7 @@ def prompt_injection(luck: Luck) -> Ailment:
 
     def fall_ill(sample: Vitals, lasted: int) -> Vitals:
         tools = (ToolUse("send_money", f"{lasted}"),) if stranger and lasted % 2 else sample.tools
-        return replace(_scaled(sample, into=growth), hearsay=told, tools=tools)
+        return structs.replace(_scaled(sample, into=growth), hearsay=told, tools=tools)
 
     return fall_ill
 
@@ -138,9 +140,9 @@ def infinite_loop(luck: Luck) -> Ailment:
 
     def fall_ill(sample: Vitals, lasted: int) -> Vitals:
         if talking:
-            return replace(sample, tokens_in=1000, tokens_out=40, latency_ms=800.0, cost_usd=0.001, tools=())
+            return structs.replace(sample, tokens_in=1000, tokens_out=40, latency_ms=800.0, cost_usd=0.001, tools=())
         again = _scaled(sample, into=1 + growth * lasted)
-        return replace(again, tools=(ToolUse("tool_1", "same"),) * busy)
+        return structs.replace(again, tools=(ToolUse("tool_1", "same"),) * busy)
 
     return fall_ill
 
@@ -151,7 +153,7 @@ def tool_instability(luck: Luck) -> Ailment:
     def fall_ill(sample: Vitals, lasted: int) -> Vitals:
         del lasted
         failing = luck.random() < often
-        return replace(_scaled(sample, wait=wait if failing else 1.0), retries=tries * failing, error=failing)
+        return structs.replace(_scaled(sample, wait=wait if failing else 1.0), retries=tries * failing, error=failing)
 
     return fall_ill
 
@@ -163,8 +165,8 @@ def memory_corruption(luck: Luck) -> Ailment:
     def fall_ill(sample: Vitals, lasted: int) -> Vitals:
         del lasted
         if frozen:
-            return replace(sample, tokens_in=4096, tokens_out=64, latency_ms=900.0, cost_usd=0.002)
-        return replace(_scaled(sample, into=factor), error=luck.random() < confused)
+            return structs.replace(sample, tokens_in=4096, tokens_out=64, latency_ms=900.0, cost_usd=0.002)
+        return structs.replace(_scaled(sample, into=factor), error=luck.random() < confused)
 
     return fall_ill
 
@@ -180,7 +182,7 @@ def external_cause(luck: Luck) -> Ailment:
     def fall_ill(sample: Vitals, lasted: int) -> Vitals:
         del lasted
         if failing:
-            return replace(sample, error=luck.random() < 0.95, retries=int(luck.random() < 0.3))
+            return structs.replace(sample, error=luck.random() < 0.95, retries=int(luck.random() < 0.3))
         return _scaled(sample, wait=wait)
 
     return fall_ill
@@ -193,7 +195,7 @@ def unknown(luck: Luck) -> Ailment:
 
     def fall_ill(sample: Vitals, lasted: int) -> Vitals:
         del lasted
-        return replace(_scaled(sample, **factors), retries=2 * int(luck.random() < noisy))
+        return structs.replace(_scaled(sample, **factors), retries=2 * int(luck.random() < noisy))
 
     return fall_ill
 

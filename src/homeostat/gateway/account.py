@@ -69,17 +69,17 @@ class Account:
         self.free_micros -= micros
         self.reserved_tokens += tokens
         self.reserved_micros += micros
-        self.open += 1
-        self.most_open = max(self.most_open, self.open)
+        self.open = now_open = self.open + 1
+        self.most_open = max(self.most_open, now_open)
         return _tuple(Amount, (tokens, micros))
 
     def untake(self, held: Amount) -> None:
-        self._unreserve(held)
-        self.add(held)
-
-    def _unreserve(self, held: Amount) -> None:
-        self.reserved_tokens -= held[0]
-        self.reserved_micros -= held[1]
+        """What was set aside is at hand again."""
+        tokens, micros = held
+        self.reserved_tokens -= tokens
+        self.reserved_micros -= micros
+        self.free_tokens += tokens
+        self.free_micros += micros
         self.open -= 1
 
     def add(self, amount: Amount) -> None:
@@ -110,17 +110,18 @@ class Account:
     def settle(self, held: Amount, actual: Amount) -> None:
         """Turn what was set aside into what was used. What is used is no longer held, the rest is at hand again."""
         budget = self.budget
-        self._unreserve(held)
-        self.add(held)
+        self.untake(held)
         tokens, micros = actual
         self.spent_tokens += tokens
         self.spent_micros += micros
-        tokens = 0 if budget.tokens_max is None else min(tokens, self.free_tokens)
-        micros = 0 if budget.micros_max is None else min(micros, self.free_micros)
-        self.free_tokens -= tokens
-        self.free_micros -= micros
-        self.let_go_tokens += tokens
-        self.let_go_micros += micros
+        if budget.tokens_max is not None:
+            tokens = min(self.free_tokens, tokens)
+            self.free_tokens -= tokens
+            self.let_go_tokens += tokens
+        if budget.micros_max is not None:
+            micros = min(self.free_micros, micros)
+            self.free_micros -= micros
+            self.let_go_micros += micros
 
     def post(self) -> Spend:
         """What was spent and let go since the last posting."""

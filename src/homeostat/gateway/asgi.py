@@ -1,7 +1,9 @@
 """The shapes of ASGI, as far as the gateway speaks it."""
 
-from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Coroutine, MutableMapping
+from typing import Any, Final, Protocol
+
+from homeostat.core.ports.upstream import Headers
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -27,3 +29,79 @@ async def reply(scope: Scope, send: Send, status: int, headers: list[tuple[bytes
         return
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})
+
+
+class Inbound(Protocol):
+    """One request on its way in, and the way back to whoever sent it."""
+
+    @property
+    def method(self) -> str: ...
+    @property
+    def path(self) -> str: ...
+    @property
+    def raw_path(self) -> bytes: ...
+    @property
+    def query(self) -> bytes: ...
+    @property
+    def headers(self) -> Headers: ...
+
+    def take_whole(self) -> bytes | None:
+        """All of its body, if that is here and nothing of it was taken yet; else it has to be received."""
+        ...
+
+    @property
+    def receive(self) -> Receive: ...
+    @property
+    def send(self) -> Send: ...
+
+    async def reply(self, status: int, headers: Headers, body: bytes) -> None:
+        """Send a whole answer."""
+        ...
+
+
+class AtOnce(Inbound, Protocol):
+    """A request that can be answered without a task; `on_lost` is called should its sender leave before that."""
+
+    on_lost: Callable[[], None] | None
+
+    def answer(self, status: int, headers: Headers, body: bytes) -> None: ...
+
+    def perform(self, work: Coroutine[Any, Any, None]) -> None:
+        """Have a task do what is left to do."""
+        ...
+
+    def give_up(self) -> None:
+        """There will be no answer: its sender is told so."""
+        ...
+
+
+class Asked:
+    """A request as ASGI hands it over."""
+
+    __slots__ = ("_receive", "_scope", "_send", "headers", "method", "path", "query", "raw_path")
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self._scope = scope
+        self.method: str = scope["method"]
+        self.path: str = scope["path"]
+        self.raw_path: bytes = scope["raw_path"]
+        self.query: bytes = scope["query_string"]
+        self.headers: Headers = scope["headers"]
+        self._receive = receive
+        self._send = send
+
+    @property
+    def receive(self) -> Receive:
+        return self._receive
+
+    @property
+    def send(self) -> Send:
+        return self._send
+
+    def take_whole(self) -> bytes | None:
+        extensions = self._scope.get("extensions")
+        take = extensions.get(BODY) if extensions is not None else None
+        return take() if take is not None else None
+
+    async def reply(self, status: int, headers: Headers, body: bytes) -> None:
+        await reply(self._scope, self._send, status, headers, body)

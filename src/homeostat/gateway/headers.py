@@ -36,17 +36,20 @@ PRIVATE: Final = frozenset(
         b"cookie",
     }
 )
-READ: Final = frozenset({b"accept-encoding", b"x-stainless-retry-count", b"traceparent"})
+READ: Final = frozenset({b"accept-encoding", b"x-stainless-retry-count", b"traceparent", b"origin"})
 NOTICED: Final = HOP_BY_HOP | PRIVATE | READ
 NOT_RETURNED: Final = HOP_BY_HOP | {b"set-cookie"}
 ORDINARY: Final = frozenset({b"", b"keep-alive", b"close"})
 IDENTITY: Final = (b"accept-encoding", b"identity")
+NO_HOST: Final = b"\r\n"  # of a request that names several: no host is called like this
 
 
 class RequestHeaders:
     """One pass over a request's headers: what is forwarded, and what is meant for the gateway."""
 
     key = b""
+    host: bytes | None = None
+    origin: bytes | None = None
     agent_id = ""
     turn_id = ""
     content_length = 0
@@ -84,12 +87,16 @@ class RequestHeaders:
             return IDENTITY if readable else line
         if name == b"x-stainless-retry-count":
             self.retries = int(value) if value.isdigit() and len(value) < 4 else 0
+        elif name == b"origin":
+            self.origin = value
         else:
             self.trace_id = _trace_id(value)
         return line
 
     def _keep(self, name: bytes, value: bytes) -> None:
-        if name in (b"x-api-key", b"api-key"):
+        if name == b"host":
+            self.host = value if self.host is None else NO_HOST
+        elif name in (b"x-api-key", b"api-key"):
             self.key = self.key or value
         elif name == b"x-agent-id":
             self.agent_id = value.decode("latin-1")[:NAME_CHARS_MAX]

@@ -166,8 +166,13 @@ class Hearing:
 
     def keep(self, call_id: CallId, ask: Ask) -> None:
         """Keep a request until its call is written down, if a tool speaks in it."""
+        if self._listener is None:
+            return
         body = ask.body
-        if self._listener is None or not any(mark in body for mark in MARKS.get(ask.api, ())):
+        for mark in MARKS.get(ask.api, ()):
+            if mark in body:
+                break
+        else:
             return
         if self._bytes + len(body) > HEARING_BYTES_MAX:
             self.unheard += 1

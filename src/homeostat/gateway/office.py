@@ -52,10 +52,14 @@ class InFlight:
         self._counts: dict[AgentKey, int] = {}
         self._entering: dict[int, int] = {}
 
-    def enter(self, agent: AgentKey, version: int) -> None:
-        """A call passes the gate as policies of a version hold it open."""
-        counts, entering = self._counts, self._entering
+    def enter(self, agent: AgentKey) -> None:
+        """A call passes the gate."""
+        counts = self._counts
         counts[agent] = counts.get(agent, 0) + 1
+
+    def entering(self, version: int) -> None:
+        """It takes its time to come into the books, let in by policies of a version."""
+        entering = self._entering
         entering[version] = entering.get(version, 0) + 1
 
     def entered(self, version: int) -> None:

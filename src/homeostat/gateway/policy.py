@@ -34,17 +34,18 @@ AskWrapper = Callable[[Ask], Refusal | None]
 class RateLimit:
     """Counts a call, and what it may use at most, before it is sent."""
 
-    __slots__ = ("_requests", "allowance", "most", "policy")
+    __slots__ = ("_plain", "_requests", "allowance", "most", "policy")
 
     def __init__(self, policy: Policy, allowance: Allowance) -> None:
         self.policy = policy
         self.allowance = allowance
         self.most = limit_of(policy)
         self._requests = 0 if policy.requests_per_minute is None else 1
+        self._plain = Load(self._requests, 0) if self.most.tokens == UNLIMITED else None
 
     def load(self, tokens: int) -> Load:
         """Only what is limited is counted."""
-        return Load(self._requests, 0 if self.most.tokens == UNLIMITED else tokens)
+        return self._plain or Load(self._requests, tokens)
 
     def take(self, tokens: int, now: float) -> Taken | None:
         return self.allowance.take(self.load(tokens), self.most, now)

@@ -1,13 +1,15 @@
 """The gateway as an ASGI application: who is calling, whether the gate is open, and then the call itself."""
 
+from collections.abc import Container
+
 from homeostat.core.errors import StoreUnavailable
 from homeostat.core.records.call import Call, Outcome, call_of
 from homeostat.core.records.turn import AgentKey
-from homeostat.gateway.asgi import AGENT, Receive, Scope, Send, reply
+from homeostat.gateway.asgi import AGENT, Asked, AtOnce, Inbound, Receive, Scope, Send, reply
 from homeostat.gateway.exchange import Exchange
 from homeostat.gateway.headers import RequestHeaders
 from homeostat.gateway.office import Office
-from homeostat.gateway.refusals import STRANGER, Refusal, refusal_of, turn_away
+from homeostat.gateway.refusals import STRANGER, Refusal, refusal_of, render, turn_away
 from homeostat.gateway.routes import Route
 
 
@@ -16,6 +18,38 @@ class Proxy:
 
     def __init__(self, office: Office) -> None:
         self._office = office
+
+    def quick(self, request: AtOnce, *, hosts: Container[bytes | None] | None = None) -> bool:
+        """Handle a call as far as that goes without waiting. False where it does not, and nothing was done yet.
+
+        Where `hosts` are given, only who asks for one of them and from no page of a browser is handled here.
+        """
+        office = self._office
+        route = office.routes.known.get(request.raw_path)
+        if route is None or request.method != "POST":
+            return False
+        began = office.clock.monotonic()
+        headers = RequestHeaders(request.headers, readable=True)
+        if hosts is not None and (headers.origin is not None or headers.host not in hosts):
+            return False
+        _, agent = office.doorman.recall(headers.key, began)
+        if agent is None or office.book.is_stale(began) or not office.errands.recall(agent, headers):
+            return False
+        if headers.run_id is not None or headers.said_run_id is not None:
+            return False  # whether a run may still spend is asked of the store, for every call
+        now = office.clock.now_ms()
+        chain = office.book.chain(agent, now)
+        if chain.gate is not None:
+            self._write_down(agent, route, headers, chain.gate, request)
+            office.count(Outcome.REFUSED, chain.gate.code)
+            lines, body = render(route.api, chain.gate, call_of(office.ids.scope()))
+            request.answer(chain.gate.status, lines, body)
+            return True
+        exchange = Exchange(
+            office, request, route=route, headers=headers, agent=agent, chain=chain, began=began, started_ms=now
+        )
+        exchange.begin(request)
+        return True
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -27,7 +61,8 @@ class Proxy:
         if route is None:
             await self._unknown_path(scope, send)
             return
-        headers = RequestHeaders(scope["headers"], readable=route.dialect is not None)
+        request = Asked(scope, receive, send)
+        headers = RequestHeaders(request.headers, readable=route.dialect is not None)
         try:
             agent: AgentKey | None = scope.get(AGENT)
             if agent is None:
@@ -40,38 +75,29 @@ class Proxy:
             if office.book.is_stale(office.clock.monotonic()):  # last, and not as of when the call came
                 await office.book.settle()
         except StoreUnavailable as error:
-            await self._turn_away(scope, send, route, refusal_of(error))
+            await self._turn_away(request, route, refusal_of(error))
             return
         if agent is None:
-            await self._turn_away(scope, send, route, STRANGER)
+            await self._turn_away(request, route, STRANGER)
             return
         now = office.clock.now_ms()
         chain = office.book.chain(agent, now)
         if chain.gate is not None:
-            self._write_down(agent, route, headers, chain.gate, scope)
-            await self._turn_away(scope, send, route, chain.gate)
+            self._write_down(agent, route, headers, chain.gate, request)
+            await self._turn_away(request, route, chain.gate)
             return
         exchange = Exchange(
-            office,
-            scope,
-            receive,
-            send,
-            route=route,
-            headers=headers,
-            agent=agent,
-            chain=chain,
-            began=began,
-            started_ms=now,
+            office, request, route=route, headers=headers, agent=agent, chain=chain, began=began, started_ms=now
         )
         await exchange.run()
 
-    async def _turn_away(self, scope: Scope, send: Send, route: Route, refusal: Refusal) -> None:
+    async def _turn_away(self, request: Inbound, route: Route, refusal: Refusal) -> None:
         office = self._office
         office.count(Outcome.REFUSED, refusal.code)
-        await turn_away(scope, send, route.api, refusal, call_of(office.ids.scope()))
+        await turn_away(request, route.api, refusal, call_of(office.ids.scope()))
 
     def _write_down(
-        self, agent: AgentKey, route: Route, headers: RequestHeaders, refusal: Refusal, scope: Scope
+        self, agent: AgentKey, route: Route, headers: RequestHeaders, refusal: Refusal, request: Inbound
     ) -> None:
         office = self._office
 
@@ -84,7 +110,7 @@ class Proxy:
                 trace_id=headers.trace_id,
                 upstream=route.outlet.name,
                 api=route.api,
-                path=scope["path"][:200],
+                path=request.path[:200],
                 outcome=Outcome.REFUSED,
                 status=refusal.status,
                 code=refusal.code,

@@ -7,7 +7,7 @@ import msgspec
 from homeostat.core.errors import HomeostatError, Refused, Unavailable
 from homeostat.core.ports.upstream import Headers
 from homeostat.core.records.call import Api, CallId
-from homeostat.gateway.asgi import Scope, Send, reply
+from homeostat.gateway.asgi import Inbound
 
 _encoder = msgspec.json.Encoder()
 
@@ -98,10 +98,10 @@ def render(api: Api, refusal: Refusal, call_id: CallId) -> tuple[Headers, bytes]
     return headers, body
 
 
-async def turn_away(scope: Scope, send: Send, api: Api, refusal: Refusal, call_id: CallId) -> None:
+async def turn_away(request: Inbound, api: Api, refusal: Refusal, call_id: CallId) -> None:
     """Answer with a refusal."""
     headers, body = render(api, refusal, call_id)
-    await reply(scope, send, refusal.status, headers, body)
+    await request.reply(refusal.status, headers, body)
 
 
 def stream_error(api: Api, refusal: Refusal, call_id: CallId) -> bytes:

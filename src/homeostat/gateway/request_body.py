@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator
 
 from homeostat.core.errors import PayloadTooLarge
-from homeostat.gateway.asgi import BODY, Receive, Scope
+from homeostat.gateway.asgi import Inbound
 
 
 class HungUp(Exception):
@@ -13,30 +13,22 @@ class HungUp(Exception):
 class RequestBody:
     """The body of one request. `read` says whether all of it is here, so that only a farewell can follow."""
 
-    __slots__ = ("_bytes_max", "_receive", "read")
+    __slots__ = ("_bytes_max", "_request", "read")
 
-    def __init__(self, receive: Receive, bytes_max: int) -> None:
-        self._receive = receive
+    def __init__(self, request: Inbound, bytes_max: int) -> None:
+        self._request = request
         self._bytes_max = bytes_max
         self.read = False
-
-    def at_hand(self, scope: Scope) -> bytes | None:
-        """Everything, where the server has it already and it is no more than is taken."""
-        extensions = scope.get("extensions")
-        take = extensions.get(BODY) if extensions is not None else None
-        body = take() if take is not None else None
-        if body is not None:
-            self.read = True
-            if len(body) > self._bytes_max:
-                raise PayloadTooLarge(what="the request", size=len(body), limit=self._bytes_max)
-        return body
 
     async def whole(self, announced: int) -> bytes:
         """Everything, unless it is more than is taken. Raises `PayloadTooLarge` or `HungUp`."""
         most = self._bytes_max
+        if (body := self._request.take_whole()) is not None:
+            self.read = True
+            return _bounded(body, most)
         if announced > most:
             raise PayloadTooLarge(what="the request", size=announced, limit=most)
-        message = await self._receive()
+        message = await self._request.receive()
         if message["type"] == "http.disconnect":
             raise HungUp
         if not message.get("more_body", False):
@@ -53,7 +45,7 @@ class RequestBody:
 
     async def pieces(self) -> AsyncIterator[bytes]:
         while True:
-            message = await self._receive()
+            message = await self._request.receive()
             if message["type"] == "http.disconnect":
                 raise HungUp
             more = message.get("more_body", False)
@@ -61,3 +53,16 @@ class RequestBody:
             yield message.get("body", b"")
             if not more:
                 return
+
+
+def take_at_hand(request: Inbound, bytes_max: int) -> bytes:
+    """The body of a request that is here as a whole. Raises `PayloadTooLarge`."""
+    body = request.take_whole()
+    assert body is not None, "what is not here yet cannot be read at once"
+    return _bounded(body, bytes_max)
+
+
+def _bounded(body: bytes, bytes_max: int) -> bytes:
+    if len(body) > bytes_max:
+        raise PayloadTooLarge(what="the request", size=len(body), limit=bytes_max)
+    return body

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from homeostat.core.ports.upstream import Upstream
+from homeostat.core.ports.upstream import QuickUpstream, Upstream
 from homeostat.core.records.call import Api
 from homeostat.gateway.dialects.anthropic_messages import AnthropicMessages
 from homeostat.gateway.dialects.openai_chat import OpenAIChat
@@ -29,6 +29,11 @@ class Outlet:
     asks_usage: bool = True
 
     @property
+    def quick(self) -> QuickUpstream | None:
+        """The upstream, if it can be asked without waiting."""
+        return self.upstream if isinstance(self.upstream, QuickUpstream) else None
+
+    @property
     def prefix_length(self) -> int:
         """How much of a path names this upstream."""
         return len(self.name) + 1
@@ -41,6 +46,8 @@ class Route:
     outlet: Outlet
     api: Api
     dialect: Dialect | None
+    quick: QuickUpstream | None = None
+    target: bytes = b""  # of a known path, below the upstream's base URL
 
 
 class Routes:
@@ -49,12 +56,14 @@ class Routes:
     def __init__(self, outlets: list[Outlet]) -> None:
         self.outlets = {outlet.name: outlet for outlet in outlets}
         self._known: dict[str, Route] = {}
+        self.known: dict[bytes, Route] = {}
         self._others: dict[str, Route] = {}
         for outlet in outlets:
             other = Api.ANTHROPIC_OTHER if outlet.family is Family.ANTHROPIC else Api.OPENAI_OTHER
             self._others[outlet.name] = Route(outlet, other, None)
             for path, dialect in _dialects(outlet).items():
-                self._known[f"/{outlet.name}{path}"] = Route(outlet, dialect.api, dialect)
+                route = Route(outlet, dialect.api, dialect, outlet.quick, path.encode())
+                self._known[f"/{outlet.name}{path}"] = self.known[f"/{outlet.name}{path}".encode()] = route
 
     def owns(self, path: str) -> bool:
         """Whether a path is the gateway's to answer."""

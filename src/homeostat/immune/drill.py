@@ -6,8 +6,10 @@ drill does not count towards the next, and whatever happens meanwhile, the agent
 
 import asyncio
 import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
+
+from msgspec.structs import replace
 
 from homeostat.core.clock import Millis
 from homeostat.core.ids import TraceId

@@ -6,7 +6,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_l
 
 from homeostat.app.assemble import GatewaySystem
 from homeostat.core.errors import HomeostatError
-from homeostat.gateway.asgi import reply
+from homeostat.gateway.asgi import AtOnce, reply
 from homeostat.server.metrics import GatewayCollector
 from homeostat.server.patience import Patience
 
@@ -21,6 +21,9 @@ class GatewayAlone:
         self._gateway = system.gateway
         self._registry = CollectorRegistry()
         self._registry.register(GatewayCollector(system.gateway))
+
+    def quick(self, request: AtOnce) -> bool:
+        return self._gateway.application.quick(request)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "http" and scope["path"] in {"/livez", "/readyz", "/metrics"}:

@@ -216,7 +216,7 @@ class LeanProtocol(asyncio.Protocol):
 
     def _begin_at_once(self, cycle: Cycle) -> bool:
         """Have the application do what it can without waiting, if it has a way to and all of the request is here."""
-        if self._quick is None or cycle.more_body:
+        if self._quick is None or cycle.more_body or cycle.awaits_continue:
             return False
         try:
             return self._quick(cycle)

@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from homeostat.bench.diagnosis import measure
 from homeostat.core.clock import Millis
@@ -176,7 +177,7 @@ def sample(number: int = 0, **changes: Any) -> Vitals:
         source="report",
         latency_ms=10.0,
     )
-    return replace(usual, **changes)
+    return structs.replace(usual, **changes)
 
 
 @pytest.mark.parametrize(

@@ -3,11 +3,11 @@
 import gc
 import math
 import sys
-from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from homeostat.core.clock import Millis
 from homeostat.core.codec import to_json

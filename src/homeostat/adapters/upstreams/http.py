@@ -3,6 +3,7 @@
 import asyncio
 import ssl
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -17,7 +18,7 @@ from homeostat.core.limits import (
     UPSTREAM_SILENCE_SECONDS,
     UPSTREAM_SWEEP_SECONDS,
 )
-from homeostat.core.ports.upstream import Headers, UpstreamRequest, UpstreamResponse
+from homeostat.core.ports.upstream import Headers, Pending, UpstreamRequest, UpstreamResponse
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,12 +109,31 @@ class HttpUpstream:
         except BaseException:
             connection.abort()
             raise
-        if answer.status == 0:
-            assert answer.error is not None
-            raise answer.error
-        if self._secret and (answer.status >= 400 or self._tells(answer.headers)):
-            return Discreet(answer, self._secret)
+        return self.received(answer)
+
+    def send_at_once(self, request: UpstreamRequest, arrived: Callable[[], None]) -> Answer | None:
+        connection = self._take_idle()
+        if connection is None:
+            return None
+        body, limits = request.body, self._limits
+        assert isinstance(body, bytes), "what comes in pieces has to be awaited"
+        answer = connection.send(
+            self._head(request, b"content-length: %d\r\n" % len(body)),
+            body,
+            bodiless=False,
+            first_byte_seconds=limits.first_byte_seconds,
+            idle_seconds=limits.silence_seconds,
+        )
+        answer.arrived = arrived
         return answer
+
+    def received(self, pending: Pending) -> UpstreamResponse:
+        if pending.status == 0:
+            assert pending.error is not None
+            raise pending.error
+        if self._secret and (pending.status >= 400 or self._tells(pending.headers)):
+            return Discreet(pending, self._secret)
+        return pending
 
     async def close(self) -> None:
         self._closed = True
@@ -229,7 +249,7 @@ class Discreet:
 
     __slots__ = ("_answer", "_held", "_secret", "_stars", "headers")
 
-    def __init__(self, answer: Answer, secret: bytes) -> None:
+    def __init__(self, answer: UpstreamResponse, secret: bytes) -> None:
         self._answer = answer
         self._secret = secret
         self._stars = b"*" * len(secret)

@@ -21,13 +21,25 @@ NEVER = float("inf")
 class Answer:
     """The answer to one request: its head, and what has arrived of its body and not been read yet."""
 
-    __slots__ = ("_blocks", "_connection", "_paused", "_size", "_waiter", "complete", "error", "headers", "status")
+    __slots__ = (
+        "_blocks",
+        "_connection",
+        "_paused",
+        "_size",
+        "_waiter",
+        "arrived",
+        "complete",
+        "error",
+        "headers",
+        "status",
+    )
 
     def __init__(self, connection: "Connection") -> None:
         self.status = 0
         self.headers: Headers = []
         self.complete = False
         self.error: UpstreamFailed | None = None
+        self.arrived: Callable[[], None] | None = None
         self._blocks: list[bytes] = []
         self._size = 0
         self._paused = False
@@ -39,9 +51,10 @@ class Answer:
             if self.error is not None:
                 raise self.error
             await self.wait()
-        return self._take()
+        return self.take()
 
     def close(self) -> None:
+        self.arrived = None
         if self._connection is not None:
             self.fail(UpstreamBroke(upstream=self._connection.upstream, problem="it was cancelled"))
         elif self.error is None:
@@ -56,7 +69,7 @@ class Answer:
         finally:
             self._waiter = None
 
-    def _take(self) -> bytes:
+    def take(self) -> bytes:
         blocks = self._blocks
         if not blocks:
             if self.error is not None:
@@ -98,6 +111,8 @@ class Answer:
         self._wake()
         if connection is not None:
             connection.abort()
+        if self.arrived is not None:
+            self.arrived()
 
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
@@ -247,6 +262,8 @@ class Connection(asyncio.Protocol):
         if answer is not None:
             if self._ends_with_connection and exc is None:
                 answer.end()
+                if answer.arrived is not None:
+                    answer.arrived()
             else:
                 answer.fail(UpstreamBroke(upstream=self.upstream, problem=str(exc or "the connection was closed")))
         self._released(self)
@@ -272,6 +289,8 @@ class Connection(asyncio.Protocol):
             self._garbled("it switched protocols")
         except httptools.HttpParserError as problem:
             self._garbled(f"it does not speak HTTP ({problem})")
+        if answer.arrived is not None:
+            answer.arrived()
 
     def _garbled(self, problem: str) -> None:
         if self._answer is not None:

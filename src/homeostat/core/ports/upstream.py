@@ -1,9 +1,11 @@
 """Where model calls go: one HTTP exchange at a time, as it is on the wire, whoever answers it."""
 
-from collections.abc import AsyncIterable
-from typing import Protocol
+from collections.abc import AsyncIterable, Callable
+from typing import Protocol, runtime_checkable
 
 from msgspec import Struct
+
+from homeostat.core.errors import UpstreamFailed
 
 Headers = list[tuple[bytes, bytes]]
 """Header lines in order, names in lower case."""
@@ -58,3 +60,30 @@ class Upstream(Protocol):
         ...
 
     async def close(self) -> None: ...
+
+
+class Pending(UpstreamResponse, Protocol):
+    """An answer that was asked for and may not have begun: its status is 0 until its head has arrived."""
+
+    arrived: Callable[[], None] | None
+    """Called each time something of it has come, and when it has failed."""
+
+    @property
+    def error(self) -> UpstreamFailed | None: ...
+
+    def take(self) -> bytes:
+        """As `read`, of what is here. Empty also where nothing has come."""
+        ...
+
+
+@runtime_checkable
+class QuickUpstream(Upstream, Protocol):
+    """An upstream that can often be asked without waiting, and says when its answer is here."""
+
+    def send_at_once(self, request: UpstreamRequest, arrived: Callable[[], None]) -> Pending | None:
+        """Ask, and be called back; None where that would take time, as when no connection is open and idle."""
+        ...
+
+    def received(self, pending: Pending) -> UpstreamResponse:
+        """The answer, once its head has arrived. Raises `UpstreamFailed` where it failed before."""
+        ...

@@ -29,6 +29,8 @@ class Price:
 
     def rate(self, tokens_in: int) -> Rate:
         rate = self.base
+        if not self.tiers:
+            return rate
         for start, dearer in self.tiers:
             if tokens_in > start:
                 rate = dearer

@@ -1,14 +1,13 @@
 """A vital sign: what one model call, or one turn, says of the agent that made it."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from homeostat.core.clock import Millis
 from homeostat.core.ids import AgentId, ProjectId, RunId, TraceId
 from homeostat.core.records.call import Call, ToolUse
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hearsay:
+class Hearsay(Struct, frozen=True, kw_only=True, gc=False):
     """What texts that came out of tools told their reader to do: how strongly, in which ways, and never the texts."""
 
     orders: float
@@ -16,9 +15,11 @@ class Hearsay:
     borrowed: bool = False  # the agent acted on something that only such a text gave it
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Vitals:
-    """One sample. What is not known is None, and never a zero that looks like a measurement."""
+class Vitals(Struct, frozen=True, kw_only=True, gc=False):
+    """One sample. What is not known is None, and never a zero that looks like a measurement.
+
+    One is made of every call, written once and read twice.
+    """
 
     sample_id: str
     project: ProjectId
