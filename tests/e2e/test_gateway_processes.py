@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -10,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, Self
 
@@ -19,12 +21,14 @@ import nats
 import pytest
 
 from homeostat import SyncClient
+from homeostat.testing.chaos.proxy import link_to
 from homeostat.testing.homeostat import HomeostatServer
 from homeostat.testing.models import ModelServer
 from homeostat.testing.servers import free_port
 
 CHAT: dict[str, Any] = {"model": "gpt-4o-mini", "messages": [{"role": "user", "content": "Tell me a story"}]}
 PATH = "/openai/v1/chat/completions"
+SPOKEN = re.compile(rb'"content": ?"[^"]')
 UPSTREAM_KEY = "sk-planted-upstream-key-0123456789"
 
 
@@ -226,6 +230,81 @@ def test_gateways_together_keep_to_a_rate_limit(store: list[str], models: ModelS
             heard = asyncio.run(scene())
             assert set(heard) == {200, 429}
             assert heard.count(200) == limit
+
+
+class BriefServer(HomeostatServer):
+    """A gateway that believes its last policies for a second."""
+
+    def command(self) -> list[str]:
+        return ["env", "HOMEOSTAT_POLICY_OUTAGE_SECONDS=1", *super().command()]
+
+
+async def test_a_gateway_cut_off_from_its_store_refuses_whom_it_cannot_know_to_be_free(
+    models: ModelServer, postgres_url: str
+) -> None:
+    upstreams = ("--upstreams", f"openai={models.url}")
+    async with link_to(postgres_url) as link, AsyncExitStack() as stack:
+
+        def start() -> tuple[HomeostatServer, HomeostatServer]:
+            server = HomeostatServer("--store-url", postgres_url, *upstreams)
+            return server.start(), BriefServer("--store-url", link.url, *upstreams, command="gateway").start()
+
+        server, gateway = await asyncio.to_thread(start)
+        stack.callback(server.stop)
+        stack.callback(gateway.kill)  # it would wait for its store
+        http = await stack.enter_async_context(httpx2.AsyncClient(timeout=60))
+        agent = await http.post(f"{server.url}/v1/agents/register", json={"agent_type": "x", "agent_id": "writer"})
+        key = bearer(agent.json()["api_key"])
+
+        async def call() -> str:
+            answer = await http.post(gateway.url + PATH, json=CHAT, headers=key)
+            return "answered" if answer.status_code == 200 else answer.json()["error"]["code"]
+
+        async def until_it_says(wanted: str) -> set[str]:
+            heard: set[str] = set()
+            async with asyncio.timeout(60):
+                while wanted not in heard:
+                    heard.add(await call())
+            return heard
+
+        assert await call() == "answered"
+        link.swallow()
+        link.reset()
+        block = {"action": "block", "agent_id": "writer", "reason": "nobody can tell the gateway"}
+        (await http.put(f"{server.url}/v1/policies/stop", json=block)).raise_for_status()
+        assert await until_it_says("store_unavailable") <= {"answered", "store_unavailable"}
+        refused = await http.post(gateway.url + PATH, json=CHAT, headers=key)
+        assert (refused.status_code, refused.headers.get("x-should-retry")) == (503, None), "an SDK may try again"
+        link.let_through()
+        assert await until_it_says("agent_quarantined") <= {"store_unavailable", "agent_quarantined"}
+
+
+def test_what_another_call_holds_is_free_when_that_has_ended() -> None:
+    with (
+        ModelServer(token_seconds=0.5) as models,
+        HomeostatServer("--upstreams", f"openai={models.url}", command="up") as server,
+        SyncClient(server.url) as client,
+        httpx2.Client(base_url=server.url, timeout=30) as http,
+    ):
+        agent = client.register("teller", agent_id="teller")
+        http.put("/v1/budgets/agent/teller", json={"tokens": 700}).raise_for_status()
+        headers = bearer(agent.api_key)
+        with http.stream("POST", PATH, json={**CHAT, "max_tokens": 450, "stream": True}, headers=headers) as first:
+            said, pieces = b"", first.iter_raw()
+            while not SPOKEN.search(said):  # or it would be charged with all it holds when it is broken off
+                said += next(pieces)
+            refused = http.post(PATH, json={**CHAT, "max_tokens": 450}, headers=headers)
+            assert (refused.status_code, refused.json()["error"]["code"]) == (402, "budget_held")
+            assert (refused.headers["x-should-retry"], refused.headers["retry-after"]) == ("true", "1")
+            hopeless = http.post(PATH, json={**CHAT, "max_tokens": 701}, headers=headers)
+            assert (hopeless.status_code, hopeless.json()["error"]["code"]) == (402, "budget_exceeded")
+            assert hopeless.headers["x-should-retry"] == "false"
+
+        def again() -> int:
+            with http.stream("POST", PATH, json={**CHAT, "max_tokens": 450, "stream": True}, headers=headers) as later:
+                return later.status_code
+
+        eventually(again, lambda status: status == 200)
 
 
 def test_planted_secrets_are_found_nowhere(models: ModelServer) -> None:

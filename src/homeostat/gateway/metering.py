@@ -76,9 +76,13 @@ class Bound(Struct, frozen=True, gc=False):
     def fitting(self, left: Amount) -> int:
         """How many tokens each answer may have so that the call fits into what is left; negative if none."""
         out = (left.tokens - self.tokens_in) // self.answers
-        if self.price is not None and (rate := self.price.rate(self.tokens_in)).output:
+        if self.price is not None:
+            rate = self.price.rate(self.tokens_in)
             spare = left.micros * 1_000_000 - self.tokens_in * max(rate.input, rate.cache_write)
-            out = min(out, spare // (rate.output * self.answers))
+            if spare < 0:
+                return -1  # what is only read has its price too
+            if rate.output:
+                out = min(out, spare // (rate.output * self.answers))
         return min(out, self.tokens_out)
 
 
