@@ -56,23 +56,30 @@ numbers = st.integers(0, 1 << 16)
 
 
 class Unsure:
-    """A store whose next commit can be made to go unanswered, or to fail."""
+    """A store that can be made to lose one commit, or the answer to it: the one that answers a certain key.
+
+    Kernels save on their own account as well, whenever a timer of theirs is due; what is planted is not for those.
+    """
 
     def __init__(self, store: TurnStore) -> None:
         self._store = store
-        self.silent_after = 0
-        self.refuses = 0
+        self._lost: str | None = None
+        self._silent = False
+
+    def lose(self, key: str, *, silent: bool) -> None:
+        self._lost, self._silent = key, silent
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
 
     async def save(self, writes: Any) -> Any:
-        if self.refuses:
-            self.refuses -= 1
+        meant = self._lost is not None and (DEFAULT_PROJECT, self._lost) in writes.answers
+        if meant and not self._silent:
+            self._lost = None
             raise StoreUnavailable(problem="refused")
         saved = await self._store.save(writes)
-        if self.silent_after and saved.ok:
-            self.silent_after -= 1
+        if meant and saved.ok:
+            self._lost = None
             raise StoreUnavailable(problem="no answer")
         return saved
 
@@ -182,7 +189,7 @@ class TurnsMachine(RuleBasedStateMachine):
         """The answer, or the commit, is lost; whoever asks again under the same key gets one turn."""
         key = f"key-{len(self._keys)}"
         message = self._message(agent, idempotency=Idempotency(key, agent))
-        self._store.silent_after, self._store.refuses = int(silent), int(not silent)
+        self._store.lose(key, silent=silent)
         with pytest.raises(StoreUnavailable):
             self.run(self._kernels[kernel].enqueue(message))
         accepted = self.run(self._kernels[1 - kernel].enqueue(message))
