@@ -90,29 +90,35 @@ class _Lines:
             self._idle.append(await _connect(self._url))
         self._open = True
 
-    async def fetch(self, sql: str, values: tuple[object, ...]) -> list[Row]:
-        return await self.use(lambda connection: connection.fetch(sql, *values))
+    async def take(self) -> _Connection:
+        """A connection for oneself alone, to be given back: one that stands idle, or another one."""
+        await self._places.acquire()
+        try:
+            return self._sound() or await self._another()
+        except BaseException:
+            self._places.release()
+            raise
 
-    async def use(self, work: "Callable[[_Connection], Awaitable[T]]") -> T:
-        async with self._places:
-            if not self._open:
-                raise StoreUnavailable(problem="the store is not open")
-            connection = self._idle.pop() if self._idle else None
-            if connection is None or connection.is_closed():  # lost: another one in its place
-                connection = await _connect(self._url)
-            elif connection.is_in_transaction():  # begun for somebody who gave up meanwhile
-                connection.terminate()
-                connection = await _connect(self._url)
-            try:
-                return await work(connection)
-            except TimeoutError:
-                connection.terminate()  # a server that hangs is not asked again on the same line
-                raise
-            finally:
-                if self._open:
-                    self._idle.append(connection)
-                else:
-                    connection.terminate()
+    def _sound(self) -> _Connection | None:
+        connection = self._idle.pop() if self._idle else None
+        if connection is None or connection.is_closed():
+            return None
+        if connection.is_in_transaction():  # begun for somebody who gave up meanwhile
+            connection.terminate()
+            return None
+        return connection
+
+    async def _another(self) -> _Connection:
+        if not self._open:
+            raise StoreUnavailable(problem="the store is not open")
+        return await _connect(self._url)
+
+    def give_back(self, connection: _Connection) -> None:
+        self._places.release()
+        if self._open:
+            self._idle.append(connection)
+        else:
+            connection.terminate()
 
     async def close(self) -> None:
         self._open = False
@@ -146,16 +152,14 @@ class PostgresEngine:
 
     async def fetch(self, sql: str, *values: object) -> list[Row]:
         """Run one statement on any connection, as a transaction of its own."""
-        with _outages():
-            return await (self._urgent_lines if is_urgent() else self._lines).fetch(sql, values)
+        return await _fetch(self._urgent_lines if is_urgent() else self._lines, sql, values)
 
-    async def save(self, sql: str, *values: object) -> list[Row]:
+    async def save(self, sql: str, values: Sequence[object]) -> list[Row]:
         """The same on a connection that is kept for saves, so that they never wait for readers.
 
         `StoreUnavailable` leaves open whether it was committed.
         """
-        with _outages():
-            return await (self._urgent_lines if is_urgent() else self._save_lines).fetch(sql, values)
+        return await _fetch(self._urgent_lines if is_urgent() else self._save_lines, sql, values)
 
     async def transact(self, work: Callable[[Transaction], Awaitable[T]]) -> T:
         """Run several statements as one transaction; whoever can do with one statement uses `fetch`.
@@ -163,12 +167,17 @@ class PostgresEngine:
         `StoreUnavailable` leaves open whether it was committed.
         """
 
-        async def whole(connection: _Connection) -> T:
-            async with connection.transaction():
-                return await work(connection)
-
+        lines = self._urgent_lines if is_urgent() else self._lines
         with _outages():
-            return await (self._urgent_lines if is_urgent() else self._lines).use(whole)
+            connection = await lines.take()
+            try:
+                async with connection.transaction():
+                    return await work(connection)
+            except TimeoutError:
+                connection.terminate()  # a server that hangs is not asked again on the same line
+                raise
+            finally:
+                lines.give_back(connection)
 
     async def close(self) -> None:
         await self._lines.close()
@@ -215,17 +224,39 @@ async def _migrate(connection: _Connection) -> list[str]:
 _PROBLEMS: Final = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError)
 
 
+async def _fetch(lines: _Lines, sql: str, values: Sequence[object]) -> list[Row]:
+    """One statement, in one piece: beside a statement that is alone in its commit, each layer around it shows."""
+    try:
+        connection = await lines.take()
+        try:
+            return await connection.fetch(sql, *values)
+        except TimeoutError:
+            connection.terminate()  # a server that hangs is not asked again on the same line
+            raise
+        finally:
+            lines.give_back(connection)
+    except _PROBLEMS as problem:
+        if (outage := _outage(problem)) is None:
+            raise
+        raise outage from problem
+
+
 @contextmanager
 def _outages() -> Generator[None]:
-    """Tell what may pass as an error a caller can act on; what is our own mistake stays what it is."""
+    """Tell what may pass as an error a caller can act on."""
     try:
         yield
     except _PROBLEMS as problem:
-        if isinstance(problem, asyncpg.PostgresError):
-            state = cast("str | None", getattr(problem, "sqlstate", None))
-            passing = state is None or state[:2] in _PASSING
-        else:
-            passing = not isinstance(problem, ValueError)  # the driver's word for a value it cannot send
-        if not passing:
+        if (outage := _outage(problem)) is None:
             raise
-        raise StoreUnavailable(problem=str(problem) or type(problem).__name__) from problem
+        raise outage from problem
+
+
+def _outage(problem: Exception) -> StoreUnavailable | None:
+    """What may pass, as an error a caller can act on; None for what is our own mistake and stays what it is."""
+    if isinstance(problem, asyncpg.PostgresError):
+        state = cast("str | None", getattr(problem, "sqlstate", None))
+        passing = state is None or state[:2] in _PASSING
+    else:
+        passing = not isinstance(problem, ValueError)  # the driver's word for a value it cannot send
+    return StoreUnavailable(problem=str(problem) or type(problem).__name__) if passing else None
