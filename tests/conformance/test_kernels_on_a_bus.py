@@ -167,3 +167,81 @@ async def test_what_was_announced_while_the_bus_was_away_is_heard_when_it_is_bac
         await asyncio.to_thread(mortal.start)
         async with asyncio.timeout(2 * PROMPTLY_SECONDS):
             assert await waiting is not None
+
+
+# --- several processes that would all take a turn ------------------------------------------------------------
+
+
+class Crew:
+    """One kernel where messages come in, and several with a worker that would take any of them."""
+
+    def __init__(self, front: Kernel, backs: list[Kernel], key: AgentKey) -> None:
+        self.front, self.backs, self.key = front, backs, key
+        self.served: asyncio.Queue[tuple[Kernel, Grant]] = asyncio.Queue()
+
+    async def work(self, back: Kernel) -> None:
+        worker = await back.open_worker([self.key], lambda _: None)
+        while True:
+            for grant in await back.claim(worker, 1, 30.0):
+                await back.deliver(Deliver(fence=fence_of(grant), status=Outcome.SUCCESS, result=Json('"done"')))
+                self.served.put_nowait((back, grant))
+
+    async def turn(self) -> Kernel:
+        """Have one turn done; returns by whom."""
+        message = Enqueue(key=self.key, type=MessageType.TURN, payload=Json("{}"))
+        _, deliverable = await self.front.ask(message, 30.0)
+        assert deliverable is not None
+        back, grant = await self.served.get()
+        assert grant.turn.turn_id == deliverable.turn_id
+        return back
+
+
+@asynccontextmanager
+async def crew_at(
+    path: Path, url: str, key: AgentKey, count: int
+) -> AsyncGenerator[tuple[Crew, dict[Kernel, AsyncExitStack]]]:
+    async with AsyncExitStack() as stack:
+        front = await stack.enter_async_context(kernel_at(path, url))
+        await front.register(key)
+        ends: dict[Kernel, AsyncExitStack] = {}
+        crew = Crew(front, [], key)
+        for _ in range(count):
+            own = await stack.enter_async_context(AsyncExitStack())
+            back = await own.enter_async_context(kernel_at(path, url))
+            task = asyncio.create_task(crew.work(back))
+            own.push_async_callback(_ended, task)
+            await eventually(lambda back=back: back.dock.hosts(key), "the worker never came")
+            crew.backs.append(back)
+            ends[back] = own
+        yield crew, ends
+
+
+async def _ended(task: "asyncio.Task[None]") -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_whoever_had_the_last_turn_has_the_next_and_nobody_races_for_it(
+    tmp_path: Path, nats_url: str, key: AgentKey
+) -> None:
+    async with crew_at(tmp_path / "turns.db", nats_url, key, 3) as (crew, _):
+        first = await crew.turn()
+        heard = [kernel for kernel in (crew.front, *crew.backs) if kernel is not first]
+        await eventually(
+            lambda: all(kernel.bell.last_served(key) is not None for kernel in heard), "nobody heard who served"
+        )
+        others = [back for back in crew.backs if back is not first]
+        before = [(back.flusher.commits, back.flusher.conflicts) for back in others]
+        assert [await crew.turn() for _ in range(5)] == [first] * 5
+        assert [(back.flusher.commits, back.flusher.conflicts) for back in others] == before
+
+
+async def test_another_comes_when_the_one_that_was_rung_at_is_gone(
+    tmp_path: Path, nats_url: str, key: AgentKey
+) -> None:
+    async with crew_at(tmp_path / "turns.db", nats_url, key, 2) as (crew, ends):
+        first = await crew.turn()
+        await eventually(lambda: crew.front.bell.last_served(key) is not None, "nobody heard who served")
+        await ends[first].aclose()
+        async with asyncio.timeout(PROMPTLY_SECONDS):
+            assert await crew.turn() is not first

@@ -127,6 +127,7 @@ LEASE_BEATS: Final = 3  # renewals per lease
 ATTEMPTS_MAX: Final = 5  # times a turn is started before it fails for good
 WAIT_SECONDS_DEFAULT: Final = 300.0  # a tool call without a deadline of its own
 WAIT_SECONDS_MAX: Final = 7 * 24 * 3600.0
+RING_AT_ONE_SECONDS: Final = 0.25  # a process that was rung at and did not come: then all are
 RERING_SECONDS: Final = 5.0  # a dispatched turn nobody claimed is announced again
 WATCHDOG_IDLE_SECONDS: Final = 5.0  # how long the watchdog sleeps when nothing is due
 SAFETY_POLL_SECONDS: Final = 15.0  # a parked worker looks for itself, should every doorbell be lost

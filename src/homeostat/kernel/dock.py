@@ -118,6 +118,10 @@ class Dock:
     def hosts(self, key: AgentKey) -> bool:
         return key in self._hosts
 
+    def has(self, worker_id: WorkerId | None) -> bool:
+        """Whether a worker waits for its turns in this process."""
+        return worker_id in self._berths
+
     def take(self, key: AgentKey) -> Berth | None:
         """Reserve one parked place for a turn of this agent; give it back with `untake` if the save fails."""
         hosts = self._hosts.get(key)

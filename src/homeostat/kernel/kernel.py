@@ -30,7 +30,6 @@ from homeostat.core.limits import (
     RETENTION_SECONDS,
     TURNS_LOCATED_MAX,
 )
-from homeostat.core.machines.turn import HeadStatus
 from homeostat.core.ports.bus import Bus
 from homeostat.core.ports.store import TurnStore
 from homeostat.core.records.card import Card, CardDraft
@@ -39,6 +38,7 @@ from homeostat.core.records.head import Gate
 from homeostat.core.records.turn import AfterExecution, AgentKey, Grant, MessageType, WaitStatus
 from homeostat.core.records.view import Deliverable, Hydration, TurnView
 from homeostat.core.records.work import Delivered, Fence, Suspended
+from homeostat.kernel.bell import Bell
 from homeostat.kernel.commands import (
     Command,
     Deliver,
@@ -65,7 +65,7 @@ from homeostat.kernel.dock import Dock, Revoke
 from homeostat.kernel.flush import Flusher
 from homeostat.kernel.outbox import Relay
 from homeostat.kernel.plan import Plan
-from homeostat.kernel.signals import is_from, read_revocation, revocation, state_signal, wakeup
+from homeostat.kernel.signals import read_revocation, revocation, state_signal
 from homeostat.kernel.watchdog import Watchdog
 from homeostat.kernel.workers import Workers
 
@@ -93,7 +93,7 @@ class Kernel:
         self.clock = clock or SystemClock()
         self.ids = ids or Ids(clock=self.clock)
         self.lease_seconds = lease_seconds
-        self._name = self.ids.scope()
+        name = self.ids.scope()
         self._located: dict[TurnId, AgentKey] = {}
         self.on_result: OnResult = lambda _key, _call, _trace, _result: None
         self.dock = Dock()
@@ -111,6 +111,9 @@ class Kernel:
         )
         self.dock.hand_back = self.workers.hand_back
         self.relay = Relay(bus=bus, store=store, flusher=self.flusher, clock=self.clock)
+        self.bell = Bell(
+            store=store, dock=self.dock, flusher=self.flusher, relay=self.relay, clock=self.clock, name=name
+        )
         self.watchdog = Watchdog(
             store=store,
             flusher=self.flusher,
@@ -123,12 +126,13 @@ class Kernel:
         self.loops: tuple[Loop, ...] = (
             ("flusher", self.flusher.run),
             ("relay", self.relay.run),
+            ("bell", self.bell.run),
             ("watchdog", self.watchdog.run),
         )
 
     async def listen(self) -> None:
         """Hear of turns that other processes made ready, ended or took away."""
-        await self.bus.subscribe(subject("*", Channel.CMD, "agent", "*", "wakeup"), self._on_wakeup)
+        await self.bell.listen(self.bus)
         await self.bus.subscribe(subject("*", Channel.CMD, "agent", "*", "revoke"), self._on_revoke)
         await self.bus.subscribe(subject("*", Channel.EVT, "agent", "*", "task"), self._on_task)
 
@@ -362,9 +366,8 @@ class Kernel:
                 signals.append(state_signal(head, mailbox.active))
             if head.deadline_ms is not None:
                 self.watchdog.expect(head.deadline_ms)
-            if head.status is HeadStatus.DISPATCHED and head.gate is not Gate.CLOSED:
-                self.dock.ready(key)
-                signals.append(wakeup(key, self._name))
+            if (news := self.bell.moved(key, head)) is not None:
+                signals.append(news)
         for end in plan.writes.leases.values():
             self.watchdog.expect(Millis(end + 1))
         self.relay.hand_over(plan.writes.outbox, signals)
@@ -376,12 +379,6 @@ class Kernel:
             for turn_id in list(self._located)[: TURNS_LOCATED_MAX // 4]:
                 del self._located[turn_id]
 
-    async def _on_wakeup(self, event: Event) -> None:
-        key = (event.project, AgentId(event.target))
-        if self.dock.hosts(key) and not is_from(event, self._name):
-            self.flusher.forget([key])
-            self.dock.ready(key)
-
     async def _on_revoke(self, event: Event) -> None:
         if (fence := read_revocation(event)) is not None:
             self.flusher.forget([fence.key])
@@ -390,6 +387,7 @@ class Kernel:
     async def _on_task(self, event: Event) -> None:
         turn_id = cast(TurnId, event.event_id)
         if not self.deliverables.ended_here(turn_id):
-            # Reading it again is cheaper than a lost race.
-            self.flusher.forget([(event.project, AgentId(event.target))])
+            key = (event.project, AgentId(event.target))
+            self.flusher.forget([key])  # reading it again is cheaper than a lost race
+            self.bell.ended(key)
             self.deliverables.ended(turn_id)

@@ -14,13 +14,33 @@ from homeostat.kernel.commands import Fence
 _ACTIVITY = {HeadStatus.RUNNING: "thinking", HeadStatus.SUSPENDED: "awaiting_tool_result"}
 
 
-def wakeup(key: AgentKey, origin: str) -> Event:
-    """The doorbell: it carries no meaning, only whom to look at and who rang."""
-    return Event("", key[0], Channel.CMD, "agent", key[1], "wakeup", Json(f'{{"origin":"{origin}"}}'))
+def wakeup(key: AgentKey, origin: str, at: str | None = None) -> Event:
+    """The doorbell: it carries no meaning, only whom to look at, who rang, and at whose door if not at all of them."""
+    body = f'{{"origin":"{origin}"}}' if at is None else f'{{"origin":"{origin}","at":"{at}"}}'
+    return Event("", key[0], Channel.CMD, "agent", key[1], "wakeup", Json(body))
+
+
+def served(key: AgentKey, origin: str) -> Event:
+    """Word that a process has entered a turn of an agent, and might as well be rung at for the next one."""
+    return Event("", key[0], Channel.CMD, "agent", key[1], "served", Json(f'{{"origin":"{origin}"}}'))
 
 
 def is_from(event: Event, origin: str) -> bool:
-    return f'"{origin}"' in event.payload
+    return f'"origin":"{origin}"' in event.payload
+
+
+def is_for(event: Event, name: str) -> bool:
+    """Whether a wake-up is rung at this process' door."""
+    return '"at"' not in event.payload or f'"at":"{name}"' in event.payload
+
+
+def origin_of(event: Event) -> str | None:
+    try:
+        body = from_json(event.payload)
+    except MalformedPayload:
+        return None
+    origin = cast("dict[str, object]", body).get("origin") if isinstance(body, dict) else None
+    return origin if isinstance(origin, str) else None
 
 
 def state_signal(head: Head, active: OpenTurn | None) -> Event:

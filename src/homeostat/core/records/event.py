@@ -11,7 +11,7 @@ from homeostat.core.codec import Json
 from homeostat.core.ids import ProjectId, digest_of
 from homeostat.core.limits import SUBJECT_TOKEN_CHARS_MAX
 
-PASSING: Final = frozenset({"wakeup", "revoke", "state"})
+PASSING: Final = frozenset({"wakeup", "served", "revoke", "state"})
 """Kinds that are worth something only at the moment they are said: no bus keeps them for later."""
 
 _SPECIAL = re.compile(r"[\x00-\x20\x7f-\xa0.*>%\ud800-\udfff]|\s")

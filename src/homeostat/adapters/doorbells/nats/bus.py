@@ -42,8 +42,8 @@ class NatsBus:
 
     A listener hears what is said after `subscribe` has returned, or, if the server was away at that time, after the
     connection was made. From then on commands and events reach it even if it loses its connection in between, as long
-    as the streams keep them; signals (`wakeup`, `revoke`, `state`) and chunks only while it is connected. Nothing
-    said before is told to a late joiner: it reads the store first. Events of one publisher arrive in order.
+    as the streams keep them; signals (`wakeup`, `served`, `revoke`, `state`) and chunks only while it is connected.
+    Nothing said before is told to a late joiner: it reads the store first. Events of one publisher arrive in order.
     """
 
     def __init__(

@@ -166,7 +166,6 @@ class PostgresEngine:
 
         `StoreUnavailable` leaves open whether it was committed.
         """
-
         lines = self._urgent_lines if is_urgent() else self._lines
         with _outages():
             connection = await lines.take()
