@@ -95,6 +95,18 @@ async def test_each_quarantine_lasts_longer_than_the_one_before() -> None:
         assert lasts == [0, 30, 60, 120]
 
 
+async def test_a_drain_and_a_quarantine_that_a_clock_ahead_began_last_no_longer_than_others() -> None:
+    async with clinic() as one:
+        await one.train(*FEW, samples=60)
+        await one.enqueue(SICK, "something it is busy with")
+        one.clock.jump(24 * 3600)
+        await one.system.immune.quarantine(one.key(SICK), reason="by a clock that runs ahead", actor="ann")
+        one.clock.jump(-24 * 3600)
+        assert one.phase(SICK) is P.DRAINING
+        await one.tick()
+        assert one.phase(SICK) is P.QUARANTINED, "it would be drained for a day"
+
+
 async def test_attempts_to_heal_are_bounded_by_the_hour() -> None:
     placebo = Placebo()
     lean = replace(DOCTRINE, approval_sigma=99.0, attempts_per_hour=3)

@@ -76,10 +76,13 @@ class Healer:
     # --- isolation -----------------------------------------------------------------------------------------
 
     async def _drain(self, watch: Watch) -> None:
-        """Counted, not timed: it is over when nothing is in flight, or when the time is."""
+        """Counted, not timed: it is over when nothing is in flight, or when the time is.
+
+        A time further away than a drain can last was set by a clock that ran ahead, and is not waited for.
+        """
         busy = await self._enforcement.in_flight(watch.key)
-        late = self._clock.now_ms() >= watch.patient.drain_until_ms
-        if busy and not late:
+        left_ms = watch.patient.drain_until_ms - self._clock.now_ms()
+        if busy and 0 < left_ms <= self._doctrine.drain_seconds * 1000:
             return
         cause = (
             f"the drain time was over with {busy} in flight, which was preempted" if busy else "nothing is in flight"
@@ -94,8 +97,9 @@ class Healer:
 
     async def _decide(self, watch: Watch) -> None:
         """Treat at once what is mild, ask about what is grave, leave alone what an operator isolated."""
-        now = self._clock.now_ms()
-        if now < watch.patient.not_before_ms or self._isolated_by_hand(watch):
+        patient = watch.patient
+        least_ms = max(0, patient.not_before_ms - patient.quarantined_at_ms)
+        if 0 < patient.not_before_ms - self._clock.now_ms() <= least_ms or self._isolated_by_hand(watch):
             return
         incident = watch.incident
         if incident is None or watch.patient.sigma < self._doctrine.approval_sigma:
@@ -174,7 +178,7 @@ class Healer:
         for _ in range(REMEDIES_PER_TICK_MAX):
             now = self._clock.now_ms()
             applied = [one for one in incident.treatments if one.applied is Applied.APPLIED]
-            if sum(one.at_ms > now - HOUR_MS for one in applied) >= self._doctrine.attempts_per_hour:
+            if sum(abs(now - one.at_ms) < HOUR_MS for one in applied) >= self._doctrine.attempts_per_hour:
                 return
             step = self._next(watch, incident)
             if step is None:

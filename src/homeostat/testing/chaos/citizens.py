@@ -13,7 +13,7 @@ from homeostat.core.clock import Clock, SystemClock
 from homeostat.core.codec import to_json
 from homeostat.core.errors import AgentExists, HomeostatError, IllegalTransition, Unavailable
 from homeostat.core.limits import POLICY_STALE_SECONDS_MAX
-from homeostat.core.machines.phase import RUNS
+from homeostat.core.machines.phase import RUNS, Phase
 from homeostat.core.records.enforcement import Effect, Verb
 from homeostat.testing.chaos.people import People
 from homeostat.testing.parties import SCRIPTS, Journal, agents
@@ -214,10 +214,11 @@ class Citizens:
             for row in rows:
                 if row["agent_id"] not in self._hosted or row["phase"] in RUNS:
                     continue
+                agent = f"/v1/agents/{row['agent_id']}"
+                verbs = ("quarantine", "release") if row["phase"] == Phase.HEALING else ("release",)
                 with suppress(HomeostatError, httpx2.HTTPError):
-                    await self._chance.choice(people.clients).post_json(
-                        f"/v1/agents/{row['agent_id']}/release", BECAUSE
-                    )
+                    for verb in verbs:
+                        await self._chance.choice(people.clients).post_json(f"{agent}/{verb}", BECAUSE)
                     people.counts["agents isolated by the immune system and released"] += 1
             await asyncio.sleep(TENDING_SECONDS)
 
