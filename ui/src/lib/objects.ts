@@ -58,7 +58,7 @@ export function named(object: string): Named {
   const [kind = '', id, more] = rest
   if (kind === 'budgets' && id && more) return { words: `budget of ${id === 'run' ? 'run ' : ''}${more}`, link: href(id === 'run' ? 'runs' : 'agents', more) }
   if (kind === 'red-button') return { words: 'red button', link: href('runs') }
-  const known = NOUNS[kind]
+  const known = Object.hasOwn(NOUNS, kind) ? NOUNS[kind] : undefined
   if (!known) return { words: rest.join(' ') || object, link: null }
   const [noun, page] = known
   if (!id) return { words: kind, link: null }
