@@ -11,6 +11,9 @@ ERROR: Final = 1
 USAGE: Final = 2
 INTERRUPTED: Final = 130
 
+KEY_HINT: Final = (
+    "export HOMEOSTAT_KEY=… with one that `homeostat key create` made, or that `homeostat up` showed first."
+)
 EXIT_CODES: Final = "Exit codes: 0 it worked, 1 it did not, 2 it was asked for in the wrong way, 130 interrupted."
 
 
@@ -25,12 +28,14 @@ def fail(message: str, *, hint: str = "", code: int = ERROR) -> typer.Exit:
 @contextmanager
 def explained() -> Generator[None, None, None]:
     """Tell errors of ours in words instead of a traceback."""
-    from homeostat.core.errors import HomeostatError, SettingInvalid
+    from homeostat.core.errors import HomeostatError, SettingInvalid, Unauthenticated
     from homeostat.core.filter import FilterInvalid
 
     try:
         yield
     except (SettingInvalid, FilterInvalid) as error:
         raise fail(error.message, hint=error.hint, code=USAGE) from error
+    except Unauthenticated as error:
+        raise fail(error.message, hint=KEY_HINT) from error
     except HomeostatError as error:
         raise fail(error.message, hint=error.hint) from error

@@ -293,6 +293,7 @@ class Forbidden(Refused):
     """This key may not {verb} {object}."""
 
     code = "forbidden"
+    hint = "Use a key whose role may. Whoever is admin makes one: homeostat key create NAME --role ROLE."
 
 
 class OriginRefused(Refused):

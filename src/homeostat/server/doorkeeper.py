@@ -65,7 +65,7 @@ class Doorkeeper:
             return
         if principal.kind is PrincipalKind.NOBODY:
             raise Unauthenticated
-        raise Forbidden(verb=verb.replace("_", " "), object=names.object_of(call))
+        raise Forbidden(**_refused(verb, names.object_of(call)))
 
     async def run(self, call: Call, endpoint: Endpoint) -> Answer:
         """Do what is asked, once under one key, on the version that was seen; what an operator does is noted."""
@@ -211,6 +211,14 @@ def cookie(call: Call, name: str) -> str | None:
     except CookieError:
         return None
     return None if found is None else found.value
+
+
+def _refused(verb: str, thing: str) -> dict[str, str]:
+    """What somebody may not do to what: `quarantine agent/ann`, `lift treatments of agent/ann`, `list keys`."""
+    words = verb.split("_")
+    if words[-1] == thing.partition("/")[0]:
+        words.pop()
+    return {"verb": " ".join(words), "object": f"of {thing}" if len(words) > 1 else thing}
 
 
 def _said(body: bytes, call: Call) -> _Said:

@@ -261,3 +261,15 @@ async def test_an_agents_key_is_an_agents_wherever_it_is_shown(http: httpx2.Asyn
             url.replace("http:", "ws:") + "/v1/ws/events", additional_headers=bearer(key)
         ) as socket:
             await socket.recv()
+
+
+async def test_a_refusal_says_what_may_not_be_done_to_what(http: httpx2.AsyncClient, admin: str) -> None:
+    _, viewer = await made(http, admin, "viewer")
+    for path, words in (
+        ("/v1/agents/ann/quarantine", "This key may not quarantine agent/ann."),
+        ("/v1/agents/ann/treatments/lift", "This key may not lift treatments of agent/ann."),
+        ("/v1/immune/approvals/apr_1/approve", "This key may not approve approval/apr_1."),
+    ):
+        told = (await http.post(path, json={"reason": "x"}, headers=bearer(viewer))).json()
+        assert (told["code"], told["detail"]) == ("forbidden", words)
+        assert "key create" in told["hint"]
