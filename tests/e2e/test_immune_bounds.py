@@ -202,7 +202,7 @@ async def test_a_yes_for_some_hours_answers_the_same_question_of_the_same_agent_
         assert await fall_ill_and_recover(hours=2) == 1
         assert await fall_ill_and_recover(hours=0) == 0, "the yes of before stands"
         steps = await one.steps(SICK)
-        assert any(step.cause == f"ann approved {cure.given[0]} for a while: known" for step in steps)
+        assert any(step.cause == f"ann approved {cure.given[0].words} for a while: known" for step in steps)
         one.clock.advance(7201)
         assert await fall_ill_and_recover(hours=0) == 1
         assert await fall_ill_and_recover(hours=0) == 1, "a yes without hours is for once"
