@@ -14,7 +14,7 @@ from homeostat.core.errors import (
     UpstreamTimedOut,
     UpstreamUnreachable,
 )
-from homeostat.core.ports.upstream import UpstreamRequest, UpstreamResponse
+from homeostat.core.ports.upstream import Pending, UpstreamRequest, UpstreamResponse
 from homeostat.testing.gateways import until
 
 Handler = Callable[["Peer"], Awaitable[None]]
@@ -342,6 +342,34 @@ async def test_a_cancelled_call_leaves_no_connection_behind() -> None:
             await sending
         await left.wait()
         await until(lambda: upstream.open_connections == 0)
+
+
+async def test_a_call_that_is_cancelled_when_its_answer_is_here_spares_whoever_has_its_connection_now() -> None:
+    handle, _ = answering(whole(b"first"), whole(b"second"))
+    loop = asyncio.get_running_loop()
+    async with server(handle) as upstream:
+        sending = asyncio.create_task(upstream.send(GET))
+        arrived = asyncio.Event()
+        found: list[Pending] = []
+
+        def look() -> None:
+            """In the round of the loop in which the connection is free again, before the one who waits is told."""
+            if not upstream.idle_connections:
+                loop.call_soon(look)
+                return
+            assert not sending.done()
+            pending = upstream.send_at_once(GET, arrived.set)
+            assert pending is not None
+            found.append(pending)
+            sending.cancel()
+
+        loop.call_soon(look)
+        with pytest.raises(asyncio.CancelledError):
+            await sending
+        async with asyncio.timeout(10):
+            await arrived.wait()
+        assert (found[0].status, found[0].error, found[0].take()) == (200, None, b"second")
+        assert upstream.connects == 1
 
 
 async def test_a_connection_the_other_side_closed_is_not_used_again() -> None:

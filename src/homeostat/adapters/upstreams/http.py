@@ -107,7 +107,10 @@ class HttpUpstream:
             if answer.status == 0 and answer.error is None:
                 await answer.wait()
         except BaseException:
-            connection.abort()
+            if answer is None:
+                connection.abort()
+            else:
+                answer.close()  # once it is complete, its connection may carry another's call
             raise
         return self.received(answer)
 
