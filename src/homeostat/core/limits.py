@@ -35,6 +35,7 @@ LEDGER_RETENTION_SECONDS: Final = 90 * 24 * 3600.0  # ledgers of runs that ended
 LEDGER_SWEEP_SECONDS: Final = 60.0  # between two looks for older ones
 LEDGER_SWEEP_RUNS_MAX: Final = 32
 LEDGER_SWEEP_ENTRIES_MAX: Final = 10_000  # one round takes about as many away
+RUN_GATHER_SECONDS_MAX: Final = 0.05  # ends of tasks wait for others at most this long, and no longer than a save takes
 CHRONICLE_SECONDS: Final = 1.0  # a task that takes longer has its calls in the ledger before its outcome
 CHRONICLE_SECONDS_MAX: Final = 8.0  # between two looks at tasks that do nothing new
 CHRONICLE_TASKS_MAX: Final = 256  # looked at together

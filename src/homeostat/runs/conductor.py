@@ -5,9 +5,8 @@ import logging
 from collections import deque
 
 from homeostat.core.clock import Millis
-from homeostat.core.codec import from_json
 from homeostat.core.errors import HomeostatError, Unavailable
-from homeostat.core.limits import PAGE_MAX, RUNS_SEEN_SECONDS, SAFETY_POLL_SECONDS
+from homeostat.core.limits import PAGE_MAX, RUN_GATHER_SECONDS_MAX, RUNS_SEEN_SECONDS, SAFETY_POLL_SECONDS
 from homeostat.core.machines.run import RunEvent, RunStatus
 from homeostat.core.machines.task import TaskEvent, TaskStatus
 from homeostat.core.records.budget import WARNING_PERCENT
@@ -45,6 +44,7 @@ class Conductor:
         self._woken = asyncio.Event()
         self._stale = True
         self._looked_at = float("-inf")
+        self._save_seconds = 0.0
         self._starter = Starter(desk, ended=self._on_end)
         self._planning = Planning(desk)
         self._chronicle = Chronicle(desk)
@@ -78,6 +78,7 @@ class Conductor:
                     await self._load()
                 if self.lost or not self.run.live:
                     return
+                await self._gather()
                 moved = await self._step()
                 pause = 0.05
             except Unavailable as problem:
@@ -88,6 +89,11 @@ class Conductor:
                 continue
             if not moved and not self._stale:
                 await self._wait()
+
+    async def _gather(self) -> None:
+        """While most tasks are at it, let more of them end before the next save, for as long as the last one took."""
+        if self._ended and 2 * len(self._ended) < len(self._board.running) and not self._stale:
+            await asyncio.sleep(min(self._save_seconds, RUN_GATHER_SECONDS_MAX))
 
     async def _wait(self) -> None:
         try:
@@ -143,16 +149,17 @@ class Conductor:
         """Make a step durable. A lost race is found out about by reading the run again."""
         change = draft.change(epoch=self._epoch)
         self._stale = True  # unless it is known to have worked
+        began = self._desk.clock.monotonic()
         if not await self._desk.store.save(change):
             return False
+        self._save_seconds = self._desk.clock.monotonic() - began
         self._stale = False
         self.run = change.run
         if change.new_tasks:
             self._board = Board(change.new_tasks)
-        board = self._board
         for task in change.tasks:
-            if board.tasks[task.number] is not task:
-                board.put(task)
+            if self._board.tasks[task.number] is not task:
+                self._board.put(task)
         if draft.gate is not None:
             await self._desk.moved(self.run)
         return True
@@ -374,15 +381,8 @@ class Conductor:
         return True
 
     async def _calls_in_ledger(self) -> list[str]:
-        """The model calls that this run's ledger tells of."""
-        if self._desk.ledgers is None:
-            return []
-        found: list[str] = []
-        after = 0
-        while page := await self._desk.ledgers.entries(self.run.project, self.run.run_id, after=after, limit=PAGE_MAX):
-            found += [from_json(entry.payload)["call_id"] for entry in page if entry.kind == EntryKind.GATEWAY_CALL]
-            after = page[-1].seq
-        return found
+        ledgers = self._desk.ledgers
+        return [] if ledgers is None else await ledgers.calls(self.run.project, self.run.run_id)
 
     async def _seal(self) -> None:
         """Sign the whole ledger. Should that be impossible now, it is done when somebody asks for it."""

@@ -4,10 +4,11 @@ from collections.abc import AsyncGenerator, Callable
 from typing import Final
 
 from homeostat.core.clock import Clock, SystemClock
+from homeostat.core.codec import from_json
 from homeostat.core.ids import ProjectId, RunId
 from homeostat.core.ports.heads import HeadKeeper
 from homeostat.core.ports.ledger import LedgerStore
-from homeostat.core.records.provenance import Entry
+from homeostat.core.records.provenance import Entry, EntryKind
 from homeostat.runs.bundle import Header, Packer, Page
 from homeostat.runs.heads import Head, Marks, Signer, read_head, sign, write_head
 from homeostat.runs.verify import Found, LedgerBroken, Verdict, Walk, check_heads, whole
@@ -32,6 +33,15 @@ class Ledgers:
 
     async def entries(self, project: ProjectId, run_id: RunId, *, after: int, limit: int) -> list[Entry]:
         return await self._store.entries(project, run_id, after=after, limit=limit)
+
+    async def calls(self, project: ProjectId, run_id: RunId) -> list[str]:
+        """The model calls that a ledger tells of."""
+        found: list[str] = []
+        after = 0
+        while page := await self.entries(project, run_id, after=after, limit=PAGE_ENTRIES):
+            found += [from_json(entry.payload)["call_id"] for entry in page if entry.kind == EntryKind.GATEWAY_CALL]
+            after = page[-1].seq
+        return found
 
     async def heads(self, run_id: RunId) -> list[Head]:
         """Every head that was signed for a run, the smallest first."""
