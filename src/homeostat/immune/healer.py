@@ -23,6 +23,7 @@ from homeostat.core.records.immune import (
     RemedyAction,
     Treatment,
 )
+from homeostat.core.records.turn import AgentKey
 from homeostat.immune.baseline import Baselines
 from homeostat.immune.doctrine import Doctrine
 from homeostat.immune.enforcement import Enforcement
@@ -32,6 +33,7 @@ from homeostat.immune.ward import Move, Ward
 from homeostat.immune.watch import Watch
 
 HOUR_MS: Final = 3_600_000
+TREATMENT_MS: Final = 60_000  # how long a treatment is left to the process that has begun it
 REMEDIES_PER_TICK_MAX: Final = 32  # what cannot be applied costs nothing; the ladders are shorter than this
 
 
@@ -58,6 +60,7 @@ class Healer:
         self._ids = ids
         self.experience = Experience()
         self._asked: set[str] = set()
+        self._treating: dict[AgentKey, Millis] = {}
 
     async def step(self, watch: Watch) -> None:
         """Do what is due for an agent in its phase."""
@@ -175,6 +178,7 @@ class Healer:
         incident = watch.incident
         assert incident is not None, "nobody is treated without an incident"
         await self._enforcement.bring(watch.patient)  # what is stopped cannot be treated; its gates stay shut
+        claimed = False
         for _ in range(REMEDIES_PER_TICK_MAX):
             now = self._clock.now_ms()
             applied = [one for one in incident.treatments if one.applied is Applied.APPLIED]
@@ -187,6 +191,9 @@ class Healer:
                 if await self._ward.move(Move(watch=watch, event=PhaseEvent.EXHAUST, cause=cause, incident=ended)):
                     await self._enforcement.bring(watch.patient)
                 return
+            if not claimed and not await self._claim(watch):
+                return
+            claimed = True
             treatment = await self._apply(watch, *step)
             incident = replace(incident, treatments=(*incident.treatments, treatment))
             if treatment.applied is Applied.APPLIED:
@@ -202,6 +209,23 @@ class Healer:
             watch.patient, watch.incident = patient, incident
             for lesson in lessons:
                 self.experience.learn(lesson)
+
+    async def _claim(self, watch: Watch) -> bool:
+        """Whether this process is the one that treats: who approves may do so at another than the one that decides.
+
+        One that died in the middle is waited for, as nobody knows what it has done.
+        """
+        now, patient = self._clock.now_ms(), watch.patient
+        own = self._treating.get(watch.key) == patient.drain_until_ms
+        if not own and 0 < patient.drain_until_ms - now <= TREATMENT_MS:
+            return False
+        claimed = replace(patient, version=patient.version + 1, drain_until_ms=Millis(now + TREATMENT_MS))
+        if not await self._ward.store.save(Chart(patients=(claimed,))):
+            await self._ward.reload(watch.key)
+            return False
+        watch.patient = claimed
+        self._treating[watch.key] = claimed.drain_until_ms
+        return True
 
     async def _apply(self, watch: Watch, diagnosis: Diagnosis, action: RemedyAction) -> Treatment:
         applied, note = await self._remedies.apply(watch.key, action, f"{diagnosis}: {watch.patient.cause}"[:500])
@@ -245,6 +269,7 @@ class Healer:
     async def _let_out(
         self, watch: Watch, incident: Incident | None, event: PhaseEvent, cause: str, *, actor: str = IMMUNE_ACTOR
     ) -> bool:
+        self._treating.pop(watch.key, None)
         waiting = await self._enforcement.waiting(watch.key)
         if incident is not None:
             lost = max(0, watch.held_before - waiting)

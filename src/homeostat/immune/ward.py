@@ -159,6 +159,8 @@ class Ward:
                 "actor": move.actor,
                 **move.changes,
             }
+            if target is Phase.HEALING:
+                changes["drain_until_ms"] = now  # nobody treats it yet
             patients.append(
                 replace(
                     before,
