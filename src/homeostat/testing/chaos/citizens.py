@@ -11,6 +11,7 @@ import msgspec
 
 from homeostat.core.clock import Clock, SystemClock
 from homeostat.core.codec import to_json
+from homeostat.core.enforcement_errors import ReceiptUnknown
 from homeostat.core.errors import AgentExists, HomeostatError, IllegalTransition, Unavailable
 from homeostat.core.limits import POLICY_STALE_SECONDS_MAX
 from homeostat.core.machines.phase import RUNS, Phase
@@ -181,7 +182,12 @@ class Citizens:
         return True
 
     async def _receipt(self) -> dict[str, Any] | None:
-        return await self._people.insist(lambda client: client.read_json(f"{PATIENT}/receipt"))
+        """Whoever isolated it may have died before it wrote down what is wanted of each way; then that comes late."""
+        try:
+            return await self._people.insist(lambda client: client.read_json(f"{PATIENT}/receipt"))
+        except ReceiptUnknown:
+            self._people.counts["receipts that were not written yet"] += 1
+            return {"verb": None, "effect": None}
 
     async def _release(self) -> None:
         """Released means that calls are answered again, sooner or later."""

@@ -10,6 +10,7 @@ from typing import Any, Final, Self, TypeVar
 import httpx2
 
 from homeostat.client.client import Client
+from homeostat.core.enforcement_errors import ReceiptUnknown
 from homeostat.core.errors import AgentExists, HomeostatError, IllegalTransition, Unavailable
 from homeostat.core.ids import Chance
 from homeostat.testing.parties import PROJECT
@@ -20,8 +21,8 @@ ANSWER_SECONDS: Final = 5.0
 PAUSE_SECONDS: Final = 0.05
 OK_BELOW: Final = 400
 WORDS: Final = b"quarantined by immune system"
-EXPECTED: Final = (AgentExists, IllegalTransition)
-"""What those are told who ask again, as they never heard that it was done."""
+EXPECTED: Final = (AgentExists, IllegalTransition, ReceiptUnknown)
+"""What those are told who ask again, as they never heard that it was done, or ask what is only being done."""
 
 
 @dataclass(frozen=True, slots=True)
