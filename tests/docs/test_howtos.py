@@ -199,7 +199,18 @@ def test_every_page_is_found_from_the_index() -> None:
             assert f"({folder}/{path.name})" in index, f"{folder}/{path.name} is not in docs/README.md"
 
 
+def anchors(path: Path) -> set[str]:
+    """What the headings of a page are called in an address."""
+    headings = re.findall(r"^#+ (.+)$", re.sub(BLOCK, "", path.read_text()), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
 def test_links_between_pages_lead_somewhere() -> None:
-    for path in (ROOT / "README.md", ROOT / "ARCHITECTURE.md", *(ROOT / "docs").rglob("*.md")):
-        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", path.read_text()):
-            assert (path.parent / target).exists(), f"{path.relative_to(ROOT)} links to {target}"
+    found = 0
+    for path in (ROOT / "README.md", ROOT / "ARCHITECTURE.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").rglob("*.md")):
+        for target, anchor in re.findall(r"\]\(([^)#:\s]*)(?:#([^)\s]*))?\)", path.read_text()):
+            there = path.parent / target if target else path
+            assert there.exists(), f"{path.relative_to(ROOT)} links to {target}"
+            assert not anchor or anchor in anchors(there), f"{path.relative_to(ROOT)} links to {target}#{anchor}"
+            found += 1
+    assert found > 100
