@@ -5,6 +5,7 @@ import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import httpx2
 import pytest
@@ -97,7 +98,11 @@ async def plant(ward: Clinic, url: str) -> str:
             order = {"reason": words[number * 16], "actor": words[number * 16 + 1][:60]}
             held = await http.post(f"/v1/agents/agent-{number:03d}/quarantine", json=order)
             assert held.status_code == 200, held.text
-        goal = {"goal": words[7], "tasks": [{"name": "one", "agent": "agent-199", "input": {"a": words[8]}}]}
+        # The audit log names what was asked by its route, refused or not; a budget is shown by its run's goal.
+        await http.put(f"/v1/policies/{quote(words[8], safe='')}", json={"action": "alert", "reason": words[31]})
+        await http.post(f"/v1/agents/{quote(words[16], safe='')}/cordon", json={"reason": words[33]})
+        task = {"name": words[9][:60], "agent": "agent-199", "input": {"a": words[8]}}
+        goal = {"goal": words[7], "tasks": [task], "budget": {"usd": 1.0}}
         begun = await http.post("/v1/runs", json=goal)
         assert begun.status_code == 201, begun.text
         for name in ("agent-000", "agent-001"):
@@ -133,6 +138,16 @@ async def test_hostile_words_stay_words(ward: Clinic, visit: Visit, url: str) ->
     assert dialogs == []
     await visit.go("fleet?view=list")
     await expect(page.get_by_text("<script>pwned=1</script>").first).to_be_visible()
+    words = corpus()
+    for place, shown in (
+        ("policies", words[7]),
+        ("now", words[7]),
+        (f"runs/{run}", words[9][:60]),
+        ("audit", words[32]),
+    ):
+        await visit.go(place)
+        await expect(page.get_by_text(shown).first).to_be_attached()
+        assert await page.evaluate(HARMLESS) == [True, 0, 0, 0], place
 
 
 @pytest.mark.skipif(not AXE.exists(), reason="axe-core is not installed: run make dashboard")
