@@ -54,16 +54,16 @@ def test_manifests_set_what_can_be_set_and_run_what_can_be_run() -> None:
     commands = {
         command.name or command.callback.__name__ for command in application.registered_commands if command.callback
     }
-    for part in ("server", "gateway", "worker"):
+    for part in ("server", "gateway", "immune", "worker"):
         service = compose["services"][part]
         assert service["command"][0] in commands
         assert service["cap_drop"] == ["ALL"]
         ports: list[str] = service.get("ports", [])
         assert all(port.startswith("127.0.0.1:") for port in ports), "nothing is open to the network unasked"
     parts: list[dict[str, Any]] = list(yaml.safe_load_all(texts[1]))
-    role = next(one for one in parts if one["kind"] == "Role")
+    role = next(one for one in yaml.safe_load_all(_read("kubernetes/role.yaml")) if one["kind"] == "Role")
     allowed = {verb for rule in role["rules"] for verb in rule["verbs"]}
-    assert allowed == {"get", "list", "patch"}
+    assert allowed == {"get", "list", "patch", "update"}
     for deployment in (one for one in parts if one["kind"] == "Deployment"):
         pod = deployment["spec"]["template"]["spec"]
         assert pod["securityContext"]["runAsNonRoot"]

@@ -21,25 +21,14 @@ const NOUNS: Record<string, [noun: string, page: string | null]> = {
   operations: ['operation', null],
 }
 
-const COLLECTIONS: Record<string, string> = {
-  agent: 'agents',
-  run: 'runs',
-  turn: 'turns',
-  approval: 'approvals',
-  incident: 'incidents',
-  policy: 'policies',
-  key: 'keys',
-  webhook: 'webhooks',
-}
-
 // The parts of a name as a route would have them; an id may have slashes of its own.
 function unfolded(object: string): string[] | null {
   const [noun = '', ...parts] = object.split('/')
   const [first = '', ...further] = parts
   if (noun === 'task' && further.length) return ['runs', first, 'tasks', further.join('/')]
   if (noun === 'budget' && further.length) return ['budgets', first, further.join('/')]
-  const collection = Object.hasOwn(COLLECTIONS, noun) ? COLLECTIONS[noun] : undefined
-  return collection && parts.length ? [collection, parts.join('/')] : null
+  const collection = noun === 'policy' ? 'policies' : `${noun}s`
+  return Object.hasOwn(NOUNS, collection) && parts.length ? [collection, parts.join('/')] : null
 }
 
 function decoded(part: string): string {
