@@ -18,7 +18,7 @@ from benchmarks._http_load import post
 from homeostat.testing.servers import free_port
 
 PEERS = Path(__file__).parents[1] / ".peers"
-PATIENCE_SECONDS = 120
+PATIENCE_SECONDS = 300
 
 
 @dataclass(frozen=True)

@@ -49,7 +49,7 @@ async def _measure(peer: str, seconds: float) -> Figures:
     _pin(os.getpid(), 0)
     async with _ours() as (ours, model, folder), _theirs(peer, model, folder) as theirs:
         if theirs is None:
-            return {"missing": f"{peer} is not installed"}
+            raise RuntimeError(f"{peer} is not installed, or does not answer")
         figures: Figures = {}
         for clients in LOADS:
             taken = [
