@@ -111,7 +111,7 @@ def test_what_happens_is_followed(server: HomeostatServer) -> None:
         sending = threading.Thread(target=keep_sending)
         sending.start()
         try:
-            assert "agent_id=bob" in watching.stdout.readline()
+            assert "bob" in watching.stdout.readline()
         finally:
             ended.set()
             sending.join()
