@@ -154,7 +154,7 @@ class PostgresEngine:
         """Run one statement on any connection, as a transaction of its own."""
         return await _fetch(self._urgent_lines if is_urgent() else self._lines, sql, values)
 
-    async def save(self, sql: str, values: Sequence[object]) -> list[Row]:
+    async def save(self, sql: str, *values: object) -> list[Row]:
         """The same on a connection that is kept for saves, so that they never wait for readers.
 
         `StoreUnavailable` leaves open whether it was committed.

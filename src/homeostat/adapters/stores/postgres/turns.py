@@ -59,7 +59,7 @@ class PostgresTurns(TurnsReading):
     async def save(self, writes: Writes) -> Saved:
         shape, values = _saving(writes)
         try:
-            stale = await self._engine.save(_statement(shape), values)
+            stale = await self._engine.save(_statement(shape), *values)
         except asyncpg.UniqueViolationError as taken:
             constraint = getattr(taken, "constraint_name", None)
             if constraint not in KEYED:
