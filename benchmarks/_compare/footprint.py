@@ -74,7 +74,7 @@ SERVERS = (
     ),
     Installed(
         # Later releases of FastAPI know no `min_items`, by which its server's routes are described.
-        Peer("prefect", ("prefect", "fastapi<0.151")),
+        Peer("prefect", ("prefect", "fastapi>=0.140,<0.151")),
         _prefect,
         "/api/health",
         dashboard=True,
