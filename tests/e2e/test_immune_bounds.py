@@ -12,6 +12,7 @@ from homeostat.app.settings import Settings
 from homeostat.core.codec import to_json
 from homeostat.core.ids import DEFAULT_PROJECT, AgentId
 from homeostat.core.machines.phase import Phase
+from homeostat.core.records.enforcement import Effect, Verb
 from homeostat.core.records.immune import Applied, Approval, ApprovalId, ApprovalStatus, RemedyAction
 from homeostat.core.records.turn import AgentKey
 from homeostat.core.records.view import Outcome
@@ -340,3 +341,23 @@ async def test_another_process_takes_over_when_the_one_that_decides_falls_silent
         assert not one.system.immune.leading, "it was taken for dead, and does not decide beside the other"
         await other.system.immune.release(one.key(SICK), reason="well", actor="ann")
         assert (await one.system.immune.patient(one.key(SICK))).phase is P.PROBATION
+
+
+async def test_whoever_decides_learns_of_an_order_even_if_word_of_it_is_lost(postgres_url: str) -> None:
+    clock, settings = ManualClock(), Settings(store_url=postgres_url)
+    async with clinic(settings=settings, clock=clock) as one, clinic(settings=settings, clock=clock) as other:
+        await one.enrol(SICK)
+        await one.tick()
+        await other.tick()
+        assert (one.system.immune.leading, other.system.immune.leading) == (True, False)
+        await one.system.immune.patient(one.key(SICK))
+        await other.system.fleet.registry.refresh()
+        await other.system.immune.quarantine(one.key(SICK), reason="they share no bus", actor="ann")
+        await one.tick()
+        await one.tick()
+        assert one.phase(SICK) is P.QUARANTINED
+        await other.system.immune.release(one.key(SICK), reason="well", actor="ann")
+        await one.tick()
+        assert one.phase(SICK) is P.PROBATION
+        receipt = await one.system.immune.enforcement.receipt(one.key(SICK))
+        assert (receipt.verb, receipt.effect) == (Verb.RELEASE, Effect.ENFORCED)

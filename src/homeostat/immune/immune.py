@@ -172,8 +172,7 @@ class Immune:
 
     async def reconcile(self) -> None:
         """See that everybody is held as wanted. What only this machine can do is done here, whoever decides."""
-        for key in [key for key in self.ward.unsettled if self.ward.watches[key].stale]:
-            await self.ward.reload(key)
+        await self.ward.catch_up()
         await self.enforcement.reconcile(self.orchestrator.to_be_held(), local_only=not self.leading)
 
     async def hold_again(self, key: AgentKey) -> None:
@@ -397,6 +396,3 @@ class Immune:
             watch = await self.ward.reload(key)
         assert watch is not None, "it was admitted a moment ago"
         return watch
-
-
-__all__ = ["Immune"]

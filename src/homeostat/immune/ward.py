@@ -73,6 +73,14 @@ class Ward:
             await self._adopt(patient)
         await self._bus.subscribe(subject("*", Channel.EVT, "agent", "*", HEALTH), self._on_health)
 
+    async def catch_up(self) -> None:
+        """Take those as the store has them whom another process moved: word of it may be late, or lost with the bus."""
+        stored = await self.store.unsettled()
+        for key in stored.keys() | self.unsettled:
+            watch, version = self.watches.get(key), stored.get(key)
+            if watch is None or watch.stale or version is None or watch.patient.version < version:
+                await self.reload(key)
+
     def phase(self, key: AgentKey) -> Phase:
         watch = self.watches.get(key)
         return watch.phase if watch is not None else Phase.INITIALIZING

@@ -35,6 +35,9 @@ class ImmuneReading(ABC):
     async def patients(self) -> list[Patient]:
         return [rows.read_patient(row) for row in await self._all("patients_all")]
 
+    async def unsettled(self) -> dict[AgentKey, int]:
+        return {(row[0], row[1]): row[2] for row in await self._all("patients_unsettled")}
+
     async def patient(self, key: AgentKey) -> Patient | None:
         found = await self._all("patient_get", *key)
         return rows.read_patient(found[0]) if found else None

@@ -40,6 +40,10 @@ class ImmuneStore(Protocol):
 
     async def patients(self) -> list[Patient]: ...
 
+    async def unsettled(self) -> dict[AgentKey, int]:
+        """The versions of those about whom something is still to be done."""
+        ...
+
     async def patient(self, key: AgentKey) -> Patient | None: ...
 
     async def save(self, chart: Chart) -> bool:

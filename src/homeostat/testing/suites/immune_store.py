@@ -85,6 +85,10 @@ async def a_patient_moves_only_from_where_it_was_read(store: ImmuneStore) -> Non
     assert not await store.save(Chart(patients=(patient(2, Phase.SUSPECTED),), incidents=(incident(1),)))
     assert await store.patient((PROJECT, ANN)) == patient(2, Phase.HEALTHY)
     assert await store.patients() == [patient(2, Phase.HEALTHY)]
+    assert await store.unsettled() == {}
+    assert await store.save(Chart(patients=(patient(3, Phase.DRAINING),)))
+    assert await store.unsettled() == {(PROJECT, ANN): 3}
+    assert await store.save(Chart(patients=(patient(4, Phase.HEALTHY),)))
     assert await store.incident(PROJECT, IncidentId("inc_001")) is None, "all or nothing"
     assert await store.patient((PROJECT, AgentId("nobody"))) is None
 
