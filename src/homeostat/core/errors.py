@@ -7,8 +7,7 @@ HomeostatError
 │   ├── PolicyUnknown · BudgetUnknown · ResultFieldsMissing · IdempotencyKeyReused
 │   └── SettingInvalid · IntervalInvalid
 ├── Conflict            the world moved on: read again, then decide
-│   ├── StaleEpoch · AgentBusy · TurnUnfinished · AgentExists
-│   └── AgentGone · AgentExpired
+│   └── StaleEpoch · AgentBusy · TurnUnfinished · AgentExists · AgentGone · AgentExpired
 ├── Refused             a rule or a budget says no
 │   ├── DepthExceeded · GateClosed · QueueFull · BoxNotYours · Unauthenticated · Forbidden · OriginRefused
 │   └── BudgetExceeded · ModelUnpriced
