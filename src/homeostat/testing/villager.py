@@ -7,6 +7,7 @@ from homeostat.agent.managed import ManagedAgent
 from homeostat.agent.turn import Turn
 
 MODEL: Final = "gpt-4o-mini"
+ANSWER_TOKENS_MAX: Final = 1_000  # as much as a call holds of its run's budget until it has ended
 
 Chat = Callable[[str], Awaitable[None]]
 
@@ -21,7 +22,9 @@ class Villager(ManagedAgent):
         if turn.run_id is None and self._chat is not None:
             await self._chat(turn.agent_id)
             return "done"
-        answer = await turn.llm(f"I am {turn.agent_id}: {turn.input}", model=MODEL, name="think")
+        answer = await turn.llm(
+            f"I am {turn.agent_id}: {turn.input}", model=MODEL, name="think", max_tokens=ANSWER_TOKENS_MAX
+        )
         words = await turn.step("count", _count, answer.text)
         await turn.write("note", {"about": turn.input, "words": words})
         return {"said": answer.text, "words": words}
