@@ -139,7 +139,7 @@ class Asked:
 
 
 def _read(answer: Answer) -> bytes:
-    return answer._take() if answer._blocks else b""
+    return answer.take() if answer._blocks else b""
 
 
 @target(
