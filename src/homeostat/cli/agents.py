@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from homeostat.cli.connection import Project, Url, talk
+from homeostat.cli.nouns import bare
 from homeostat.cli.output import document
 from homeostat.cli.selection import FilterOption, Selection, SelectorOption, StatusOption, TypeOption, selection
 
@@ -48,7 +49,7 @@ Watch = Annotated[bool, typer.Option("--watch", "-w", help="Go on, with a line f
 @get.command("agents")
 @get.command("agent", hidden=True)
 def get_agents(
-    ids: Annotated[list[str] | None, typer.Argument(metavar="[ID]…", help="These agents only.")] = None,
+    ids: Annotated[list[str] | None, typer.Argument(metavar="[ID]…", help="These agents only.", parser=bare)] = None,
     *,
     agent_type: TypeOption = None,
     selector: SelectorOption = None,
@@ -179,7 +180,7 @@ class Lines:
 
 @describe.command("agent")
 def describe_agent(
-    agent_id: Annotated[str, typer.Argument(metavar="ID", help="The agent's id.")],
+    agent_id: Annotated[str, typer.Argument(metavar="ID", help="The agent's id.", parser=bare)],
     *,
     output: DetailOption = DetailOutput.TEXT,
     url: Url = None,

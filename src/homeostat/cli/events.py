@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from homeostat.cli.connection import Project, Url, talk
-from homeostat.cli.nouns import EVENTS_HINT
+from homeostat.cli.nouns import EVENTS_HINT, bare
 from homeostat.cli.output import Output, OutputOption
 from homeostat.cli.selection import FilterOption, sought
 
@@ -44,7 +44,7 @@ def events(
 
 
 def logs(
-    agent: Annotated[str, typer.Argument(help="The agent's id.")],
+    agent: Annotated[str, typer.Argument(help="The agent's id.", parser=bare)],
     *,
     watch: Annotated[
         bool, typer.Option("--watch", "-w", "--follow", "-f", help="Go on with what it does next.")

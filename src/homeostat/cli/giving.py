@@ -229,7 +229,8 @@ def _line(order: "Order", thing: str, told: dict[str, Any]) -> str:
         return f"{told['action']} of {told['agent_id']} is {told['status']}"
     if "phase" in told:
         killed = ", killed" if told["killed"] else ""
-        line = f"{thing} is {told['phase']}{killed}: {told['cause']}"
+        phase = "on probation" if told["phase"] == "probation" else told["phase"]
+        line = f"{thing} is {phase}{killed}: {told['cause']}"
         return line if told.get("receipt") is None else f"{line}\n{receipts.told(told['receipt'])}"
     if order.verb.name == "requeue":
         held = "" if told["gate"] == "open" else f"; the gate is {told['gate']}, so it waits"

@@ -10,6 +10,7 @@ import typer
 from homeostat.cli.connection import Project, Url, talk
 from homeostat.cli.db import DataDir, StoreUrl
 from homeostat.cli.failures import ERROR, USAGE, explained, fail
+from homeostat.cli.nouns import bare
 from homeostat.cli.output import Output, OutputOption
 from homeostat.cli.verification import verify_store
 
@@ -42,7 +43,7 @@ Simulate = Annotated[bool, typer.Option("--simulate-models", help="Answer live m
 
 
 def export(
-    run: Annotated[str, typer.Argument(metavar="RUN", help="The run.")],
+    run: Annotated[str, typer.Argument(metavar="RUN", help="The run.", parser=bare)],
     file: Annotated[Path | None, typer.Option("--file", "-f", help="Where to. [default: RUN.homeostat]")] = None,
     url: Url = None,
     project: Project = None,

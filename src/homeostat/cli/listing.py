@@ -8,7 +8,7 @@ import typer
 from homeostat.cli.agents import DetailOption, DetailOutput, ListOption, ListOutput, Watch, describe, get
 from homeostat.cli.connection import Project, Url, talk
 from homeostat.cli.failures import USAGE, fail
-from homeostat.cli.nouns import NOUNS, WORD_CHARS_MIN, Member, Noun, Row, Shown
+from homeostat.cli.nouns import NOUNS, WORD_CHARS_MIN, Member, Noun, Row, Shown, bare
 from homeostat.cli.selection import FilterOption, sought
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from homeostat.cli.tables import Column
     from homeostat.client.client import Client
 
-Ids = Annotated[list[str] | None, typer.Argument(metavar="[ID]…", help="These only.")]
+Ids = Annotated[list[str] | None, typer.Argument(metavar="[ID]…", help="These only.", parser=bare)]
 Limit = Annotated[int, typer.Option("--limit", min=1, help="How many at most, newest first.")]
 AgentOption = Annotated[str | None, typer.Option("--agent", help="Of this agent only.")]
 PAGE = 100
@@ -96,7 +96,7 @@ async def _tell_tasks(client: "Client") -> None:
 
 def _describer(noun: Noun) -> "Callable[..., None]":
     def command(
-        thing: Annotated[str, typer.Argument(metavar="ID", help="As `homeostat get` shows it.")],
+        thing: Annotated[str, typer.Argument(metavar="ID", help="As `homeostat get` shows it.", parser=bare)],
         *,
         output: DetailOption = DetailOutput.TEXT,
         url: Url = None,

@@ -274,3 +274,15 @@ NOUNS: Final = (
 
 BY_NAME: Final = {noun.name: noun for noun in NOUNS} | {noun.one: noun for noun in NOUNS}
 EVENTS_HINT: Final = "presence, turn, deliverable, call, phase, approval, alert, policy, budget, run"
+
+KINDS: Final = frozenset({"agent", *(noun.one for noun in NOUNS)})
+
+
+def bare(name: str) -> str:
+    """An id, also as `-o name` writes it: what one command lists, another takes.
+
+    >>> bare("agent/ann"), bare("run_1/publish")
+    ('ann', 'run_1/publish')
+    """
+    kind, slash, rest = name.partition("/")
+    return rest if slash and kind in KINDS else name

@@ -9,6 +9,7 @@ import typer
 from homeostat.cli import verbs
 from homeostat.cli.connection import Project, Url, talk
 from homeostat.cli.failures import ERROR, USAGE, fail
+from homeostat.cli.nouns import bare
 from homeostat.cli.output import Output, OutputOption
 from homeostat.cli.selection import FilterOption, SelectorOption, TypeOption
 from homeostat.cli.verbs import Verb
@@ -17,18 +18,24 @@ if TYPE_CHECKING:
     from homeostat.client.client import Client
 
 Agents = Annotated[
-    list[str] | None, typer.Argument(metavar="[AGENT]…", help="The agents' ids, unless -l or -q selects them.")
+    list[str] | None,
+    typer.Argument(metavar="[AGENT]…", help="The agents' ids, unless -l or -q selects them.", parser=bare),
 ]
-Runs = Annotated[list[str] | None, typer.Argument(metavar="[RUN]…", help="The runs' ids, unless -q selects them.")]
+Runs = Annotated[
+    list[str] | None, typer.Argument(metavar="[RUN]…", help="The runs' ids, unless -q selects them.", parser=bare)
+]
 Approvals = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[APPROVAL]…", help="Ids as `homeostat get approvals` shows them, unless -q selects them."),
+    typer.Argument(
+        metavar="[APPROVAL]…", help="Ids as `homeostat get approvals` shows them, unless -q selects them.", parser=bare
+    ),
 ]
 Turns = Annotated[
-    list[str] | None, typer.Argument(metavar="TURN…", help="Ids of turns, as `homeostat get heads` shows.")
+    list[str] | None, typer.Argument(metavar="TURN…", help="Ids of turns, as `homeostat get heads` shows.", parser=bare)
 ]
 Either = Annotated[
-    list[str] | None, typer.Argument(metavar="[RUN|AGENT]…", help="Ids of runs or of agents, unless -l or -q selects.")
+    list[str] | None,
+    typer.Argument(metavar="[RUN|AGENT]…", help="Ids of runs or of agents, unless -l or -q selects.", parser=bare),
 ]
 Reason = Annotated[str, typer.Option("--reason", help="Why; it is kept with your name.")]
 MustReason = Annotated[

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from homeostat.cli.connection import Project, Url, talk
+from homeostat.cli.nouns import bare
 from homeostat.cli.output import Output, OutputOption, show
 
 if TYPE_CHECKING:
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
 GAPS_SHOWN = 3
 
-Agent = Annotated[str, typer.Argument(help="The agent's id.")]
+Agent = Annotated[str, typer.Argument(help="The agent's id.", parser=bare)]
 
 
 def receipt(agent: Agent, *, url: Url = None, project: Project = None, output: OutputOption = Output.TABLE) -> None:

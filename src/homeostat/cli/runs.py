@@ -8,6 +8,7 @@ import typer
 from homeostat.cli import verbs
 from homeostat.cli.connection import Project, Url, talk
 from homeostat.cli.failures import ERROR, USAGE, fail
+from homeostat.cli.nouns import bare
 from homeostat.cli.orders import Actor, DryRun, MustReason, Order, Reason, Runs, Which, Yes, give
 from homeostat.cli.output import Output, OutputOption, show
 from homeostat.cli.selection import FilterOption
@@ -15,7 +16,9 @@ from homeostat.cli.selection import FilterOption
 if TYPE_CHECKING:
     from homeostat.client.client import Client
 
-RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="The run's id; `homeostat get runs` lists them.")]
+RunArgument = Annotated[
+    str, typer.Argument(metavar="RUN", help="The run's id; `homeostat get runs` lists them.", parser=bare)
+]
 BudgetOption = Annotated[
     str | None, typer.Option(help="What it may use, as in usd=2,tokens=50000,time=10m; time takes s, m or h.")
 ]
@@ -62,7 +65,10 @@ def run(
     async def work(client: "Client") -> None:
         begun: Any = await client.post_json("/v1/runs", body)
         if detach:
-            show(begun, output)
+            if output is Output.JSON:
+                show(begun, output)
+            else:
+                typer.echo(f"{begun['run_id']} is {begun['status']}; homeostat why run {begun['run_id']} says more")
             return
         from homeostat.cli.run_view import follow
 

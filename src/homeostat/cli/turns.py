@@ -6,6 +6,7 @@ import typer
 
 from homeostat.cli.connection import Project, Url, talk
 from homeostat.cli.failures import ERROR, USAGE, fail
+from homeostat.cli.nouns import bare
 from homeostat.cli.output import Output, OutputOption, show
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ AUTHORS_CODES = frozenset({"malformed_payload", "result_fields_missing"})
 
 
 def enqueue(
-    agent: Annotated[str, typer.Argument(help="The agent's id.")],
+    agent: Annotated[str, typer.Argument(help="The agent's id.", parser=bare)],
     payload: Annotated[str, typer.Argument(help="The message, as JSON; - reads it from standard input.")],
     *,
     wait: Annotated[bool, typer.Option("--wait", help="Wait for the deliverable and show it.")] = False,
@@ -58,7 +59,7 @@ def _failed(agent: str, error: Any) -> typer.Exit:
 
 
 def turn(
-    turn_id: Annotated[str, typer.Argument(help="The turn's id.")],
+    turn_id: Annotated[str, typer.Argument(help="The turn's id.", parser=bare)],
     *,
     url: Url = None,
     project: Project = None,

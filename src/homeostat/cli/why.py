@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from homeostat.cli.connection import Project, Url, talk
+from homeostat.cli.nouns import bare
 from homeostat.cli.output import Output, OutputOption, show
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ NOUNS = {
 
 def _teller(noun: str) -> Callable[..., None]:
     def command(
-        thing: Annotated[str, typer.Argument(metavar="ID", help=f"The {noun}'s id.")],
+        thing: Annotated[str, typer.Argument(metavar="ID", help=f"The {noun}'s id.", parser=bare)],
         *,
         url: Url = None,
         project: Project = None,
