@@ -15,16 +15,19 @@ WORDS: Final = frozenset(
     {
         *(b"kill", b"quarantine", b"release", b"cordon", b"drain", b"stop", b"red-button", b"revoke"),
         *(b"pause", b"resume", b"approve", b"approve-all", b"reject"),
-        *(b"livez", b"readyz"),
     }
 )
-"""The last word of a path by which an operator, or whoever watches over the process, acts."""
+"""The last word of a path by which an operator acts."""
 
+PROBES: Final = frozenset({b"/livez", b"/readyz"})  # of whoever watches over the process
+API: Final = b"/v1/"  # paths behind a gateway's own are whatever an agent likes
 WORKERS: Final = b"/v1/workers/"  # they release turns by the thousand
 
 
 def is_control(path: bytes) -> bool:
-    return path.rpartition(b"/")[2] in WORDS and not path.startswith(WORKERS)
+    if path.rpartition(b"/")[2] in WORDS:
+        return path.startswith(API) and not path.startswith(WORKERS)
+    return path in PROBES
 
 
 class Turnstile:

@@ -44,6 +44,7 @@ def test_what_operators_do_is_told_from_what_agents_do_by_its_path() -> None:
     assert found == CONTROL
     watched = {one.path for one in table_of() if one.method == "GET" and is_control(one.path.encode())}
     assert watched == {"/livez", "/readyz", "/v1/red-button", "/v1/agents/{agent_id}/cordon"}
+    assert not is_control(b"/openai/v1/kill"), "an agent names what it asks an upstream for"
 
 
 async def test_so_many_requests_begin_in_a_round_and_the_rest_in_order() -> None:
