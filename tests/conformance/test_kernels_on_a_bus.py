@@ -231,9 +231,10 @@ async def test_whoever_had_the_last_turn_has_the_next_and_nobody_races_for_it(
             lambda: all(kernel.bell.last_served(key) is not None for kernel in heard), "nobody heard who served"
         )
         others = [back for back in crew.backs if back is not first]
-        before = [(back.flusher.commits, back.flusher.conflicts) for back in others]
+        before = sum(back.flusher.commits + back.flusher.conflicts for back in others)
         assert [await crew.turn() for _ in range(5)] == [first] * 5
-        assert [(back.flusher.commits, back.flusher.conflicts) for back in others] == before
+        tried = sum(back.flusher.commits + back.flusher.conflicts for back in others) - before
+        assert tried <= len(others), "each may still have tried for the first turn, and for no other"
 
 
 async def test_another_comes_when_the_one_that_was_rung_at_is_gone(

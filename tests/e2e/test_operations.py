@@ -36,7 +36,7 @@ def _learn(servers: list[HomeostatServer]) -> None:
     for name in NAMES:
         assert _post(servers[0], "/v1/agents/register", {"agent_type": "t", "agent_id": name}).status_code == 200
     until = time.monotonic() + PATIENCE_SECONDS
-    while not any(_get(server, "/v1/agents/ann/health")["phase"] == "healthy" for server in servers):
+    while not any(_get(server, "/v1/agents/ann/health").get("phase") == "healthy" for server in servers):
         assert time.monotonic() < until
         for server in servers:
             for name in NAMES:

@@ -52,10 +52,13 @@ async def test_whoever_decides_leaves_a_treatment_to_the_process_that_has_begun_
         await one.tick()
         assert (one.phase(SICK), one.system.immune.leading) == (Phase.QUARANTINED, True)
         (question,) = await one.system.immune.store.approvals(DEFAULT_PROJECT, status=None, before=None, limit=5)
+        await other.system.fleet.registry.refresh()
         answering = asyncio.create_task(
             other.system.immune.approvals.approve(DEFAULT_PROJECT, question.approval_id, reason="yes", actor="ann")
         )
-        await remedy.begun.wait()
+        beginning = asyncio.create_task(remedy.begun.wait())
+        await asyncio.wait({answering, beginning}, return_when=asyncio.FIRST_COMPLETED)
+        assert beginning.done(), f"nobody began to treat it: {answering}"
         await hears(one, SICK)
         ticking = asyncio.create_task(one.tick())
         await asyncio.wait({ticking}, timeout=5)

@@ -5,7 +5,6 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -108,6 +107,16 @@ async def _write_to(url: str) -> None:
         await engine.close()
 
 
+async def _takes_writes(url: str) -> bool:
+    """Whether it does; after a moment, where it does not."""
+    try:
+        await _write_to(url)
+    except StoreUnavailable:
+        await asyncio.sleep(0.1)
+        return False
+    return True
+
+
 class Postgres:
     """A server of the scene's own."""
 
@@ -130,11 +139,7 @@ class Postgres:
             if not self._server.running:
                 self._server.kill()
                 self._server.start()
-            try:
-                asyncio.run(_write_to(self.url))
-            except StoreUnavailable:
-                time.sleep(0.1)
-            else:
+            if asyncio.run(_takes_writes(self.url)):
                 return
         raise ServerFailed(f"the database did not come back:\n{self._server.log}")
 
