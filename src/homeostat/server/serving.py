@@ -3,7 +3,6 @@
 import asyncio
 import errno
 import socket
-import sys
 from collections.abc import AsyncGenerator, Generator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from functools import partial
@@ -22,7 +21,6 @@ from homeostat.server.turnstile import Turnstile
 PORTS_TRIED_MAX: Final = 20
 GRACE_SECONDS: Final = 10  # how long requests under way may take once the server stops
 SOCKET_BYTES_MAX: Final = 64 << 10  # what a reader of the live feed may say at once
-SWITCH_SECONDS: Final = 0.001  # how long a busy loop keeps a store's thread waiting, once for each of its statements
 KEEP_ALIVE_SECONDS: Final = 75  # longer than clients keep a connection, so that they are the ones to close it
 
 
@@ -98,7 +96,6 @@ class HttpServer(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         collector.settle()
-        sys.setswitchinterval(SWITCH_SECONDS)
         self.ready.set()
 
     @contextmanager
