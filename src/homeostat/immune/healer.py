@@ -216,15 +216,15 @@ class Healer:
         One that died in the middle is waited for, as nobody knows what it has done.
         """
         now, patient = self._clock.now_ms(), watch.patient
-        own = self._treating.get(watch.key) == patient.drain_until_ms
-        if not own and 0 < patient.drain_until_ms - now <= TREATMENT_MS:
+        own = self._treating.get(watch.key) == patient.treated_until_ms
+        if not own and 0 < patient.treated_until_ms - now <= TREATMENT_MS:
             return False
-        claimed = replace(patient, version=patient.version + 1, drain_until_ms=Millis(now + TREATMENT_MS))
+        claimed = replace(patient, version=patient.version + 1, treated_until_ms=Millis(now + TREATMENT_MS))
         if not await self._ward.store.save(Chart(patients=(claimed,))):
             await self._ward.reload(watch.key)
             return False
         watch.patient = claimed
-        self._treating[watch.key] = claimed.drain_until_ms
+        self._treating[watch.key] = claimed.treated_until_ms
         return True
 
     async def _apply(self, watch: Watch, diagnosis: Diagnosis, action: RemedyAction) -> Treatment:

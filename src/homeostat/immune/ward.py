@@ -13,7 +13,16 @@ from homeostat.core.machines.phase import PHASE, Phase, PhaseEvent
 from homeostat.core.ports.bus import Bus
 from homeostat.core.ports.immune import ImmuneStore
 from homeostat.core.records.event import Channel, Event, subject
-from homeostat.core.records.immune import IMMUNE_ACTOR, Approval, Chart, Incident, IncidentId, Patient, Transition
+from homeostat.core.records.immune import (
+    IMMUNE_ACTOR,
+    NEVER,
+    Approval,
+    Chart,
+    Incident,
+    IncidentId,
+    Patient,
+    Transition,
+)
 from homeostat.core.records.turn import AgentKey
 from homeostat.immune.counts import Counts
 from homeostat.immune.watch import Watch
@@ -168,7 +177,7 @@ class Ward:
                 **move.changes,
             }
             if target is Phase.HEALING:
-                changes["drain_until_ms"] = now  # nobody treats it yet
+                changes["treated_until_ms"] = NEVER  # nobody treats it yet
             patients.append(
                 replace(
                     before,

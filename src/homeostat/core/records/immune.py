@@ -159,7 +159,8 @@ class Patient:
     incident_id: IncidentId | None = None
     sigma: float = 0.0
     not_before_ms: Millis = NEVER  # how long it stays isolated at least
-    drain_until_ms: Millis = NEVER  # or, while it is healed, until when that is left to the process that has begun it
+    drain_until_ms: Millis = NEVER
+    treated_until_ms: Millis = NEVER  # how long its treatment is left to the process that has begun it
     quarantines: int = 0
     quarantined_at_ms: Millis = NEVER
     forgiven_at_ms: Millis = NEVER  # failures before this do not count any more
