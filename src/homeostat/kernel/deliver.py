@@ -86,6 +86,7 @@ def stop(plan: Plan, command: Stop, followups: Followups) -> Stopped:
     moved = plan.move(mailbox, None, queued=mailbox.head.queued - 1)
     plan.put(replace(mailbox, head=moved, queue=queue))
     card_id = conclude(plan, entry, moved.epoch, status=Outcome.STOP, result=NULL, error=error, followups=followups)
+    dispatch(plan, command.key)  # it may have been what others waited behind: a turn of a run that may begin nothing
     return Stopped(stopped=True, card_id=card_id)
 
 

@@ -57,7 +57,8 @@ class Desk:
             self.do(c.Register(key=key_of(agent)))
 
     def _plan(self) -> Plan:
-        return Plan(now=self.clock.now_ms(), ids=self.ids, lease_ms=LEASE_MS, leases=self.leases)
+        now, closed = self.clock.now_ms(), self.store.closed_runs
+        return Plan(now=now, ids=self.ids, lease_ms=LEASE_MS, leases=self.leases, closed_runs=closed)
 
     # --- deciding and saving -------------------------------------------------------------------------------
 

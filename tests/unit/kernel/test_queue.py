@@ -1,7 +1,9 @@
 """An agent's line: its order, its front in memory, and what happens when that is used up within one batch."""
 
 import pytest
+from msgspec.structs import replace
 
+from homeostat.core.ids import RunId
 from homeostat.core.machines.turn import HeadStatus
 from homeostat.core.records.head import Gate
 from homeostat.kernel.commands import Preempt, SetGate, Stop
@@ -55,6 +57,18 @@ def test_a_line_that_others_emptied_meanwhile_is_a_lost_race_and_no_error() -> N
     desk.all(*stops)
     assert [answer.stopped for answer in desk.decide(*stops[:3], known=known)] == [True] * 3
     assert desk.save().stale == {key_of("a")}
+
+
+@pytest.mark.parametrize("front", [2, 16])
+def test_what_waits_behind_a_killed_run_is_dispatched_once_that_is_stopped(front: int) -> None:
+    desk, (active,) = crowded(1, front)
+    killed = [desk.do(replace(desk.message("a"), run_id=RunId("run_1"))).turn_id for _ in range(3)]
+    other = desk.enqueue("a")
+    desk.store.closed_runs.add(RunId("run_1"))
+    desk.all(active)
+    for turn_id in killed:
+        desk.all(Stop(turn=desk.store.turns[turn_id], reason="its run was killed", actor="ann"))
+    assert desk.head("a").turn_id == other
 
 
 def test_the_front_in_memory_never_loses_count() -> None:
