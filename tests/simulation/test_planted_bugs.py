@@ -195,6 +195,29 @@ def recover_nothing(patch: Patch) -> None:
     rule(patch, c.Recover, lambda *_: False)
 
 
+def begin_what_a_killed_run_has_in_line(patch: Patch) -> None:
+    """Runs are asked about when a task is made of them, and not when a turn begins or asks others."""
+
+    def starts(self: Plan, run_id: Any, *, task: bool = False) -> None:
+        if task:
+            self.writes.runs[run_id] = True
+
+    patch.setattr(Plan, "starts", starts)
+
+
+def make_turns_of_killed_runs(patch: Patch) -> None:
+    """The store asks nobody whether a run is still alive."""
+    original = MemoryTurns.save
+
+    async def save(self: MemoryTurns, writes: Writes) -> Any:
+        writes.runs.clear()
+        return await original(self, writes)
+
+    patch.setattr(MemoryTurns, "save", save)
+
+
+KILLED = {"never_a_turn_of_a_killed_run_begins", "never_a_turn_of_a_killed_run_is_made"}
+
 PLANTED: dict[Callable[[Patch], None], set[str]] = {
     enqueue_without_swapping_the_head: {
         "always_the_queue_is_counted",
@@ -214,6 +237,8 @@ PLANTED: dict[Callable[[Patch], None], set[str]] = {
     lose_the_replies_of_joined_turns: {"always_the_end_of_a_joined_turn_is_its_parent_s_result"},
     claim_behind_closed_gates: {"always_a_closed_gate_starts_nothing"},
     recover_nothing: {"finally_nothing_is_stranded"},
+    begin_what_a_killed_run_has_in_line: KILLED,
+    make_turns_of_killed_runs: KILLED,
 }
 
 

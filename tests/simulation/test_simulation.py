@@ -3,12 +3,19 @@
 import os
 import subprocess
 import sys
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
+from homeostat.core.clock import Millis
+from homeostat.core.records.head import Head
+from homeostat.core.records.writes import Writes
 from homeostat.testing.simulation.campaign import Verdict, run
 from homeostat.testing.simulation.interest import INTERESTING
 from homeostat.testing.simulation.run import Outcome, simulate
+from homeostat.testing.simulation.store import RemoteStore
+from homeostat.testing.simulation.world import World
 
 SEEDS = 200
 PROGRAM = "from homeostat.testing.simulation.run import simulate; print([simulate(s).digest for s in range(900, 906)])"
@@ -41,6 +48,19 @@ def test_a_failure_tells_its_seed_and_the_last_events() -> None:
     assert outcome.seed == 3
     assert 0 < len(outcome.lines) <= 10
     assert outcome.commits > 0
+
+
+def test_a_save_that_a_killed_run_refuses_is_no_commit() -> None:
+    world = World(1)
+    world.loop.close()  # nobody lives in it
+    run_id, key = world.runs[0], world.agents[0]
+    store = RemoteStore(cast("Any", SimpleNamespace(world=world, domain=SimpleNamespace(name="p0"))))
+    writes = Writes(new_heads={key: Head.new(*key, Millis(0))}, runs={run_id: True})
+    world.memory.closed_runs.add(run_id)
+    assert store._save(world.memory, writes).refused == ((run_id, True),)
+    assert world.checks.commits == 0
+    assert world.trace.counts["killed_run_refused"] == 1
+    assert not world.memory.heads_by_key
 
 
 def test_a_run_in_which_something_never_happened_has_proved_nothing() -> None:

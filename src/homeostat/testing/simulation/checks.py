@@ -1,12 +1,12 @@
 """What must hold: after every commit (always), at any time (never), and once the storm is over (finally)."""
 
 from homeostat.core.codec import from_json
-from homeostat.core.ids import Scope, ToolCallId, TurnId, WorkerId, scope_of, turn_of
+from homeostat.core.ids import RunId, Scope, ToolCallId, TurnId, WorkerId, scope_of, turn_of
 from homeostat.core.machines.turn import HeadStatus
 from homeostat.core.records.card import DELIVERABLE_POSITION, Card
 from homeostat.core.records.event import Event
 from homeostat.core.records.head import Gate, Head
-from homeostat.core.records.turn import AfterExecution, AgentKey, Wait, WaitStatus
+from homeostat.core.records.turn import AfterExecution, AgentKey, Turn, Wait, WaitStatus
 from homeostat.core.records.writes import Writes
 from homeostat.testing.memory import MemoryTurns
 from homeostat.testing.simulation.trace import Trace, Violation
@@ -39,11 +39,7 @@ class Checks:
         """Look at everything a commit changed."""
         self.commits += 1
         for turn in writes.turns.values():
-            self.open.setdefault(turn.key, set()).add(turn.turn_id)
-            tag = str(from_json(turn.payload)["tag"])
-            self.requested.setdefault(tag, []).append(turn.turn_id)
-            if tag in self.forbidden_tags:
-                raise Violation("never_a_refused_command_changes_anything", f"{turn}")
+            self._turn_made(turn)
         for card in writes.cards:
             if _is_end(card):
                 self._turn_ended(card)
@@ -63,6 +59,15 @@ class Checks:
             if event.suffix == "task" and TurnId(event.event_id) not in self.ended:
                 raise Violation("never_an_end_is_announced_before_it_is_durable", event.event_id)
 
+    def _turn_made(self, turn: Turn) -> None:
+        self.open.setdefault(turn.key, set()).add(turn.turn_id)
+        tag = str(from_json(turn.payload)["tag"])
+        self.requested.setdefault(tag, []).append(turn.turn_id)
+        if tag in self.forbidden_tags:
+            raise Violation("never_a_refused_command_changes_anything", f"{turn}")
+        if self._killed(turn.run_id):
+            raise Violation("never_a_turn_of_a_killed_run_is_made", f"{turn}")
+
     def _head_moved(self, old: Head, head: Head) -> None:
         if head.epoch < old.epoch or head.version != old.version + 1:
             raise Violation("always_epochs_increase", f"{old} became {head}")
@@ -74,6 +79,8 @@ class Checks:
                 raise Violation("always_one_active_turn_per_agent", f"epoch {head.epoch} was given twice: {head}")
             if head.gate is Gate.CLOSED and untouched:
                 raise Violation("always_a_closed_gate_starts_nothing", f"{old} became {head}")
+            if self._killed(self._store.turns[TurnId(str(head.turn_id))].run_id):
+                raise Violation("never_a_turn_of_a_killed_run_begins", f"{old} became {head}")
             self._entered[TurnId(str(head.turn_id)), head.epoch] = self.commits
         if head.turn_id not in (None, old.turn_id) and head.gate is not Gate.OPEN and untouched:
             raise Violation("always_a_closed_gate_starts_nothing", f"{old} became {head}")
@@ -83,7 +90,8 @@ class Checks:
         line = self._store.lines.get(head.key, {})
         if head.queued != len(line):
             raise Violation("always_the_queue_is_counted", f"{len(line)} in line, {head}")
-        if head.status is HeadStatus.IDLE and head.gate is Gate.OPEN and head.queued:
+        willing = {seq: entry for seq, entry in line.items() if not self._killed(entry.turn.run_id)}
+        if head.status is HeadStatus.IDLE and head.gate is Gate.OPEN and head.queued and len(willing) == len(line):
             raise Violation("always_an_idle_agent_has_no_mail", f"{head}")
         present = [entry.turn.turn_id for entry in line.values()]
         if head.turn_id is not None:
@@ -92,11 +100,15 @@ class Checks:
             cards = sum(1 for place in self._store.cards.get(scope_of(turn.turn_id), {}) if place > 0)
             if cards != head.cards:
                 raise Violation("always_cards_are_counted", f"{cards} cards, {head}")
-            if line and min(line) < turn.seq:
+            if willing and min(willing) < turn.seq:  # what may not begin is passed over
                 raise Violation("always_queue_order_per_agent", f"{turn.seq} is active, {sorted(line)} wait")
         if len(present) != len(set(present)) or set(present) != self.open.get(head.key, set()):
             missing = self.open.get(head.key, set()) ^ set(present)
             raise Violation("always_every_open_turn_is_in_one_place", f"{sorted(missing)} {head}")
+
+    def _killed(self, run_id: RunId | None) -> bool:
+        """Whether a run's kill is committed: from then on none of its turns is made, begun or gone on with."""
+        return run_id in self._store.closed_runs
 
     def _turn_ended(self, card: Card) -> None:
         turn_id = turn_of(card.scope)

@@ -3,6 +3,7 @@
 from typing import Final
 
 INTERESTING: Final = {
+    "ask_of_a_killed_run": "a turn asked something of others when its run had been killed",
     "attempts_exhausted": "a turn used up its attempts",
     "box_forked": "a box was copied",
     "box_refused": "a box had another writer",
@@ -34,6 +35,8 @@ INTERESTING: Final = {
     "join": "a turn waited for another agent's turn",
     "key_reused": "a key came with another request",
     "key_taken_meanwhile": "two kernels raced for one key",
+    "killed_before_it_began": "a run was killed with turns that waited to begin, or to go on",
+    "killed_run_refused": "a kernel that had not heard of a kill was refused its save",
     "late_result": "a result came when its turn no longer waited",
     "lost_doorbell": "an announcement was lost",
     "next_turn_claimed_with_delivery": "a delivery brought the next turn along",
@@ -47,6 +50,7 @@ INTERESTING: Final = {
     "result_while_queued": "a result came for a turn that had been put back",
     "retention": "finished turns were forgotten",
     "revoked_while_running": "a worker was told to stop",
+    "run_killed": "a run was killed",
     "stale_swap": "two kernels raced for one head",
     "stall": "a process stood still for a moment",
     "stall_past_lease": "a process stood still past its lease",
@@ -58,6 +62,7 @@ INTERESTING: Final = {
     "store_error_after_commit": "a commit went unanswered",
     "store_error_before_commit": "the store refused",
     "swept_outbox": "an announcement outlived its process",
+    "task_of_a_killed_run": "a killed run asked for another turn",
     "terminated_by_result": "a result ended its turn",
     "timeout_won_over_result": "a timeout was quicker than its result",
     "wait_cancelled": "a wait ended with its turn",

@@ -10,11 +10,12 @@ from homeostat.core.machines.turn import HeadStatus
 from homeostat.core.records.card import CardDraft
 from homeostat.core.records.head import Gate
 from homeostat.core.records.turn import AgentKey, MessageType
+from homeostat.core.run_errors import RunClosed
 from homeostat.kernel.commands import Enqueue, Enqueued, Idempotency, Stopped
 from homeostat.kernel.kernel import Kernel
 from homeostat.testing.desk import complete
 from homeostat.testing.simulation.process import Process, Question
-from homeostat.testing.simulation.script import draw_script, payload_of
+from homeostat.testing.simulation.script import ask_late, draw_script, payload_of
 
 if TYPE_CHECKING:
     from homeostat.testing.simulation.world import World
@@ -43,7 +44,11 @@ class Client:
     def _command(self, tag: str, key: AgentKey, *, idempotent: bool) -> Enqueue:
         world, chance = self._world, self._world.chance
         kind = MessageType.UI_ACTION if chance.random() < 0.1 else MessageType.TURN
-        script = draw_script(chance, [agent for _, agent in world.agents], host=key[1])
+        agents: list[str] = [agent for _, agent in world.agents]
+        script = draw_script(chance, agents, host=key[1])
+        run_id = chance.choice(world.runs) if chance.random() < 0.4 else None
+        if run_id is not None and chance.random() < 0.3:
+            ask_late(script, chance, agents, host=key[1])
         box = None
         if world.boxes and chance.random() < 0.2:
             box = world.boxes[world.agents.index(key) % len(world.boxes)]
@@ -53,6 +58,7 @@ class Client:
             payload=payload_of(tag, script),
             output_box_id=box,
             context_box_id=chance.choice(world.boxes) if world.boxes and chance.random() < 0.1 else None,
+            run_id=run_id,
             idempotency=Idempotency(tag, f"{key[1]} {tag}") if idempotent else None,
         )
 
@@ -87,6 +93,9 @@ class Client:
             except BoxNotYours:
                 world.trace.count("box_refused")
                 return None
+            except RunClosed:
+                world.trace.count("task_of_a_killed_run")
+                return None
             world.trace.count("idempotent_replay", tries > 0)
             world.trace.count("direct_action_taken", command.type is MessageType.UI_ACTION)
             world.checks.enqueued(from_json(command.payload)["tag"], accepted.turn_id)
@@ -115,7 +124,7 @@ class Client:
             await self._world.rpc(lambda kernel: kernel.enqueue(command), process=process)
         except IdempotencyKeyReused:
             self._world.trace.count("key_reused")
-        except (Unavailable, AgentBusy, GateClosed, BoxNotYours):
+        except (Unavailable, AgentBusy, GateClosed, BoxNotYours, RunClosed):
             return
 
     async def _wait(self, command: Enqueue, turn_id: TurnId) -> None:
@@ -134,7 +143,7 @@ class Client:
 
 
 class Operator:
-    """Stops turns, preempts agents and turns gates, one agent at a time."""
+    """Stops turns, kills runs, preempts agents and turns gates, one agent at a time."""
 
     def __init__(self, world: "World") -> None:
         self._world = world
@@ -145,7 +154,7 @@ class Operator:
         world = self._world
         while world.storm:
             await world.sleep(world.chance.expovariate(1 / world.weather.operator_every))
-            acts = (self._stop, self._stop, self._gate, self._preempt, self._drain, self._box, self._forget)
+            acts = (self._stop, self._stop, self._gate, self._preempt, self._drain, self._box, self._forget, self._kill)
             world.spawn(world.chance.choice(acts))
 
     async def surely(self, call: Question) -> Any:
@@ -174,6 +183,33 @@ class Operator:
         if stopped is not None and stopped.stopped:
             world.trace.count(f"stopped_{where}")
             world.checks.delivered(turn_id, str(stopped.card_id))
+
+    async def _kill(self) -> None:
+        """Kill a run that has work: its gate closes at once, then whoever drives it stops its turns."""
+        world = self._world
+        running = {world.memory.turns[turn_id].run_id for turns in world.checks.open.values() for turn_id in turns}
+        alive = [run_id for run_id in world.runs if run_id in running and run_id not in world.memory.closed_runs]
+        if not alive:
+            return
+        run_id = world.chance.choice(alive)
+        world.memory.closed_runs.add(run_id)
+        world.trace.note(f"{run_id} is killed")
+        world.trace.count("run_killed")
+        for key, head in world.memory.heads_by_key.items():
+            waiting = [entry.turn for entry in world.memory.lines.get(key, {}).values()]
+            if head.turn_id is not None and head.status is not HeadStatus.RUNNING:
+                waiting.append(world.memory.turns[head.turn_id])
+            world.trace.count("killed_before_it_began", any(turn.run_id == run_id for turn in waiting))
+        await world.sleep(world.chance.choice((0.0, 0.01, 4.0, 20.0)))
+        for turn_id in self.killed():
+            key = world.memory.turns[turn_id].key
+            await self.surely(lambda kernel, key=key, turn_id=turn_id: _end_killed(kernel, key, turn_id))
+
+    def killed(self) -> list[TurnId]:
+        """Turns of killed runs that have not been stopped yet."""
+        world = self._world
+        left = sorted(turn_id for turns in world.checks.open.values() for turn_id in turns)
+        return [turn_id for turn_id in left if world.memory.turns[turn_id].run_id in world.memory.closed_runs]
 
     def _take(self) -> AgentKey | None:
         free = [key for key in self._world.agents if key not in self._busy]
@@ -255,6 +291,12 @@ class Operator:
         project = self._world.agents[0][0]
         await self._world.rpc(lambda kernel: kernel.stop(project, turn_id, reason="clock", actor="operator"))
 
+    async def finish_killed(self) -> None:
+        """Stop what is left of killed runs, as the next driver of such a run would."""
+        for turn_id in self.killed():
+            key = self._world.memory.turns[turn_id].key
+            await self._world.rpc(lambda kernel, key=key, turn_id=turn_id: _end_killed(kernel, key, turn_id))
+
     def hopeless(self) -> list[TurnId]:
         """Turns that wait for a deadline nobody will live to see."""
         world = self._world
@@ -262,3 +304,7 @@ class Operator:
         heads = world.memory.heads_by_key.values()
         waiting = [head for head in heads if head.status is HeadStatus.SUSPENDED and head.turn_id is not None]
         return [h.turn_id for h in waiting if h.turn_id and h.deadline_ms and h.deadline_ms > horizon]
+
+
+async def _end_killed(kernel: Kernel, key: AgentKey, turn_id: TurnId) -> None:
+    await kernel.stop(key[0], turn_id, reason="its run was killed", actor="driver")

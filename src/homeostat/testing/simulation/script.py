@@ -37,6 +37,13 @@ def draw_script(chance: Chance, agents: list[str], depth: int = 0, host: str = "
     return ops
 
 
+def ask_late(script: list[Op], chance: Chance, agents: list[str], host: str) -> None:
+    """Let a turn ask another agent at its end, after a while in which its run may be killed."""
+    other = chance.choice([agent for agent in agents if agent != host])
+    pause = chance.choice((0.3, 1.0, 4.0))
+    script[-1:-1] = [["pause", pause], ["ask", "call_late", other, [["end", "success", False]], 3.0]]
+
+
 def _call(chance: Chance, call_id: str) -> list[object]:
     after = "terminate" if chance.random() < 0.2 else "suspend"
     return [call_id, chance.choice(TOOLS), chance.choice((0.5, 2.0, 2.0, 8.0)), after]

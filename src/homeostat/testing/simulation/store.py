@@ -95,6 +95,8 @@ class RemoteStore:
             self._world.trace.count("stale_swap")
         elif saved.answered:
             self._world.trace.count("key_taken_meanwhile")
+        elif saved.refused:
+            self._world.trace.count("killed_run_refused")
         else:
             self._world.observer.committed(self._process, writes, before)
             self._world.checks.committed(writes, before)

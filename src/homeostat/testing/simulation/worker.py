@@ -23,6 +23,7 @@ from homeostat.core.records.card import CardDraft
 from homeostat.core.records.turn import AfterExecution, AgentKey, Grant, ToolCall
 from homeostat.core.records.view import Hydration, Outcome
 from homeostat.core.records.work import Ask, Fence
+from homeostat.core.run_errors import RunClosed
 from homeostat.testing.simulation.script import payload_of
 
 if TYPE_CHECKING:
@@ -232,7 +233,12 @@ class Body:
         return await self._suspend((), (ask,))
 
     async def _suspend(self, calls: tuple[ToolCall, ...], asks: tuple[Ask, ...]) -> bool:
-        suspended = await self._worker.surely(lambda: self._session.suspend(self._grant, calls, asks=asks))
+        try:
+            suspended = await self._worker.surely(lambda: self._session.suspend(self._grant, calls, asks=asks))
+        except RunClosed:  # its run was killed, and asks nothing of anybody any more
+            self._world.trace.count("ask_of_a_killed_run")
+            await self._deliver(Outcome.FAILED, claim_next=False)
+            return True
         return not suspended.ready
 
     async def _swap(self) -> None:
@@ -269,7 +275,7 @@ class Body:
                 await wrong()
             except (ProtocolViolation, Refused):
                 self._world.trace.count("refused")
-            except Unavailable:
+            except (Unavailable, RunClosed):
                 continue
             except StaleEpoch as stale:
                 if self._world.holds(grant):

@@ -6,7 +6,7 @@ from contextvars import copy_context
 from typing import Any
 
 from homeostat.core.errors import StoreUnavailable, Unavailable
-from homeostat.core.ids import DEFAULT_PROJECT, AgentId, BoxId, Chance, TurnId
+from homeostat.core.ids import DEFAULT_PROJECT, AgentId, BoxId, Chance, RunId, TurnId
 from homeostat.core.records.turn import AgentKey, Grant
 from homeostat.kernel.kernel import Kernel
 from homeostat.testing.clock import EPOCH_MS
@@ -49,6 +49,7 @@ class World:
         self.tools = Tools(self)
         self.operator = Operator(self)
         self.boxes: list[BoxId] = []
+        self.runs = [RunId(f"run_{number}") for number in range(1, 4)]
         self.unique_tags: set[str] = set()
         self.forgotten_keys: set[str] = set()
         self.failure: BaseException | None = None
@@ -161,6 +162,7 @@ class World:
         until = self.loop.time() + CALM_SECONDS_MAX
         while self.loop.time() < until:
             await self.operator.open_everything()  # an order to close may have been on its way for long
+            await self.operator.finish_killed()
             await self.sleep(4.0)
             for turn_id in self.operator.hopeless():
                 self.trace.count("waited_for_a_wrong_day")
