@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterable
+from typing import Any, Protocol
 
 from homeostat.core.ids import ProjectId, TurnId
 from homeostat.core.limits import DELIVERABLES_CACHED_MAX, LEFT_CACHED_MAX, SAFETY_POLL_SECONDS
@@ -16,12 +17,20 @@ Ending = asyncio.Future[Deliverable | None]
 """Done once a turn may have ended; with how it did, if it was this process that committed it."""
 
 
+class Listener(Protocol):
+    """Who is told of an end as a future is, but at once, without a turn of the loop; it must not take long."""
+
+    def done(self) -> bool: ...
+    def set_result(self, end: Any, /) -> None: ...
+    def set_exception(self, problem: BaseException, /) -> None: ...
+
+
 class Deliverables:
     """Who waits for which turn, and the last few ends, kept at hand."""
 
     def __init__(self, *, store: TurnStore) -> None:
         self._store = store
-        self._waiters: dict[TurnId, list[Ending]] = {}
+        self._waiters: dict[TurnId, list[Listener]] = {}
         self._recent: dict[TurnId, End] = {}
         self._left: dict[TurnId, Worked] = {}
         self._rounds = Rounds(SAFETY_POLL_SECONDS)
@@ -29,13 +38,17 @@ class Deliverables:
     def watch(self, turn_id: TurnId) -> Ending:
         """A future that is done once the turn may have ended."""
         future: Ending = asyncio.get_running_loop().create_future()
-        self._waiters.setdefault(turn_id, []).append(future)
+        self.listen(turn_id, future)
         return future
 
-    def unwatch(self, turn_id: TurnId, future: Ending) -> None:
+    def listen(self, turn_id: TurnId, listener: Listener) -> None:
+        """Tell somebody once the turn may have ended."""
+        self._waiters.setdefault(turn_id, []).append(listener)
+
+    def unwatch(self, turn_id: TurnId, listener: Listener) -> None:
         waiters = self._waiters.get(turn_id)
-        if waiters is not None and future in waiters:
-            waiters.remove(future)
+        if waiters is not None and listener in waiters:
+            waiters.remove(listener)
             if not waiters:
                 del self._waiters[turn_id]
 
@@ -51,9 +64,9 @@ class Deliverables:
             deliverable = end[1]
             turn_id = deliverable.turn_id
             recent[turn_id] = end
-            for future in waiters.pop(turn_id, ()):
-                if not future.done():
-                    future.set_result(deliverable)
+            for listener in waiters.pop(turn_id, ()):
+                if not listener.done():
+                    listener.set_result(deliverable)
         if len(recent) > DELIVERABLES_CACHED_MAX:
             for turn_id in list(recent)[: DELIVERABLES_CACHED_MAX // 4]:
                 del recent[turn_id]
@@ -68,9 +81,9 @@ class Deliverables:
 
     def ended(self, turn_id: TurnId) -> None:
         """A turn is said to have ended; whoever waits should look."""
-        for future in self._waiters.pop(turn_id, ()):
-            if not future.done():
-                future.set_result(None)
+        for listener in self._waiters.pop(turn_id, ()):
+            if not listener.done():
+                listener.set_result(None)
 
     async def get(self, project: ProjectId, turn_id: TurnId) -> Deliverable | None:
         """A turn's end, if it has one."""

@@ -28,6 +28,7 @@ from homeostat.core.records.writes import OutboxRow, Saved
 from homeostat.kernel import commands as c
 from homeostat.kernel.claim import claim
 from homeostat.kernel.decide import Decision, Pending
+from homeostat.kernel.deliverables import Listener
 from homeostat.kernel.dock import Berth, Dock
 from homeostat.kernel.plan import Plan
 
@@ -43,7 +44,7 @@ class Waiting(Pending):
 
     __slots__ = ("future", "lasting", "settled")
 
-    def __init__(self, command: c.Command, future: asyncio.Future[Any], *, lasting: bool = False) -> None:
+    def __init__(self, command: c.Command, future: "asyncio.Future[Any] | Listener", *, lasting: bool = False) -> None:
         super().__init__(command)
         self.future = future
         self.lasting = lasting
@@ -52,8 +53,9 @@ class Waiting(Pending):
     async def settlement(self) -> Any:
         """The answer, durable, for a caller who waited for more and has not got it in time."""
         if not self.settled:
-            self.lasting, self.future = False, asyncio.get_running_loop().create_future()
-            await self.future
+            settled: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+            self.lasting, self.future = False, settled
+            await settled
         return self.answer
 
 
@@ -96,7 +98,7 @@ class Flusher:
             self._wake()
         return future
 
-    def ask(self, command: c.Enqueue, ending: asyncio.Future[Any]) -> Waiting:
+    def ask(self, command: c.Enqueue, ending: Listener) -> Waiting:
         """Put a message into the next flush for somebody who waits for the turn's end, and hears of errors only."""
         self._admit(command)
         asked = Waiting(command, ending, lasting=True)

@@ -278,6 +278,7 @@ class Conductor:
             + sum(1 for number in draft.tasks if number in board.running)
         )
         starts: list[Task] = []
+        starter, at = self._starter, self._desk.clock.monotonic()
         while room > 0 and (task := board.next_ready(now)) is not None:
             current = draft.tasks.get(task.number, task)
             if current.status is not TaskStatus.WAITING:
@@ -286,11 +287,12 @@ class Conductor:
                 draft.task(current, TaskEvent.ASK)
                 draft.note(EntryKind.RUN_CHANGED, {"change": "approval_asked", "task": current.spec.name})
                 continue
-            agent_id = await self._starter.assign(draft.run, current)
-            if agent_id is None:
+            target = current.spec.target
+            fitting = starter.at_hand(target, at) or await starter.find(draft.run, target, at)
+            if (agent_id := starter.assign(fitting)) is None:
                 outcomes.fail(draft, current, "target_unknown", f"there is no agent for {current.spec.target}")
                 continue
-            starts.append(self._starter.mark(draft, current, agent_id))
+            starts.append(starter.mark(draft, current, agent_id))
             room -= 1
         return starts
 

@@ -15,6 +15,7 @@ from homeostat.core.records.provenance import Chain, EntryKind
 from homeostat.core.records.run import GATES, GateState, Move, Run, RunChange, Task
 
 WORDS: Final = {status: status.value for status in TaskStatus}
+EVENTS: Final = {event: event.value for event in TaskEvent}
 
 
 class TaskEnded(Ordered, frozen=True, gc=False):
@@ -23,11 +24,11 @@ class TaskEnded(Ordered, frozen=True, gc=False):
     agent_id: str | None
     attempt: int
     error: msgspec.Raw | None
-    event: TaskEvent
+    event: str
     number: int
     result: msgspec.Raw | None
     started_at_ms: int | None
-    status: TaskStatus
+    status: str
     task: str
     turn_id: str | None
 
@@ -163,11 +164,11 @@ class Draft:
             task.agent_id,
             task.attempt,
             None if error is None else msgspec.Raw(canonical_of(error).encode()),
-            event,
+            EVENTS[event],
             task.number,
             None if result is None else msgspec.Raw(canonical_of(result).encode()),
             task.started_at_ms,
-            ended.status,
+            WORDS[ended.status],
             task.spec.name,
             task.turn_id,
         )

@@ -1,7 +1,7 @@
 """Starting tasks: choose an agent, mark the task with the turn it will be, make that turn, and hear of its end."""
 
 import asyncio
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 from heapq import heappop, heappush
@@ -18,7 +18,6 @@ from homeostat.core.records.turn import MessageType
 from homeostat.core.records.view import Deliverable
 from homeostat.core.run_errors import RunClosed, RunHeld, TurnExists
 from homeostat.kernel.commands import Enqueue
-from homeostat.kernel.deliverables import Ending
 from homeostat.runs.board import Board
 from homeostat.runs.desk import Desk
 from homeostat.runs.draft import Draft
@@ -30,6 +29,7 @@ RETURNED: Returned = "returned"
 """A turn that was never made, because its run was held or ended first."""
 
 CHOICES = 4  # agents that are compared before one is given a task
+NO_RESULTS: dict[str, Json] = {}
 
 
 @dataclass(slots=True)
@@ -41,40 +41,77 @@ class Candidates:
     following: int
 
 
+class Watch:
+    """A task's turn on its way. The kernel tells it of the end, or of why no turn was made of its command."""
+
+    __slots__ = ("_starter", "agent_id", "command", "number", "over", "turn_id")
+
+    def __init__(self, starter: "Starter", task: Task, command: Enqueue | None) -> None:
+        assert task.turn_id is not None
+        self._starter = starter
+        self.number = task.number
+        self.turn_id = task.turn_id
+        self.agent_id = task.agent_id
+        self.command = command
+        self.over = False
+
+    def done(self) -> bool:
+        return self.over
+
+    def set_result(self, end: Deliverable | None, /) -> None:
+        self.over = True
+        self._starter.ended(self.number, end)
+
+    def set_exception(self, problem: BaseException, /) -> None:
+        self.over = True
+        self._starter.refused(self, problem)
+
+
 class Starter:
     """Makes turns of tasks and watches them. A task's turn is named before it is made, so it is never made twice."""
 
     def __init__(self, desk: Desk, *, ended: Callable[[int, Deliverable | None], None]) -> None:
         self._desk = desk
-        self._ended = ended
-        self._watched: dict[int, tuple[TurnId, AgentId | None]] = {}
+        self.ended = ended
+        self._watched: dict[int, Watch] = {}
         self._failed: dict[TurnId, HomeostatError | Returned] = {}
         self._unsure: dict[TurnId, Enqueue] = {}
         self._deadlines: list[tuple[Millis, int, TurnId]] = []
-        self._load: Counter[AgentId] = Counter()
+        self._load: defaultdict[AgentId, int] = defaultdict(int)
         self._found: dict[Target, Candidates] = {}
         self._looked_at = desk.clock.monotonic()
 
     # --- before the save -----------------------------------------------------------------------------------
 
-    async def assign(self, run: Run, task: Task) -> AgentId | None:
-        """Who carries a task out: of several the one with least of this run to do, in turn among equals."""
-        target = task.spec.target
-        if target.kind is TargetKind.AGENT:
-            return AgentId(target.name)
-        now = self._desk.clock.monotonic()
+    def at_hand(self, target: Target, now: float) -> Candidates | None:
+        """Who fits a target, if that was asked a moment ago."""
         known = self._found.get(target)
-        if known is None or now - known.at > RUNS_SEEN_SECONDS:
-            agents = await self._desk.agents.find(run.project, target)
-            known = self._found[target] = Candidates(now, agents, 0 if known is None else known.following)
-        if not (candidates := known.agents):
-            return None
-        first = known.following % len(candidates)
+        return None if known is None or now - known.at > RUNS_SEEN_SECONDS else known
+
+    async def find(self, run: Run, target: Target, now: float) -> Candidates:
+        """Who fits a target."""
+        one = target.kind is TargetKind.AGENT
+        agents = [AgentId(target.name)] if one else await self._desk.agents.find(run.project, target)
+        known = self._found.get(target)
+        found = self._found[target] = Candidates(now, agents, 0 if known is None else known.following)
+        return found
+
+    def assign(self, known: Candidates) -> AgentId | None:
+        """Who carries a task out: whoever's turn it is, unless it has more than its share of this run to do and
+        another of a few has less.
+        """
+        agents = known.agents
+        if len(agents) <= 1:
+            return agents[0] if agents else None
+        first = known.following % len(agents)
         known.following = first + 1
-        some = candidates[first : first + CHOICES]
+        load, agent_id = self._load, agents[first]
+        if load[agent_id] * len(agents) <= len(self._watched):
+            return agent_id
+        some = agents[first : first + CHOICES]
         if len(some) < CHOICES:
-            some += candidates[: CHOICES - len(some)]
-        return min(some, key=self._load.__getitem__)
+            some += agents[: CHOICES - len(some)]
+        return min(some, key=load.__getitem__)
 
     def mark(self, draft: Draft, task: Task, agent_id: AgentId) -> Task:
         """A task is about to run, as a turn that does not exist yet."""
@@ -86,13 +123,18 @@ class Starter:
     async def start(self, run: Run, tasks: list[Task], board: Board) -> None:
         """Make the turns of tasks that are durably marked as running."""
         for task in tasks:
-            self._submit(task, await self._message(run, task, board))
+            results = await self._results(run, task, board) if task.spec.after else NO_RESULTS
+            self._submit(task, self._message(run, task, results))
 
-    async def _message(self, run: Run, task: Task, board: Board) -> Enqueue:
-        results: dict[str, Json] = {}
-        if task.spec.after and (names := references(task.spec)):  # what is asked for is waited for
-            found = await self._desk.store.results(run.run_id, [board.numbers[name] for name in names])
-            results = {name: found.get(board.numbers[name], Json("null")) for name in names}
+    async def _results(self, run: Run, task: Task, board: Board) -> dict[str, Json]:
+        """What other tasks delivered, as far as this one asks for it: then it waits for them, too."""
+        if not (names := references(task.spec)):
+            return NO_RESULTS
+        found = await self._desk.store.results(run.run_id, [board.numbers[name] for name in names])
+        return {name: found.get(board.numbers[name], Json("null")) for name in names}
+
+    @staticmethod
+    def _message(run: Run, task: Task, results: dict[str, Json]) -> Enqueue:
         assert task.agent_id is not None
         return Enqueue(
             key=(run.project, task.agent_id),
@@ -105,78 +147,67 @@ class Starter:
         )
 
     def _submit(self, task: Task, command: Enqueue) -> None:
-        assert task.turn_id is not None
-        number, turn_id = task.number, task.turn_id
-        self._watched[number] = (turn_id, task.agent_id)
+        kernel, watch = self._desk.kernel, self._attend(task, command)
+        try:
+            kernel.flusher.ask(command, watch)
+        except Unavailable as problem:
+            watch.set_exception(problem)
+
+    def _attend(self, task: Task, command: Enqueue | None = None) -> Watch:
+        """Be told of the end of a task's turn, and of its time being over."""
+        watch = self._watched[task.number] = Watch(self, task, command)
         if task.spec.timeout_seconds is not None and task.started_at_ms is not None:
             due = Millis(task.started_at_ms + int(task.spec.timeout_seconds * 1000))
-            heappush(self._deadlines, (due, number, turn_id))
-        kernel = self._desk.kernel
-        ending = kernel.deliverables.watch(turn_id)
-        try:
-            kernel.flusher.ask(command, ending)
-        except Unavailable:
-            kernel.deliverables.unwatch(turn_id, ending)
-            self._doubt(number, turn_id, command)
-            return
-        ending.add_done_callback(lambda done: self._heard(number, turn_id, command, done))
+            heappush(self._deadlines, (due, task.number, watch.turn_id))
+        self._desk.kernel.deliverables.listen(watch.turn_id, watch)
+        return watch
 
-    def _heard(self, number: int, turn_id: TurnId, command: Enqueue, done: Ending) -> None:
-        """The turn has ended, or was not made."""
-        problem = None if done.cancelled() else done.exception()
-        if problem is None and not done.cancelled():
-            self._ended(number, done.result())
-            return
-        self._desk.kernel.deliverables.unwatch(turn_id, done)
+    def refused(self, watch: Watch, problem: BaseException) -> None:
+        """No turn was made, or nobody knows whether one was."""
+        number, turn_id, command = watch.number, watch.turn_id, watch.command
+        self._desk.kernel.deliverables.unwatch(turn_id, watch)
         match problem:
             case TurnExists():
-                self._watch(number, turn_id)
+                self._listen(number, turn_id)
             case RunHeld() | RunClosed():
                 self._failed[turn_id] = RETURNED
-                self._ended(number, None)
-            case Unavailable() | None:
-                self._doubt(number, turn_id, command)
-            case HomeostatError():
+                self.ended(number, None)
+            case HomeostatError() if not isinstance(problem, Unavailable):
                 self._failed[turn_id] = problem
-                self._ended(number, None)
+                self.ended(number, None)
             case _:
-                self._doubt(number, turn_id, command)
+                assert command is not None, "a turn that was only watched is refused by nobody"
+                self._unsure[turn_id] = command
+                asyncio.get_running_loop().call_later(0.2, self.ended, number, None)  # look, after a moment
 
-    def _doubt(self, number: int, turn_id: TurnId, command: Enqueue) -> None:
-        """Nobody knows whether the turn was made: look, after a moment."""
-        self._unsure[turn_id] = command
-        asyncio.get_running_loop().call_later(0.2, self._ended, number, None)
-
-    def _watch(self, number: int, turn_id: TurnId) -> None:
+    def _listen(self, number: int, turn_id: TurnId) -> None:
+        """Be told of the end of a turn that may have ended already."""
         deliverables = self._desk.kernel.deliverables
-        deliverables.watch(turn_id).add_done_callback(lambda _: self._ended(number, None))
+        deliverables.watch(turn_id).add_done_callback(lambda _: self.ended(number, None))
         if deliverables.ended_here(turn_id):
-            self._ended(number, None)
+            self.ended(number, None)
 
     async def adopt(self, run: Run, tasks: list[Task], board: Board) -> None:
         """Watch what a run has under way and this process does not know of; turns that were never made are made now."""
-        self._load = Counter(task.agent_id for task in tasks if task.agent_id is not None)
+        self._load = defaultdict(int, Counter(task.agent_id for task in tasks if task.agent_id is not None))
         missing: list[Task] = []
         for task in tasks:
             assert task.turn_id is not None
-            if self._watched.get(task.number, ("", None))[0] == task.turn_id:
+            known = self._watched.get(task.number)
+            if known is not None and known.turn_id == task.turn_id:
                 continue
             if await self._desk.kernel.store.turn(run.project, task.turn_id) is None:
                 missing.append(task)
                 continue
-            self._watched[task.number] = (task.turn_id, task.agent_id)
-            if task.spec.timeout_seconds is not None and task.started_at_ms is not None:
-                due = Millis(task.started_at_ms + int(task.spec.timeout_seconds * 1000))
-                heappush(self._deadlines, (due, task.number, task.turn_id))
-            self._watch(task.number, task.turn_id)
-            self._ended(task.number, None)
+            self._attend(task)
+            self.ended(task.number, None)
         if run.status is RunStatus.APPLYING:
             await self.start(run, missing, board)
             return
         for task in missing:
             assert task.turn_id is not None
             self._failed[task.turn_id] = RETURNED
-            self._ended(task.number, None)
+            self.ended(task.number, None)
 
     def told(self, task: Task, end: Deliverable | None) -> Deliverable | None:
         """An end that was told with the word of it, if it is that of the turn which the task is now."""
@@ -196,7 +227,7 @@ class Starter:
             if await self._desk.kernel.store.turn(run.project, turn_id) is None:
                 self._submit(task, command)
                 return None
-            self._watch(task.number, turn_id)
+            self._listen(task.number, turn_id)
         end = await self._desk.kernel.deliverables.get(run.project, turn_id)
         if end is not None:
             self._forget(task)
@@ -204,8 +235,8 @@ class Starter:
 
     def _forget(self, task: Task) -> None:
         known = self._watched.pop(task.number, None)
-        if known is not None and known[1] is not None:
-            self._load[known[1]] -= 1
+        if known is not None and known.agent_id is not None:
+            self._load[known.agent_id] -= 1
 
     # --- time ----------------------------------------------------------------------------------------------
 
@@ -218,7 +249,8 @@ class Starter:
         """Stop turns that took too long; their ends come back like any other."""
         while self._deadlines and self._deadlines[0][0] <= now:
             _, number, turn_id = heappop(self._deadlines)
-            if self._watched.get(number, ("", None))[0] != turn_id:
+            known = self._watched.get(number)
+            if known is None or known.turn_id != turn_id:
                 continue
             try:
                 await self._desk.kernel.stop(run.project, turn_id, reason="it took too long", actor=TIMEKEEPER)
@@ -232,4 +264,4 @@ class Starter:
         if now - self._looked_at >= SAFETY_POLL_SECONDS:
             self._looked_at = now
             for number in list(self._watched):
-                self._ended(number, None)
+                self.ended(number, None)

@@ -7,7 +7,6 @@ a leaf in the Merkle tree of RFC 6962 as well. Anybody with SHA-256 can check it
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import lru_cache
 from typing import Final, NamedTuple
@@ -15,7 +14,7 @@ from typing import Final, NamedTuple
 import msgspec
 from msgspec import Struct
 
-from homeostat.core.canonical import canonical_of, canonical_plain
+from homeostat.core.canonical import Ordered, canonical_of, canonical_plain
 from homeostat.core.clock import Millis
 from homeostat.core.codec import Json, to_json
 from homeostat.core.ids import ProjectId, RunId
@@ -94,7 +93,20 @@ class Block(NamedTuple):
     text: str
 
 
+class Written(Ordered, frozen=True, gc=False):
+    """An entry on its way into a line: all of it has its one spelling already, and is encoded in one go."""
+
+    at_ms: int
+    kind: str
+    payload: Ordered | msgspec.Raw
+    previous: str
+    project: str
+    run_id: str
+    seq: int
+
+
 _line = msgspec.json.Decoder(Line)
+_encoder = msgspec.json.Encoder()
 
 
 def read_line(line: bytes | str) -> Line:
@@ -179,23 +191,56 @@ def told(payload: object, *, plain: bool = False, said: str | None = None) -> Js
     return canonical_of(redact_json(to_json(payload, limit=ENTRY_BYTES_MAX)))
 
 
-@dataclass(slots=True)
 class Chain:
-    """Entries of one run on their way into a transaction: `tip` is what the run's row has to be swapped to."""
+    """Entries of one run on their way into a transaction: `tip` is what the run's row has to be swapped to.
 
-    project: ProjectId
-    run_id: RunId
-    tip: Tip = START
-    lines: list[str] = field(default_factory=list[str])
+    They are spelled and hashed when somebody asks for the tip or the lines, all that wait for it in one go.
+    """
+
+    __slots__ = ("_lines", "_tip", "_waiting", "project", "run_id")
+
+    def __init__(self, project: ProjectId, run_id: RunId, tip: Tip = START) -> None:
+        self.project = project
+        self.run_id = run_id
+        self._tip = tip
+        self._lines: list[str] = []
+        self._waiting: list[tuple[int, str, Ordered | msgspec.Raw]] = []
 
     def add(
         self, kind: EntryKind, payload: object, *, at_ms: Millis, plain: bool = False, said: str | None = None
     ) -> None:
-        tip = self.tip
-        text = told(payload, plain=plain, said=said)
-        line = _text(tip, whose(self.project, self.run_id), kind, at_ms, text)
-        self.lines.append(line)
-        self.tip = Tip(tip.next_seq + 1, hash_of(line.encode()))
+        """Go on with an entry; what it takes is told at `told`."""
+        if plain and said == "" and isinstance(payload, Ordered):  # nothing in it has to be sorted or looked for
+            self._waiting.append((at_ms, kind.value, payload))
+        else:
+            text = told(payload, plain=plain, said=said)
+            self._waiting.append((at_ms, kind.value, msgspec.Raw(text.encode())))
+
+    def _settle(self) -> None:
+        project, run_id, lines, encode = self.project, self.run_id, self._lines, _encoder.encode
+        waiting, self._waiting = self._waiting, []
+        seq, previous = self._tip
+        for at_ms, kind, payload in waiting:
+            line = encode(Written(at_ms, kind, payload, previous, project, run_id, seq))
+            if len(line) > ENTRY_BYTES_MAX // 4 and isinstance(payload, Ordered):
+                text = msgspec.Raw(told(payload).encode())
+                line = encode(Written(at_ms, kind, text, previous, project, run_id, seq))
+            lines.append(line.decode())
+            previous = hash_of(line)
+            seq += 1
+        self._tip = Tip(seq, previous)
+
+    @property
+    def tip(self) -> Tip:
+        if self._waiting:
+            self._settle()
+        return self._tip
+
+    @property
+    def lines(self) -> list[str]:
+        if self._waiting:
+            self._settle()
+        return self._lines
 
     @property
     def entries(self) -> list[Entry]:
