@@ -6,12 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from homeostat.adapters.stores.postgres import PostgresEngine, PostgresImmune
-from homeostat.adapters.stores.sqlite import SqliteEngine, SqliteImmune
+from homeostat.adapters.stores.postgres import PostgresEnforcement, PostgresEngine, PostgresImmune
+from homeostat.adapters.stores.sqlite import SqliteEnforcement, SqliteEngine, SqliteImmune
 from homeostat.core.clock import Millis
 from homeostat.core.ports.immune import ImmuneStore
+from homeostat.core.records.enforcement import Verb
 from homeostat.core.records.immune import Chart
 from homeostat.testing.suites import immune_store as suite
+from homeostat.testing.suites.enforcement_store import hold
 
 
 @pytest.fixture(params=["memory", "sqlite", "postgres"])
@@ -37,6 +39,17 @@ async def keeper(kind: str, tmp_path: Path) -> AsyncGenerator[ImmuneStore]:
 @pytest.mark.parametrize("check", suite.CHECKS, ids=lambda check: check.__name__)
 async def test_keepers(keeper: ImmuneStore, check: suite.Check) -> None:
     await check(keeper)
+
+
+async def test_what_is_wanted_of_a_patient_is_written_with_it_or_not_at_all(keeper: ImmuneStore) -> None:
+    assert isinstance(keeper, SqliteImmune | PostgresImmune)
+    engine = keeper._engine
+    holds = SqliteEnforcement(engine) if isinstance(engine, SqliteEngine) else PostgresEnforcement(engine)
+    wanted = hold()
+    assert await keeper.save(Chart(patients=(suite.patient(),), holds=(wanted,)))
+    assert await holds.holds() == [wanted]
+    assert not await keeper.save(Chart(patients=(suite.patient(),), holds=(replace(wanted, verb=Verb.RELEASE),)))
+    assert await holds.holds() == [wanted], "somebody else has moved it"
 
 
 class Trusting(SqliteImmune):

@@ -5,6 +5,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 from msgspec import structs
@@ -39,6 +40,7 @@ from homeostat.core.records.budget import (
 from homeostat.core.records.call import Call, CallId, call_of
 from homeostat.core.records.event import Event
 from homeostat.core.records.rate import NO_LOAD, RateDraw, RateDrawn
+from homeostat.core.records.turn import AgentKey
 from homeostat.gateway.airspace import Airborne, Airspace
 from homeostat.gateway.announcing import Announcer
 from homeostat.gateway.budgets import Answered, Budgets
@@ -82,7 +84,7 @@ class Clerk:
         self._rate_draws: deque[tuple[RateDraw, asyncio.Future[RateDrawn]]] = deque()
         self.airspace = Airspace(clock)
         self._whole = False
-        self._under_way = False
+        self._under_way: Posting | None = None
         self._ended: list[Airborne] = []
         self._calls: deque[Call] = deque()
         self._refusals: dict[RefusalKey, tuple[Call, list[int]]] = {}
@@ -209,10 +211,21 @@ class Clerk:
         self.catch_up()
         self._flush_refusals(everything=True)
         self._whole = self.airspace.unwritten
-        wanted = self._pending or self._whole or self._under_way
+        wanted = self._pending or self._whole or self._under_way is not None
         for _ in range(1 + len(self._calls) // POSTING_CALLS_MAX if wanted else 0):
             await self.draw(Draw(NO_BUDGET, ZERO, ZERO))
         await self.announcer.catch_up()
+
+    def owes(self, agent: AgentKey) -> bool:
+        """Whether a call of an agent that is over is not in the books yet."""
+        self.catch_up()
+        postings = (self._under_way, self._unsure)
+        unwritten = chain(
+            self._calls,
+            (call for call, _ in self._refusals.values()),
+            *(posting.calls for posting in postings if posting is not None),
+        )
+        return any((call.project, call.agent_id) == agent for call in unwritten)
 
     @property
     def _rest_seconds(self) -> float:
@@ -256,7 +269,7 @@ class Clerk:
             self.any_open.clear()
         self._flush_refusals()
         posting, waiting, pacing = self._compile()
-        self._under_way = True
+        self._under_way = posting
         try:
             posted = await self._store.post(posting)
         except BaseException as error:
@@ -266,7 +279,7 @@ class Clerk:
             _fail([*waiting, *pacing], interrupted)
             raise
         finally:
-            self._under_way = False
+            self._under_way = None
         if not posted.alive:
             await self._rise(posting, [*waiting, *pacing])
             return

@@ -147,11 +147,13 @@ class Gateway:
 
     async def spent(self, agent: AgentKey, since: Millis) -> Spent:
         """What an agent got since an instant: calls that began after it."""
+        if self.in_flight_here(agent) or self.clerk.owes(agent):  # a receipt waits for nobody else's calls
+            await self.clerk.flush()
         refused = answered = tokens = 0
         before: CallId | None = None
         for _ in range(SPENT_PAGES_MAX):
             wanted = CallFilter(project=agent[0], agent_id=agent[1], since_ms=since, before=before)
-            page = await self.calls(wanted, PAGE_MAX)
+            page = await self.store.calls(wanted, PAGE_MAX)
             refused += sum(call.repeats for call in page if call.outcome is Outcome.REFUSED)
             answered += sum(call.outcome is not Outcome.REFUSED for call in page)
             tokens += sum(call.usage.tokens for call in page)

@@ -1,6 +1,5 @@
 """Questions to operators: asked about one action on one body of evidence, answered once, by the first who does."""
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
@@ -10,6 +9,7 @@ from homeostat.core.ids import ProjectId
 from homeostat.core.machines.phase import Phase, PhaseEvent
 from homeostat.core.records.immune import Approval, ApprovalId, ApprovalStatus, Chart
 from homeostat.core.records.turn import AgentKey
+from homeostat.immune.deciding import Deciding
 from homeostat.immune.errors import ApprovalSettled, ApprovalUnknown
 from homeostat.immune.healer import Healer, evidence_digest
 from homeostat.immune.ward import Move, Ward
@@ -25,7 +25,7 @@ class Approvals:
         ward: Ward,
         healer: Healer,
         watch_of: Callable[[AgentKey], Awaitable[Watch]],
-        deciding: asyncio.Lock,
+        deciding: Deciding,
         clock: Clock,
     ) -> None:
         self._ward = ward

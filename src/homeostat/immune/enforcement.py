@@ -21,6 +21,7 @@ T = TypeVar("T")
 Tell = Callable[[AgentKey, str, dict[str, object]], Awaitable[None]]
 
 STRATEGY_SECONDS: Final = 5.0  # what one strategy may take for one step; a hanging engine is not waited for
+FORESEE_SECONDS: Final = 0.05  # what is not known by then of an agent that is to be held is found out afterwards
 BRING_SECONDS: Final = 6.0  # how long a verb waits for its effect; what takes longer goes on and is read later
 GAPS_KEPT_MAX: Final = 32
 ELSEWHERE_SECONDS: Final = 10.0  # how long a machine may be silent about whom it holds before nobody vouches for it
@@ -106,6 +107,28 @@ class Enforcement:
 
     # --- bringing about --------------------------------------------------------------------------------------
 
+    async def foresee(self, patient: Patient) -> tuple[Hold, ...]:
+        """What is to be stored with the decision itself. What cannot be told yet is stored when it is seen to."""
+        key = patient.key
+        if key in self._lanes or self._mode is Mode.FIRST or (patient.phase in RUNS and key not in self._holds):
+            return ()
+        known = self._holds.get(key)
+        if known is None:
+            known = self._holds[key] = {hold.strategy: hold for hold in await self.store.holds_of(key)}
+        if any(hold.doubted or self._elsewhere(hold) for hold in known.values()):
+            return ()
+        try:
+            async with asyncio.timeout(FORESEE_SECONDS):
+                wishes = [await self._wish(patient, one, known) for one in self.enforcers]
+        except TimeoutError:
+            return ()  # the decision does not wait for an engine that hangs
+        return tuple(wish for wish in wishes if wish is not None and wish != known.get(wish.strategy))
+
+    def decided(self, holds: Sequence[Hold]) -> None:
+        for hold in holds:
+            if hold.key not in self._lanes:
+                self._holds.setdefault(hold.key, {})[hold.strategy] = hold
+
     async def bring(self, patient: Patient) -> None:
         """Hold an agent as its phase wants it. What takes too long goes on, and is not claimed to be so."""
         lane = self._enter(patient, local_only=False)
@@ -165,7 +188,8 @@ class Enforcement:
         for one, wish in wishes:
             known[one.strategy] = wish if wish.settled else await self._assert(one, wish)
             found.append(known[one.strategy])
-        await self.store.save_holds([hold for hold, (_, wish) in zip(found, wishes, strict=True) if hold != wish])
+        if seen := [hold for hold, (_, wish) in zip(found, wishes, strict=True) if hold != wish]:
+            await self.store.save_holds(seen)
         for hold, (_, wish) in zip(found, wishes, strict=True):
             if hold.effect is not Effect.ENFORCED and (hold.effect, hold.note) != (wish.effect, wish.note):
                 await self.tell(patient.key, "enforcement", _words(hold))
@@ -306,13 +330,10 @@ class Enforcement:
     # --- what the healer asks --------------------------------------------------------------------------------
 
     async def in_flight(self, key: AgentKey) -> int:
-        return sum(await self._ask_all(lambda one: one.in_flight(key)))
+        return sum([await _within(one.in_flight(key)) for one in self.enforcers])
 
     async def waiting(self, key: AgentKey) -> int:
-        return sum(await self._ask_all(lambda one: one.waiting(key)))
-
-    async def _ask_all(self, question: Callable[[Enforcer], Awaitable[int]]) -> list[int]:
-        return await asyncio.gather(*(_within(question(one)) for one in self.enforcers))
+        return sum([await _within(one.waiting(key)) for one in self.enforcers])
 
     async def preempt(self, key: AgentKey) -> None:
         for enforcer in self.enforcers:

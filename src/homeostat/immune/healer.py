@@ -25,6 +25,7 @@ from homeostat.core.records.immune import (
 )
 from homeostat.core.records.turn import AgentKey
 from homeostat.immune.baseline import Baselines
+from homeostat.immune.deciding import Deciding
 from homeostat.immune.doctrine import Doctrine
 from homeostat.immune.enforcement import Enforcement
 from homeostat.immune.errors import AgentMoved
@@ -44,6 +45,7 @@ class Healer:
         self,
         *,
         ward: Ward,
+        deciding: Deciding,
         enforcement: Enforcement,
         remedies: Remedies,
         baselines: Baselines,
@@ -52,6 +54,7 @@ class Healer:
         ids: Ids,
     ) -> None:
         self._ward = ward
+        self._deciding = deciding
         self._enforcement = enforcement
         self._remedies = remedies
         self._baselines = baselines
@@ -61,6 +64,7 @@ class Healer:
         self.experience = Experience()
         self._asked: set[str] = set()
         self._treating: dict[AgentKey, Millis] = {}
+        self._under_way: set[AgentKey] = set()
 
     async def step(self, watch: Watch) -> None:
         """Do what is due for an agent in its phase."""
@@ -175,6 +179,17 @@ class Healer:
         return self.experience.next_action(watch.key, incident.hypotheses, tried, since=since)
 
     async def _treat(self, watch: Watch) -> None:
+        """One treatment of an agent at a time: others may decide while one lasts."""
+        if watch.key in self._under_way:
+            return
+        self._under_way.add(watch.key)
+        try:
+            await self._climb(watch)
+        finally:
+            self._under_way.discard(watch.key)
+
+    async def _climb(self, watch: Watch) -> None:
+        """Remedy by remedy, until one is applied or none is left."""
         incident = watch.incident
         assert incident is not None, "nobody is treated without an incident"
         await self._enforcement.bring(watch.patient)  # what is stopped cannot be treated; its gates stay shut
@@ -194,7 +209,11 @@ class Healer:
             if not claimed and not await self._claim(watch):
                 return
             claimed = True
+            version = watch.patient.version
             treatment = await self._apply(watch, *step)
+            if watch.patient.version != version:
+                await self._note(watch, treatment)
+                return
             incident = replace(incident, treatments=(*incident.treatments, treatment))
             if treatment.applied is Applied.APPLIED:
                 await self._let_out(watch, incident, PhaseEvent.TREATED, f"{treatment.action.words}: {treatment.note}")
@@ -228,7 +247,9 @@ class Healer:
         return True
 
     async def _apply(self, watch: Watch, diagnosis: Diagnosis, action: RemedyAction) -> Treatment:
-        applied, note = await self._remedies.apply(watch.key, action, f"{diagnosis}: {watch.patient.cause}"[:500])
+        why, approval_id = f"{diagnosis}: {watch.patient.cause}"[:500], watch.patient.approval_id
+        async with self._deciding.lent():  # it may take seconds, and the agent is claimed
+            applied, note = await self._remedies.apply(watch.key, action, why)
         self._ward.counts.treated[action, applied] += 1
         return Treatment(
             action=action,
@@ -236,8 +257,16 @@ class Healer:
             applied=applied,
             note=note,
             at_ms=self._clock.now_ms(),
-            approval_id=watch.patient.approval_id,
+            approval_id=approval_id,
         )
+
+    async def _note(self, watch: Watch, treatment: Treatment) -> None:
+        """An operator was quicker than a treatment: whatever the agent is now, what was done to it is written down."""
+        incident = watch.incident
+        if incident is not None:
+            incident = replace(incident, treatments=(*incident.treatments, treatment))
+            if await self._ward.store.save(Chart(incidents=(incident,))):
+                watch.incident = incident
 
     async def end(self, watch: Watch, incident: Incident, *, cause: str, actor: str) -> None:
         """An operator ends an agent, whatever its phase: nothing is waited for, and nothing treats it any more."""
@@ -253,18 +282,19 @@ class Healer:
             if not await self._ward.store.save(Chart(patients=(patient,), incidents=(incident,))):
                 raise AgentMoved(agent_id=watch.key[1])
             watch.patient, watch.incident = patient, incident
-        for event in steps:
-            move = Move(watch=watch, event=event, cause=cause, actor=actor, incident=incident, changes=asked)
-            if not await self._ward.move(move):
-                raise AgentMoved(agent_id=watch.key[1])
+        moves = [
+            Move(watch=watch, event=event, cause=cause, actor=actor, incident=incident, changes=asked)
+            for event in steps
+        ]
+        if moves and not await self._ward.move_through(moves):
+            raise AgentMoved(agent_id=watch.key[1])
         await self._enforcement.bring(watch.patient)
         await self._enforcement.preempt(watch.key)
         watch.held_before = await self._enforcement.waiting(watch.key)
 
     async def let_out(self, watch: Watch, *, cause: str, actor: str) -> bool:
         """An operator, or the end of an outage, lets an agent out untreated."""
-        incident = watch.incident
-        return await self._let_out(watch, incident, PhaseEvent.RELEASE, cause, actor=actor)
+        return await self._let_out(watch, watch.incident, PhaseEvent.RELEASE, cause, actor=actor)
 
     async def _let_out(
         self, watch: Watch, incident: Incident | None, event: PhaseEvent, cause: str, *, actor: str = IMMUNE_ACTOR

@@ -11,18 +11,13 @@ import msgspec
 from homeostat.core.clock import Clock, Millis, SystemClock
 from homeostat.core.codec import to_json
 from homeostat.core.enforcement_errors import AgentKilled
-from homeostat.core.errors import AgentUnknown, InvalidRequest, Unavailable
+from homeostat.core.errors import AgentUnknown, Unavailable
 from homeostat.core.ids import DEFAULT_PROJECT, AgentId, Ids, ProjectId
 from homeostat.core.machines.phase import PHASE, Phase, PhaseEvent
 from homeostat.core.ports.bus import Bus
 from homeostat.core.ports.immune import Engine, ImmuneStore, Remedies
 from homeostat.core.records.event import Channel, Event, subject
-from homeostat.core.records.immune import (
-    ActualCause,
-    Feedback,
-    FeedbackId,
-    Patient,
-)
+from homeostat.core.records.immune import Patient
 from homeostat.core.records.turn import AgentKey
 from homeostat.core.records.vitals import Vitals
 from homeostat.core.urgency import become_urgent
@@ -30,13 +25,14 @@ from homeostat.immune.approvals import Approvals
 from homeostat.immune.archive import Archive, Portrait
 from homeostat.immune.baseline import Baselines, Normal
 from homeostat.immune.counts import Counts
+from homeostat.immune.deciding import Deciding
 from homeostat.immune.diagnostician import Diagnostician
 from homeostat.immune.doctrine import Doctrine
 from homeostat.immune.drill import Drills
 from homeostat.immune.enforcement import Enforcement
 from homeostat.immune.engines import EngineWatch
-from homeostat.immune.errors import FeedbackUnknown
 from homeostat.immune.examination import Settings
+from homeostat.immune.feedback import FeedbackDesk
 from homeostat.immune.healer import BY_HAND, Healer
 from homeostat.immune.hearing import Listener
 from homeostat.immune.intake import CALL, Intake
@@ -93,8 +89,11 @@ class Immune:
         self.diagnostician = Diagnostician()
         self.counts = Counts()
         self.ward = Ward(store=store, bus=bus, clock=self.clock, ids=self.ids, counts=self.counts)
+        self.ward.holding = enforcement
+        self.deciding = Deciding()
         self.healer = Healer(
             ward=self.ward,
+            deciding=self.deciding,
             enforcement=enforcement,
             remedies=remedies,
             baselines=self.baselines,
@@ -106,9 +105,11 @@ class Immune:
             ward=self.ward, baselines=self.baselines, roster=roster, doctrine=self.doctrine, clock=self.clock
         )
         self.orchestrator = self._orchestrator(roster, fleet_size)
-        self.deciding = asyncio.Lock()
         self.approvals = Approvals(
             ward=self.ward, healer=self.healer, watch_of=self.watch_of, deciding=self.deciding, clock=self.clock
+        )
+        self.feedback = FeedbackDesk(
+            store=store, diagnostician=self.diagnostician, counts=self.counts, clock=self.clock, ids=self.ids
         )
         self.drills = Drills(self)
         self.loops: tuple[Loop, ...] = (("immune system", self.run), ("enforcement", self.run_enforcement))
@@ -116,6 +117,7 @@ class Immune:
     def _orchestrator(self, roster: Roster, fleet_size: Callable[[], int]) -> Orchestrator:
         return Orchestrator(
             ward=self.ward,
+            deciding=self.deciding,
             archive=self.archive,
             intake=self.intake,
             observer=Observer(baselines=self.baselines, sentinel=Sentinel(self.baselines, self.settings)),
@@ -152,7 +154,7 @@ class Immune:
             log.warning("the last baselines were not written down: %s", error)
 
     async def run(self) -> None:
-        become_urgent()  # an order about an agent waits until a tick has ended
+        become_urgent()  # an order about an agent waits for a step of a tick
         while True:
             await asyncio.sleep(self.doctrine.tick_seconds)
             try:
@@ -203,6 +205,7 @@ class Immune:
             began = self.clock.monotonic()
             scored = await self.orchestrator.tick()
             await self.drills.end_abandoned()
+            await self.deciding.give_way()
             await self.approvals.expire()
             self.counts.ticks += 1
             self.counts.scored += scored
@@ -256,7 +259,7 @@ class Immune:
     async def quarantine(self, key: AgentKey, *, reason: str, actor: str) -> Patient:
         """Isolate an agent on an operator's word; it stays so until one says otherwise."""
         async with self.deciding:
-            watch = await self.watch_of(key)
+            watch = await self.seen(key)
             PHASE.next(watch.phase, PhaseEvent.ORDER_QUARANTINE)
             incident = replace(self.orchestrator.diagnose(watch), cohort=BY_HAND)
             await self.orchestrator.order(
@@ -267,14 +270,14 @@ class Immune:
     async def kill(self, key: AgentKey, *, reason: str, actor: str) -> Patient:
         """Isolate an agent at once and end it; it stays so until an operator releases it."""
         async with self.deciding:
-            watch = await self.watch_of(key)
+            watch = await self.seen(key)
             await self.healer.end(watch, self.orchestrator.diagnose(watch), cause=reason, actor=actor)
             return watch.patient
 
     async def release(self, key: AgentKey, *, reason: str, actor: str) -> Patient:
         """Let an agent out untreated; probation watches it."""
         async with self.deciding:
-            watch = await self.watch_of(key)
+            watch = await self.seen(key)
             PHASE.next(watch.phase, PhaseEvent.RELEASE)
             await self.healer.let_out(watch, cause=reason, actor=actor)
             return watch.patient
@@ -335,41 +338,6 @@ class Immune:
         if watch is not None and self.leading:
             self.archive.accelerate(watch)
 
-    # --- feedback ------------------------------------------------------------------------------------------
-
-    async def feedback(self, key: AgentKey, *, cause: ActualCause, notes: str, author: str) -> Feedback:
-        """Take an operator's word on the last diagnosis of an agent; later ones of the same kind heed it."""
-        found = await self.store.incidents(key[0], agent_id=key[1], before=None, limit=1)
-        if not found:
-            raise InvalidRequest(problem=f"agent {key[1]!r} has had no incident that feedback could be about")
-        incident = found[0]
-        said = Feedback(
-            feedback_id=FeedbackId(f"fbk_{self.ids.scope()}"),
-            project=key[0],
-            agent_id=key[1],
-            cause=cause,
-            notes=notes,
-            at_ms=self.clock.now_ms(),
-            author=author,
-            incident_id=incident.incident_id,
-            diagnosis=incident.hypotheses[0].diagnosis if incident.hypotheses else None,
-            kinds=tuple(sorted({one.kind for one in incident.evidence})),
-        )
-        await self.store.put_feedback(said)
-        self.counts.feedback[cause] += 1
-        self.diagnostician.hear(said)
-        return said
-
-    async def withdraw(self, project: ProjectId, feedback_id: FeedbackId) -> Feedback:
-        """Take feedback back; confidences are as if it had never been given."""
-        said = await self.store.feedback_by_id(project, feedback_id)
-        if said is None:
-            raise FeedbackUnknown(feedback_id=feedback_id)
-        gone = replace(said, withdrawn=True)
-        await self.store.put_feedback(gone)
-        self.diagnostician.hear(gone)
-        return gone
-
     # --- looking -------------------------------------------------------------------------------------------
 
     def phase_of(self, key: AgentKey) -> Phase:
@@ -383,16 +351,22 @@ class Immune:
 
     async def patient(self, key: AgentKey) -> Patient:
         """An agent's health, whoever decides on it."""
-        return (await self.watch_of(key)).patient
+        return (await self.seen(key)).patient
 
     async def watch_of(self, key: AgentKey) -> Watch:
-        if self._roster(key) is None and key not in self.ward.watches:
-            raise AgentUnknown(agent_id=key[1], project=key[0])
-        watch = self.ward.watches.get(key)
-        if watch is not None and (watch.stale or not self.leading):
-            watch = await self.ward.reload(key)
-        if watch is None:
+        """An agent that is watched from now on."""
+        watch = await self.seen(key)
+        if watch.patient.version == 0:
             await self.ward.admit([key])
             watch = await self.ward.reload(key)
         assert watch is not None, "it was admitted a moment ago"
         return watch
+
+    async def seen(self, key: AgentKey) -> Watch:
+        """An agent as it is known; one that nobody has watched yet is a newcomer, and nothing is written."""
+        if self._roster(key) is None and key not in self.ward.watches:
+            raise AgentUnknown(agent_id=key[1], project=key[0])
+        watch = self.ward.watches.get(key)
+        if watch is None or watch.stale or not self.leading:
+            watch = await self.ward.reload(key)
+        return watch or self.ward.newcomer(key)

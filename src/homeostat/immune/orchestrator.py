@@ -20,6 +20,7 @@ from homeostat.core.records.vitals import Vitals
 from homeostat.immune.archive import Archive
 from homeostat.immune.baseline import Baselines, Rows
 from homeostat.immune.correlator import EVERYBODY, Correlator, Verdict
+from homeostat.immune.deciding import Deciding
 from homeostat.immune.diagnostician import Diagnostician
 from homeostat.immune.doctrine import Doctrine
 from homeostat.immune.enforcement import Enforcement
@@ -41,6 +42,7 @@ class Orchestrator:
         self,
         *,
         ward: Ward,
+        deciding: Deciding,
         intake: Intake,
         observer: Observer,
         baselines: Baselines,
@@ -56,6 +58,7 @@ class Orchestrator:
         min_samples: int,
     ) -> None:
         self._ward = ward
+        self._deciding = deciding
         self._intake = intake
         self._observer = observer
         self._baselines = baselines
@@ -92,11 +95,14 @@ class Orchestrator:
         await self._isolate([watch for watch in seen if watch.wanted_at is not None], self._clock.monotonic())
         await self._isolate(self._waiting_to_be_isolated(seen), self._clock.monotonic())
         for key in list(self._ward.unsettled):
+            await self._deciding.give_way()
             try:
-                await self._healer.step(self._ward.watches[key])
+                if (watch := self._ward.watches.get(key)) is not None:
+                    await self._healer.step(watch)
             except Unavailable as error:
                 log.warning("%s is left as it is for now: %s", key[1], error)
         await self._close_alerts()
+        await self._deciding.give_way()
         await self._archive.tick()
         return scored
 

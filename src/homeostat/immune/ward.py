@@ -1,9 +1,9 @@
 """Every agent under watch, and the one way in which its phase changes: by the table, stored first, then told."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from homeostat.core.clock import Clock
 from homeostat.core.codec import from_json, to_json
@@ -12,6 +12,7 @@ from homeostat.core.ids import AgentId, Ids
 from homeostat.core.machines.phase import PHASE, Phase, PhaseEvent
 from homeostat.core.ports.bus import Bus
 from homeostat.core.ports.immune import ImmuneStore
+from homeostat.core.records.enforcement import Hold
 from homeostat.core.records.event import Channel, Event, subject
 from homeostat.core.records.immune import (
     IMMUNE_ACTOR,
@@ -50,6 +51,18 @@ class Member:
 Roster = Callable[[AgentKey], Member | None]
 
 
+class Holding(Protocol):
+    """Whoever brings about what a phase wants."""
+
+    async def foresee(self, patient: Patient) -> tuple[Hold, ...]:
+        """What is wanted of every strategy once an agent is so, as far as that can be told before."""
+        ...
+
+    def decided(self, holds: Sequence[Hold]) -> None:
+        """What was foreseen is stored."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
     """A step that is to be taken."""
@@ -75,6 +88,7 @@ class Ward:
         self.watches: dict[AgentKey, Watch] = {}
         self.unsettled: set[AgentKey] = set()
         self.told: Callable[[Watch, Transition], None] = lambda _watch, _step: None
+        self.holding: Holding = Unheld()
 
     async def open(self) -> None:
         """Read everything, then hear of what other processes change."""
@@ -119,6 +133,12 @@ class Ward:
                 await self.store.save(Chart(patients=(patient,)))
                 await self.reload(patient.key)
 
+    def newcomer(self, key: AgentKey) -> Watch:
+        """An agent that was never seen before: it is watched, and stored, from its first step on."""
+        project, agent_id = key
+        now = self._clock.now_ms()
+        return Watch(Patient(project=project, agent_id=agent_id, version=0, phase=PHASE.initial, since_ms=now))
+
     async def reload(self, key: AgentKey) -> Watch | None:
         """Take an agent as the store has it."""
         patient = await self.store.patient(key)
@@ -154,6 +174,10 @@ class Ward:
         """Take one step; False where somebody else has taken another one meanwhile."""
         return await self._take([move])
 
+    async def move_through(self, moves: Sequence[Move]) -> bool:
+        """Take the steps of one agent as one: nobody sees it on the way."""
+        return await self._take(moves)
+
     async def move_all(self, moves: Sequence[Move]) -> None:
         """Take many steps, few commits. A lost race costs the agents of its commit this tick, and nothing else."""
         for start in range(0, len(moves), MOVES_PER_SAVE_MAX):
@@ -164,10 +188,10 @@ class Ward:
 
     async def _take(self, moves: Sequence[Move]) -> bool:
         now = self._clock.now_ms()
-        patients: list[Patient] = []
+        patients: dict[AgentKey, Patient] = {}
         steps: list[Transition] = []
         for move in moves:
-            before = move.watch.patient
+            before = patients.get(move.watch.key, move.watch.patient)
             target = PHASE.next(before.phase, move.event)
             incident_id = before.incident_id if move.incident is None else move.incident.incident_id
             changes: dict[str, Any] = {
@@ -178,30 +202,27 @@ class Ward:
             }
             if target is Phase.HEALING:
                 changes["treated_until_ms"] = NEVER  # nobody treats it yet
-            patients.append(
-                replace(
-                    before,
-                    version=before.version + 1,
-                    phase=target,
-                    since_ms=now,
-                    **changes,
-                )
-            )
+            version = move.watch.patient.version + 1
+            patients[move.watch.key] = replace(before, version=version, phase=target, since_ms=now, **changes)
             steps.append(self._step(move, before, target, incident_id))
+        holds = [hold for patient in patients.values() for hold in await self.holding.foresee(patient)]
         chart = Chart(
-            patients=tuple(patients),
+            patients=tuple(patients.values()),
             transitions=tuple(steps),
             incidents=tuple(one for move in moves for one in (move.incident, *move.chart.incidents) if one is not None),
             asked=tuple(one for move in moves for one in move.chart.asked),
             answered=tuple(one for move in moves for one in move.chart.answered),
             lessons=tuple(one for move in moves for one in move.chart.lessons),
+            holds=tuple(holds),
         )
         if not await self.store.save(chart):
-            for move in moves:
-                await self.reload(move.watch.key)
+            for key in patients:
+                await self.reload(key)
             return False
-        for move, patient, step in zip(moves, patients, steps, strict=True):
-            move.watch.patient = patient
+        self.holding.decided(holds)
+        for move, step in zip(moves, steps, strict=True):
+            move.watch.patient = patient = patients[move.watch.key]
+            self.watches[move.watch.key] = move.watch
             if move.incident is not None:
                 move.watch.incident = move.incident
             if patient.incident_id is None:
@@ -237,7 +258,7 @@ class Ward:
 
     # --- telling -------------------------------------------------------------------------------------------
 
-    async def _tell(self, patients: Sequence[Patient], steps: Sequence[Transition]) -> None:
+    async def _tell(self, patients: Mapping[AgentKey, Patient], steps: Sequence[Transition]) -> None:
         events = [
             Event(
                 step.transition_id,
@@ -246,9 +267,9 @@ class Ward:
                 "agent",
                 step.agent_id,
                 HEALTH,
-                to_json({"version": patient.version, "phase": step.target, "step": step}),
+                to_json({"version": patients[step.project, step.agent_id].version, "phase": step.target, "step": step}),
             )
-            for patient, step in zip(patients, steps, strict=True)
+            for step in steps
         ]
         await self.publish(*events)
 
@@ -273,6 +294,16 @@ class Ward:
             await self.reload(key)
         elif watch.patient.version < version:
             watch.stale = True
+
+
+class Unheld:
+    """Where nobody is held, nothing is foreseen."""
+
+    async def foresee(self, patient: Patient) -> tuple[Hold, ...]:
+        del patient
+        return ()
+
+    def decided(self, holds: Sequence[Hold]) -> None: ...
 
 
 def _asked_or_answered(approval: Approval) -> Event:

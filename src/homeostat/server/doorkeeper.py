@@ -22,7 +22,7 @@ from homeostat.server.call import SAFE_METHODS, Call
 from homeostat.server.endpoints import Endpoint
 from homeostat.server.operations import LONG, accepted
 from homeostat.server.repeats import Repeats
-from homeostat.server.versions import SHOWN, Versions, shown
+from homeostat.server.versions import SHOWN, Versions, document_of, shown
 
 log = logging.getLogger(__name__)
 
@@ -110,7 +110,9 @@ class Doorkeeper:
             changes = Json(msgspec.json.encode({"error": error.code}).decode())
             await self._close(opening, entry.seq, AuditOutcome.FAILED, changes)
             raise
-        changes = _changes(before, await self._show(row, call))
+        changes = _changes(
+            before, document_of(answer.body) if self._shows_itself(row, endpoint) else await self._show(row, call)
+        )
         await self._close(opening, entry.seq, AuditOutcome.DONE, changes)
         return answer
 
@@ -185,6 +187,11 @@ class Doorkeeper:
     async def _close(self, opening: Act, seq: int, outcome: AuditOutcome, changes: Json) -> None:
         now = self._system.clock.now_ms()
         await self._access.store.append(replace(opening, at_ms=now, outcome=outcome, changes=changes, of_seq=seq))
+
+    def _shows_itself(self, row: Row, endpoint: Endpoint) -> bool:
+        """Whether the answer is the object as its own route shows it: nobody has to read it a second time."""
+        shows = self._by_name.get(row.shows)
+        return shows is not None and shows.gives is not None and shows.gives is endpoint.gives
 
     async def _show(self, row: Row, call: Call) -> dict[str, Any] | None:
         endpoint = self._by_name.get(row.shows)

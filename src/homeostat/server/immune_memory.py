@@ -47,7 +47,7 @@ async def post_feedback(call: Call, body: w.FeedbackBody) -> w.FeedbackShape:
     await identity.require_operator(call, verb="judge", what="diagnoses")
     key = (call.project, AgentId(body.agent_id))
     await call.system.immune.patient(key)
-    said = await call.system.immune.feedback(key, cause=body.actual_cause, notes=body.notes, author=body.author)
+    said = await call.system.immune.feedback.give(key, cause=body.actual_cause, notes=body.notes, author=body.author)
     return _feedback(said)
 
 
@@ -63,7 +63,7 @@ async def withdraw_feedback(call: Call) -> w.FeedbackShape:
     feedback_id = FeedbackId(call.parameters["feedback_id"][:NAME_CHARS_MAX])
     if not feedback_id.isprintable():
         raise FeedbackUnknown(feedback_id="?")
-    return _feedback(await call.system.immune.withdraw(call.project, feedback_id))
+    return _feedback(await call.system.immune.feedback.withdraw(call.project, feedback_id))
 
 
 def _feedback(said: Feedback) -> w.FeedbackShape:

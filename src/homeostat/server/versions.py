@@ -59,7 +59,15 @@ async def shown(shows: Endpoint, call: Call) -> dict[str, Any] | None:
         answer = await shows.run(call)
     except HomeostatError:
         return None
-    return _read(answer.body)
+    return document_of(answer.body)
+
+
+def document_of(body: bytes) -> dict[str, Any] | None:
+    """An answer as the object that it shows."""
+    try:
+        return msgspec.json.decode(body, type=dict[str, Any])
+    except msgspec.MsgspecError:
+        return None
 
 
 def etag_of(document: dict[str, Any] | None) -> str:
@@ -71,15 +79,8 @@ def etag_of(document: dict[str, Any] | None) -> str:
 
 
 def _marked(answer: Answer) -> Answer:
-    document = _read(answer.body) if answer.status < 300 and answer.body else None
+    document = document_of(answer.body) if answer.status < 300 and answer.body else None
     if document is None:
         return answer
     headers = (*answer.headers, (b"etag", etag_of(document).encode()))
     return Answer(answer.status, answer.body, answer.media_type, headers)
-
-
-def _read(body: bytes) -> dict[str, Any] | None:
-    try:
-        return msgspec.json.decode(body, type=dict[str, Any])
-    except msgspec.MsgspecError:
-        return None

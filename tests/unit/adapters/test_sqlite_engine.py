@@ -22,6 +22,7 @@ FOREVER = 1e9
 @pytest.fixture
 async def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[SqliteEngine]:
     monkeypatch.setattr(module, "LOOP_COMMIT_SECONDS_MAX", FOREVER)  # every commit is quick, however busy the machine
+    monkeypatch.setattr(module, "LOOP_URGENT_SECONDS_MAX", 2 * FOREVER)
     engine = SqliteEngine(tmp_path / "some.db")
     await engine.open()
     await engine.write(lambda connection: connection.execute("CREATE TABLE noted (thread TEXT)"))
@@ -202,7 +203,7 @@ async def test_an_operator_waits_for_a_lock_but_not_in_line(
     await asyncio.sleep(0)
     locked = urgently(engine.write(named("the operator's")))
     await asyncio.sleep(0)  # the loop was not kept by the lock
-    monkeypatch.setattr(module, "LOOP_COMMIT_SECONDS_MAX", 0.0)
+    monkeypatch.setattr(module, "LOOP_URGENT_SECONDS_MAX", 0.0)
     slow = urgently(engine.write(named("another's")))
     await asyncio.sleep(0)
     assert not locked.done()
@@ -210,3 +211,31 @@ async def test_an_operator_waits_for_a_lock_but_not_in_line(
     other.close()
     await asyncio.gather(*first, locked, slow)
     assert order == ["bulk 0", "the operator's", "another's", "bulk 1", "bulk 2"]
+
+
+async def test_the_loop_waits_a_moment_for_a_lock_on_an_operators_behalf(engine: SqliteEngine, tmp_path: Path) -> None:
+    """A writer who has it ends all the sooner: nobody takes the interpreter from it meanwhile."""
+    await engine.save(note)
+    other = sqlite3.connect(tmp_path / "some.db", isolation_level=None, check_same_thread=False)
+    other.execute("BEGIN IMMEDIATE")
+    soon = threading.Timer(0.002, lambda: other.execute("COMMIT"))
+    soon.start()
+    assert await urgently(engine.write(note)) == threading.current_thread().name
+    soon.join()
+    other.close()
+
+
+async def test_an_operators_commit_stays_in_the_loop_though_those_of_others_have_left_it(
+    engine: SqliteEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = threading.current_thread().name
+    monkeypatch.setattr(module, "LOOP_COMMIT_SECONDS_MAX", 0.0)
+    engine._commit_seconds = 0.01
+    assert [await engine.save(note), await urgently(engine.save(note)), await urgently(engine.write(note))] == [
+        "sqlite-writer",
+        here,
+        here,
+    ]
+    monkeypatch.setattr(module, "LOOP_URGENT_SECONDS_MAX", 0.02)
+    engine._commit_seconds = 1.0
+    assert await urgently(engine.write(note)) == "sqlite-writer", "the loop is not kept for a second"

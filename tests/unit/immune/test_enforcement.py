@@ -1,7 +1,7 @@
 """What is wanted is stored before it is done, read back apart from it, kept so, and undone exactly."""
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import replace
 
 import pytest
@@ -11,7 +11,7 @@ from homeostat.adapters.stores.sqlite import SqliteEnforcement, SqliteEngine
 from homeostat.core.enforcement_errors import EngineUnreachable, ReceiptUnknown
 from homeostat.core.ids import AgentId, ProjectId
 from homeostat.core.machines.phase import Phase
-from homeostat.core.records.enforcement import Effect, Mode, Reading, Strategy, Verb
+from homeostat.core.records.enforcement import Effect, Hold, Mode, Reading, Strategy, Verb
 from homeostat.core.records.immune import Stance
 from homeostat.core.records.turn import AgentKey
 from homeostat.immune import enforcement as module
@@ -123,6 +123,57 @@ async def test_a_wish_is_stored_before_anything_is_done(store: SqliteEnforcement
     await bench.enforcement.bring(patient(P.QUARANTINED))
     assert bench.gateway.stored == bench.process.stored == [S.CLOSED]
     assert await bench.effects() == ALL_ENFORCED
+
+
+async def test_what_is_foreseen_is_stored_with_the_decision_and_not_again(store: SqliteEnforcement) -> None:
+    bench = Bench(store)
+    held = patient(P.QUARANTINED, killed=True)
+    foreseen = await bench.enforcement.foresee(held)
+    assert {hold.strategy: (hold.wanted, hold.before) for hold in foreseen} == dict.fromkeys(
+        ALL_ENFORCED, (S.ENDED, "before ann")
+    )
+    assert not bench.log, "it is not done before it is stored"
+    await store.save_holds(foreseen)
+    bench.enforcement.decided(foreseen)
+    saved, save = list[int](), store.save_holds
+
+    async def counted(holds: Sequence[Hold]) -> None:
+        saved.append(len(holds))
+        await save(holds)
+
+    store.save_holds = counted
+    await bench.enforcement.bring(held)
+    assert saved == [3], "only what was read back is written"
+    assert await bench.effects() == ALL_ENFORCED
+    assert await bench.enforcement.foresee(held) == ()
+    assert await bench.enforcement.foresee(patient(P.HEALTHY, BOB)) == ()
+
+
+async def test_a_decision_waits_for_no_engine_that_hangs(
+    store: SqliteEnforcement, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "FORESEE_SECONDS", 0.01)
+    bench = Bench(store)
+
+    async def hang(key: AgentKey, before: str) -> str:
+        del key, before
+        await asyncio.Event().wait()
+        return ""
+
+    bench.container.observe = hang
+    assert await bench.enforcement.foresee(patient(P.QUARANTINED)) == ()
+
+
+async def test_nothing_is_foreseen_of_whom_somebody_sees_to(store: SqliteEnforcement) -> None:
+    bench = Bench(store)
+    bench.process.hangs = {ANN}
+    held = patient(P.QUARANTINED)
+    bringing = asyncio.create_task(bench.enforcement.bring(held))
+    while not bench.log:  # noqa: ASYNC110 - the gateway is first, then the process hangs
+        await asyncio.sleep(0)
+    assert await bench.enforcement.foresee(patient(P.HEALING)) == ()
+    bringing.cancel()
+    await bench.enforcement.close()
 
 
 async def test_release_undoes_exactly_what_holds_in_reverse(store: SqliteEnforcement) -> None:

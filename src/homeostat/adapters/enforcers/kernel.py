@@ -1,5 +1,7 @@
 """Holds agents at the kernel's gate: nothing is dispatched, nothing is lost."""
 
+from contextlib import suppress
+
 from homeostat.core.errors import AgentUnknown
 from homeostat.core.ports.immune import Gates, Heads
 from homeostat.core.records.access import CORDONED
@@ -63,7 +65,7 @@ class KernelEnforcer:
         return 0 if view is None else view.head.queued
 
     async def preempt(self, key: AgentKey) -> None:
-        try:
-            await self._gates.preempt(key)
-        except AgentUnknown:
-            return
+        """Its gate is shut by now: whoever has nothing in hand begins nothing more."""
+        if await self.in_flight(key):
+            with suppress(AgentUnknown):
+                await self._gates.preempt(key)

@@ -2,12 +2,15 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import NewType
+from typing import TYPE_CHECKING, NewType
 
 from homeostat.core.clock import Millis
 from homeostat.core.ids import AgentId, ProjectId
 from homeostat.core.machines.phase import Phase, PhaseEvent
 from homeostat.core.records.turn import AgentKey
+
+if TYPE_CHECKING:
+    from homeostat.core.records.enforcement import Hold
 
 IncidentId = NewType("IncidentId", str)
 ApprovalId = NewType("ApprovalId", str)
@@ -272,3 +275,4 @@ class Chart:
     answered: tuple[Approval, ...] = ()
     lessons: tuple[Lesson, ...] = ()
     gone: tuple[Patient, ...] = ()  # forgotten with their baselines; what happened to them is not
+    holds: tuple["Hold", ...] = ()  # how whoever moved is to be held from now on

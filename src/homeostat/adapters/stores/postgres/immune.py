@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from homeostat.adapters.stores import immune_rows as rows
+from homeostat.adapters.stores.enforcement_read import write_hold
 from homeostat.adapters.stores.immune_read import ImmuneReading, Moved
 from homeostat.adapters.stores.postgres.engine import PostgresEngine, Transaction
 from homeostat.adapters.stores.statements import statements
@@ -15,6 +16,7 @@ from homeostat.core.records.immune import (
 )
 
 SQL: Final = statements("postgres", "immune")
+HOLD_PUT: Final = statements("postgres", "enforcement")["hold_put"]
 
 
 class PostgresImmune(ImmuneReading):
@@ -63,3 +65,4 @@ async def _save(transaction: Transaction, chart: Chart) -> None:
     await transaction.executemany(SQL["incident_put"], [rows.write_incident(one) for one in chart.incidents])
     await transaction.executemany(SQL["transition_put"], [rows.write_transition(one) for one in chart.transitions])
     await transaction.executemany(SQL["lesson_add"], [rows.write_lesson(one) for one in chart.lessons])
+    await transaction.executemany(HOLD_PUT, sorted(map(write_hold, chart.holds)))

@@ -15,7 +15,7 @@ from homeostat.adapters.stores.sqlite.transaction import immediate
 from homeostat.adapters.stores.statements import migrations
 from homeostat.core.clock import SystemClock
 from homeostat.core.errors import StoreUnavailable
-from homeostat.core.limits import LOG_PAGES, LOOP_COMMIT_SECONDS_MAX
+from homeostat.core.limits import LOG_PAGES, LOOP_COMMIT_SECONDS_MAX, LOOP_LOCK_SECONDS_MAX, LOOP_URGENT_SECONDS_MAX
 from homeostat.core.urgency import is_urgent
 
 T = TypeVar("T")
@@ -53,10 +53,10 @@ class SqliteThread:
 
         await self.do(connect)
 
-    async def another(self) -> sqlite3.Connection:
-        """A second connection to the same file, for the event loop's own thread: it waits for no lock."""
+    async def another(self, lock_seconds: float = 0.0) -> sqlite3.Connection:
+        """One more connection to the same file, for the event loop's own thread: it waits for no lock, or not long."""
         connection = await self.do(lambda _: _connect(self._target))
-        connection.execute("PRAGMA busy_timeout = 0")
+        connection.execute(f"PRAGMA busy_timeout = {lock_seconds * 1000:.0f}")
         connection.execute("PRAGMA wal_autocheckpoint = 0")
         return connection
 
@@ -122,6 +122,7 @@ class SqliteEngine:
         self._writer = SqliteThread("sqlite-writer", target)
         self._reader = self._writer if path is None else SqliteThread("sqlite-reader", target)
         self._own: sqlite3.Connection | None = None
+        self._urgent: sqlite3.Connection | None = None
         self._tidier: SqliteThread | None = None
         self._log: Log | None = None
         if path is not None:
@@ -141,6 +142,7 @@ class SqliteEngine:
         if self._reader is not self._writer:
             await self._reader.open()
             self._own = await self._writer.another()
+            self._urgent = await self._writer.another(LOOP_LOCK_SECONDS_MAX)
         if self._tidier is not None:
             await self._tidier.open()
 
@@ -154,8 +156,7 @@ class SqliteEngine:
 
     async def write(self, work: Work[T]) -> T:
         """Run work that sees to its own transaction, and that may be run again where none was begun."""
-        urgent = is_urgent() and self._commit_seconds < LOOP_COMMIT_SECONDS_MAX
-        result = self._at_once(work) if urgent else None
+        result = self._at_once(work) if self._hurries else None
         if result is None:
             return await self._writer.do(work)
         if self.carries and self._log is not None:
@@ -166,15 +167,21 @@ class SqliteEngine:
         result = self._at_once(work) if is_urgent() else None
         return await self._reader.do(work) if result is None else result[0]
 
-    def _at_once(self, work: Work[T]) -> tuple[T] | None:
-        """Do in the loop what an operator waits for, unless another writer is in the way.
+    @property
+    def _hurries(self) -> bool:
+        """Whether somebody waits for whom the loop may be kept for as long as a commit takes."""
+        return is_urgent() and self._commit_seconds < LOOP_URGENT_SECONDS_MAX
 
-        A thread would have to be let in by a loop that has its hands full, once for each statement.
+    def _at_once(self, work: Work[T]) -> tuple[T] | None:
+        """Do in the loop what an operator waits for, unless another writer stays in the way.
+
+        A thread would have to be let in by a loop that has its hands full, once for each statement. For the same reason
+        a writer who has the lock ends soonest if the loop waits for it.
         """
-        if self._own is None:
+        if self._urgent is None:
             return None
         try:
-            return (work(self._own),)
+            return (work(self._urgent),)
         except sqlite3.Error as problem:
             if getattr(problem, "sqlite_errorcode", None) == sqlite3.SQLITE_BUSY:
                 return None
@@ -182,8 +189,9 @@ class SqliteEngine:
 
     async def save(self, work: Work[T]) -> T:
         """Run work as one transaction, which it may roll back itself: here if commits are quick of late, else apart."""
-        own, log = self._own, self._log
-        if own is not None and log is not None and self._commit_seconds < LOOP_COMMIT_SECONDS_MAX:
+        hurries = self._hurries
+        own, log = self._urgent if hurries else self._own, self._log
+        if own is not None and log is not None and (hurries or self._commit_seconds < LOOP_COMMIT_SECONDS_MAX):
             try:
                 result = self._transact(own, work)
             except sqlite3.Error as problem:
@@ -217,9 +225,10 @@ class SqliteEngine:
             await self._log.settle()
         if self._tidier is not None:
             await self._tidier.close()
-        if self._own is not None:
-            self._own.close()
-            self._own = None
+        for own in (self._own, self._urgent):
+            if own is not None:
+                own.close()
+        self._own = self._urgent = None
         await self._reader.close()
         if self._reader is not self._writer:
             await self._writer.close()

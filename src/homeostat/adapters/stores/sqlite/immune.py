@@ -4,6 +4,7 @@ import sqlite3
 from collections.abc import Sequence
 
 from homeostat.adapters.stores import immune_rows as rows
+from homeostat.adapters.stores.enforcement_read import write_hold
 from homeostat.adapters.stores.immune_read import ImmuneReading, Moved
 from homeostat.adapters.stores.sqlite.engine import SqliteEngine
 from homeostat.adapters.stores.sqlite.transaction import immediate
@@ -16,6 +17,7 @@ from homeostat.core.records.immune import (
 )
 
 SQL = statements("sqlite", "immune")
+HOLD_PUT = statements("sqlite", "enforcement")["hold_put"]
 
 
 class SqliteImmune(ImmuneReading):
@@ -75,3 +77,4 @@ def _save(connection: sqlite3.Connection, chart: Chart) -> None:
         connection.executemany(SQL["incident_put"], map(rows.write_incident, chart.incidents))
         connection.executemany(SQL["transition_put"], map(rows.write_transition, chart.transitions))
         connection.executemany(SQL["lesson_add"], map(rows.write_lesson, chart.lessons))
+        connection.executemany(HOLD_PUT, map(write_hold, chart.holds))
