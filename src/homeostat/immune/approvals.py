@@ -11,7 +11,8 @@ from homeostat.core.records.immune import Approval, ApprovalId, ApprovalStatus, 
 from homeostat.core.records.turn import AgentKey
 from homeostat.immune.deciding import Deciding
 from homeostat.immune.errors import ApprovalSettled, ApprovalUnknown
-from homeostat.immune.healer import Healer, evidence_digest
+from homeostat.immune.healer import Healer
+from homeostat.immune.questions import evidence_digest
 from homeostat.immune.ward import Move, Ward
 from homeostat.immune.watch import Watch
 

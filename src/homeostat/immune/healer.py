@@ -4,17 +4,13 @@ from dataclasses import replace
 from typing import Final
 
 from homeostat.core.clock import Clock, Millis
-from homeostat.core.codec import to_json
-from homeostat.core.ids import Ids, digest_of
+from homeostat.core.ids import Ids
 from homeostat.core.machines.phase import Phase, PhaseEvent
 from homeostat.core.ports.immune import Remedies
 from homeostat.core.records.immune import (
     IMMUNE_ACTOR,
     NEVER,
     Applied,
-    Approval,
-    ApprovalId,
-    ApprovalStatus,
     Chart,
     Diagnosis,
     Incident,
@@ -30,6 +26,7 @@ from homeostat.immune.doctrine import Doctrine
 from homeostat.immune.enforcement import Enforcement
 from homeostat.immune.errors import AgentMoved
 from homeostat.immune.ladder import Experience
+from homeostat.immune.questions import Questions
 from homeostat.immune.ward import Move, Ward
 from homeostat.immune.watch import Watch
 
@@ -62,7 +59,7 @@ class Healer:
         self._clock = clock
         self._ids = ids
         self.experience = Experience()
-        self._asked: set[str] = set()
+        self._questions = Questions(ward=ward, enforcement=enforcement, doctrine=doctrine, clock=clock, ids=ids)
         self._treating: dict[AgentKey, Millis] = {}
         self._under_way: set[AgentKey] = set()
 
@@ -113,58 +110,15 @@ class Healer:
             cause = f"{watch.patient.sigma:.1f} sigma is mild enough to treat without asking"
             await self._ward.move(Move(watch=watch, event=PhaseEvent.HEAL, cause=cause))
             return
-        if incident.incident_id not in self._asked:
-            await self._ask(watch, incident)
+        await self._questions.ask(watch, incident, lambda: self._next(watch, incident))
 
     def _isolated_by_hand(self, watch: Watch) -> bool:
         incident = watch.incident
         return incident is not None and incident.cohort in LEFT_ALONE
 
-    async def _ask(self, watch: Watch, incident: Incident) -> None:
-        asked = await self._ward.store.approvals(watch.key[0], status=None, before=None, limit=500)
-        self._asked.add(incident.incident_id)
-        before = [one for one in asked if one.incident_id == incident.incident_id]
-        if any(one.status is not ApprovalStatus.EXPIRED for one in before):
-            return
-        if len(before) >= self._doctrine.approval_rounds:
-            why = f"nobody answered {len(before)} times; it stays isolated until it is healed or released"
-            await self._enforcement.tell(watch.key, "approval", {"why": why, "incident_id": incident.incident_id})
-            return
-        step = self._next(watch, incident)
-        if step is None:
-            return
-        now = self._clock.now_ms()
-        diagnosis, action = step
-        standing = next((one for one in asked if one.covers(watch.key[1], diagnosis, action, now)), None)
-        if standing is not None:
-            cause = f"{standing.answered_by} approved {action.words} for a while" + (
-                f": {standing.reason}" if standing.reason else ""
-            )
-            changes = {"bound": step, "approval_id": standing.approval_id}
-            await self._ward.move(
-                Move(watch=watch, event=PhaseEvent.HEAL, cause=cause, actor=standing.answered_by, changes=changes)
-            )
-            return
-        approval = Approval(
-            approval_id=ApprovalId(f"apr_{self._ids.scope()}"),
-            project=watch.key[0],
-            agent_id=watch.key[1],
-            incident_id=incident.incident_id,
-            action=action,
-            diagnosis=diagnosis,
-            sigma=incident.sigma,
-            evidence_digest=evidence_digest(incident),
-            why=f"{incident.sigma:.1f} sigma: {watch.patient.cause}"
-            + (f" (asked {len(before)} times before, and nobody answered)" if before else ""),
-            asked_at_ms=now,
-            expires_at_ms=Millis(now + int(self._doctrine.approval_seconds * 1000)),
-        )
-        if await self._ward.note(Chart(asked=(approval,))):
-            self._ward.counts.approvals[ApprovalStatus.PENDING] += 1
-
     def ask_again(self, incident_id: IncidentId) -> None:
         """A question has run out: whoever waits for its answer is not left alone with it."""
-        self._asked.discard(incident_id)
+        self._questions.ask_again(incident_id)
 
     # --- treatment -----------------------------------------------------------------------------------------
 
@@ -193,7 +147,6 @@ class Healer:
         incident = watch.incident
         assert incident is not None, "nobody is treated without an incident"
         await self._enforcement.bring(watch.patient)  # what is stopped cannot be treated; its gates stay shut
-        claimed = False
         for _ in range(REMEDIES_PER_TICK_MAX):
             now = self._clock.now_ms()
             applied = [one for one in incident.treatments if one.applied is Applied.APPLIED]
@@ -206,22 +159,23 @@ class Healer:
                 if await self._ward.move(Move(watch=watch, event=PhaseEvent.EXHAUST, cause=cause, incident=ended)):
                     await self._enforcement.bring(watch.patient)
                 return
-            if not claimed and not await self._claim(watch):
+            before = incident.treatments
+            begun = self._begun(watch, *step)
+            if not await self._claim(watch, replace(incident, treatments=(*before, begun))):
                 return
-            claimed = True
             version = watch.patient.version
-            treatment = await self._apply(watch, *step)
+            treatment = await self._apply(watch, begun)
             if watch.patient.version != version:
-                await self._note(watch, treatment)
+                await self._note(watch, begun, treatment)
                 return
-            incident = replace(incident, treatments=(*incident.treatments, treatment))
+            incident = replace(incident, treatments=(*before, treatment))
             if treatment.applied is Applied.APPLIED:
                 await self._let_out(watch, incident, PhaseEvent.TREATED, f"{treatment.action.words}: {treatment.note}")
                 return
             lessons = (
                 () if treatment.applied is Applied.NOT_APPLICABLE else (self._lesson(watch, treatment, cured=False),)
             )
-            patient = replace(watch.patient, version=watch.patient.version + 1, bound=None, approval_id=None)
+            patient = replace(watch.patient, version=watch.patient.version + 1)
             if not await self._ward.store.save(Chart(patients=(patient,), incidents=(incident,), lessons=lessons)):
                 await self._ward.reload(watch.key)
                 return
@@ -229,44 +183,49 @@ class Healer:
             for lesson in lessons:
                 self.experience.learn(lesson)
 
-    async def _claim(self, watch: Watch) -> bool:
+    async def _claim(self, watch: Watch, incident: Incident) -> bool:
         """Whether this process is the one that treats: who approves may do so at another than the one that decides.
 
-        One that died in the middle is waited for, as nobody knows what it has done.
+        An approval is used up by it, and what is begun is written down as such: whoever takes over from one that died
+        in the middle, after a while as it may only be slow, goes on with what was not tried, and repeats nothing.
         """
         now, patient = self._clock.now_ms(), watch.patient
         own = self._treating.get(watch.key) == patient.treated_until_ms
         if not own and 0 < patient.treated_until_ms - now <= TREATMENT_MS:
             return False
-        claimed = replace(patient, version=patient.version + 1, treated_until_ms=Millis(now + TREATMENT_MS))
-        if not await self._ward.store.save(Chart(patients=(claimed,))):
+        until = Millis(now + TREATMENT_MS)
+        claimed = replace(patient, version=patient.version + 1, treated_until_ms=until, bound=None, approval_id=None)
+        if not await self._ward.store.save(Chart(patients=(claimed,), incidents=(incident,))):
             await self._ward.reload(watch.key)
             return False
-        watch.patient = claimed
+        watch.patient, watch.incident = claimed, incident
         self._treating[watch.key] = claimed.treated_until_ms
         return True
 
-    async def _apply(self, watch: Watch, diagnosis: Diagnosis, action: RemedyAction) -> Treatment:
-        why, approval_id = f"{diagnosis}: {watch.patient.cause}"[:500], watch.patient.approval_id
-        async with self._deciding.lent():  # it may take seconds, and the agent is claimed
-            applied, note = await self._remedies.apply(watch.key, action, why)
-        self._ward.counts.treated[action, applied] += 1
+    def _begun(self, watch: Watch, diagnosis: Diagnosis, action: RemedyAction) -> Treatment:
         return Treatment(
             action=action,
             diagnosis=diagnosis,
-            applied=applied,
-            note=note,
-            at_ms=self._clock.now_ms(),
-            approval_id=approval_id,
+            applied=Applied.FAILED,
+            note="it was begun, and nobody knows how it ended",
+            at_ms=Millis(max(self._clock.now_ms(), watch.patient.forgiven_at_ms + 1)),  # it counts from then on
+            approval_id=watch.patient.approval_id,
         )
 
-    async def _note(self, watch: Watch, treatment: Treatment) -> None:
+    async def _apply(self, watch: Watch, begun: Treatment) -> Treatment:
+        action, why = begun.action, f"{begun.diagnosis}: {watch.patient.cause}"[:500]
+        async with self._deciding.lent():  # it may take seconds, and the agent is claimed
+            applied, note = await self._remedies.apply(watch.key, action, why)
+        self._ward.counts.treated[action, applied] += 1
+        return replace(begun, applied=applied, note=note, at_ms=max(begun.at_ms, self._clock.now_ms()))
+
+    async def _note(self, watch: Watch, begun: Treatment, treatment: Treatment) -> None:
         """An operator was quicker than a treatment: whatever the agent is now, what was done to it is written down."""
         incident = watch.incident
-        if incident is not None:
-            incident = replace(incident, treatments=(*incident.treatments, treatment))
-            if await self._ward.store.save(Chart(incidents=(incident,))):
-                watch.incident = incident
+        if incident is not None and begun in incident.treatments:
+            told = tuple(treatment if one == begun else one for one in incident.treatments)
+            if await self._ward.store.save(Chart(incidents=(replace(incident, treatments=told),))):
+                watch.incident = replace(incident, treatments=told)
 
     async def end(self, watch: Watch, incident: Incident, *, cause: str, actor: str) -> None:
         """An operator ends an agent, whatever its phase: nothing is waited for, and nothing treats it any more."""
@@ -393,8 +352,3 @@ BY_HAND: Final = "by hand"
 FIRE_DRILL: Final = "fire drill"
 LEFT_ALONE: Final = frozenset({BY_HAND, FIRE_DRILL})
 """Why somebody may be isolated without being treated."""
-
-
-def evidence_digest(incident: Incident) -> str:
-    """What an approval is bound to."""
-    return digest_of(to_json([incident.incident_id, incident.evidence]))

@@ -2,13 +2,17 @@
 
 import asyncio
 from collections.abc import AsyncGenerator
+from pathlib import Path
 
 import pytest
 
+from homeostat.app.settings import Settings
 from homeostat.core.machines.phase import Phase
 from homeostat.core.records.immune import Applied, RemedyAction
 from homeostat.core.records.turn import AgentKey
+from homeostat.immune.healer import TREATMENT_MS
 from homeostat.testing.clinic import Clinic, clinic
+from homeostat.testing.clock import ManualClock
 
 
 class SlowRemedy:
@@ -78,3 +82,28 @@ async def test_who_is_killed_while_it_is_treated_stays_so_and_what_was_given_is_
     (incident,) = await ward.incidents("ann")
     assert [one.action for one in incident.treatments] == remedy.given
     assert len(remedy.given) == 1
+
+
+async def test_what_a_process_that_died_had_begun_is_told_and_not_begun_again(
+    remedy: SlowRemedy, tmp_path: Path
+) -> None:
+    """One word is carried out once: nobody knows whether the agent heard it, so the next one goes on, not back."""
+    settings, clock = Settings(data_dir=tmp_path), ManualClock()
+    async with clinic(remedies=remedy, settings=settings, clock=clock) as one:
+        await one.enrol("ann")
+        await one.system.immune.quarantine(one.key("ann"), reason="it loops", actor="eve")
+        treating = await healing(one, remedy)
+        treating.cancel()
+        await asyncio.wait([treating])
+    remedy.through.set()
+    clock.advance(TREATMENT_MS / 1000 + 1)
+    async with clinic(remedies=remedy, settings=settings, clock=clock) as other:
+        await other.tick()
+        (incident,) = await other.incidents("ann")
+    first, second = remedy.given
+    assert first != second
+    assert [(one.action, one.applied) for one in incident.treatments] == [
+        (first, Applied.FAILED),
+        (second, Applied.APPLIED),
+    ]
+    assert "nobody knows" in incident.treatments[0].note
