@@ -16,6 +16,7 @@ import uvloop
 OPERATIONS_PER_SECOND = 5.0
 READY_MAX = 400
 PATIENCE_SECONDS = 20.0
+TURNS_IN_HAND = 3
 TURN = "a turn, sent to delivered"
 
 
@@ -25,7 +26,9 @@ class Operator:
     def __init__(self, port: int, agents: list[str], hosted: list[str]) -> None:
         self._port = port
         self._agents = itertools.cycle(agents)
-        self._hosted = itertools.cycle(hosted)
+        *others, self._victim = hosted
+        self._hosted = itertools.cycle(others)
+        self._names = frozenset(others)
         self._to_kill: deque[str] = deque()
         self._to_approve: deque[str] = deque()
         self.took: defaultdict[str, list[float]] = defaultdict(list)
@@ -39,7 +42,12 @@ class Operator:
         await self._awaits(self._to_approve[-1])
 
     async def work(self, seconds: float) -> None:
-        acts = itertools.cycle((self._kill_agent, self._kill_run, self._approve, self._ask_alive, self._wait_for_turn))
+        acts = itertools.cycle(
+            (
+                *(self._kill_agent, self._kill_run, self._approve, self._ask_alive, self._wait_for_turn),
+                self._kill_at_work,
+            )
+        )
         until = time.perf_counter() + seconds
         while (began := time.perf_counter()) < until:
             act = next(acts)
@@ -55,6 +63,14 @@ class Operator:
         body = {"reason": "soak", "actor": "operator"}
         await self._timed("kill an agent", "POST", f"/v1/agents/{agent}/kill", body)
         await self._timed("release an agent", "POST", f"/v1/agents/{agent}/release", body)
+
+    async def _kill_at_work(self) -> None:
+        """One that a worker hosts, with turns in its inbox: its gate is shut as well, and what it has in hand taken."""
+        body = {"reason": "soak", "actor": "operator"}
+        for _ in range(TURNS_IN_HAND):
+            await self._ask("POST", f"/v1/agents/{self._victim}/inbox", {"type": "turn", "payload": "soak"})
+        await self._timed("kill an agent at work", "POST", f"/v1/agents/{self._victim}/kill", body)
+        await self._timed("release an agent at work", "POST", f"/v1/agents/{self._victim}/release", body)
 
     async def _kill_run(self) -> None:
         run_id = self._to_kill.popleft() if self._to_kill else await self._run(approval=False, apply="manual")
@@ -79,6 +95,11 @@ class Operator:
         _, sent = await self._ask("POST", f"/v1/agents/{agent}/inbox", {"type": "turn", "payload": "soak"})
         status, _ = await self._ask("GET", f"/v1/turns/{sent['turn_id']}/deliverable?wait=10")
         self._note(TURN, status, began)
+
+    async def waiting(self) -> int:
+        """How many turns wait at agents that nobody killed."""
+        _, found = await self._ask("GET", "/v1/heads?limit=500")
+        return sum(head["queued"] for head in found["heads"] if head["agent_id"] in self._names)
 
     async def _run(self, *, approval: bool, apply: str) -> str:
         task = {"name": "only", "agent": next(self._hosted), "input": "soak", "approval": approval}
@@ -115,7 +136,8 @@ async def operate(port: int, seconds: float, hosted: int, agents: list[str]) -> 
     print("ready", flush=True)
     await asyncio.to_thread(sys.stdin.readline)
     await operator.work(seconds)
-    print(json.dumps({"took": operator.took, "failures": operator.failures}), flush=True)
+    told = {"took": operator.took, "failures": operator.failures, "waiting": await operator.waiting()}
+    print(json.dumps(told), flush=True)
 
 
 if __name__ == "__main__":

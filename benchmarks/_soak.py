@@ -40,6 +40,7 @@ LOAD = {"heartbeats": BEATS_PER_SECOND, "model calls": CALLS_PER_SECOND, "turns 
 RATE_SHARE_MIN = 0.99
 LOAD_NICE = 10
 HOSTED = 50
+BACKLOG_SECONDS_MAX = 1.0  # how much of the load may wait when it ends; more means that it is accepted and not done
 ANSWER_MS_MAX = 250.0
 HISTORY_SAMPLES = 60  # what is kept of each agent; until it is full, memory grows as it should
 SAMPLE_SECONDS = 2.0
@@ -127,7 +128,8 @@ async def soak(minutes: float, *, fill: bool) -> bool:
         scales = Scales(server.pid)
         body = json.dumps(CHAT, separators=(",", ":")).encode()
         calls = [post(PATH, body, key=key) for _, key in agents[:100]]
-        turns = [post(f"/v1/agents/soak-{n}/inbox", b'{"type":"turn","payload":"soak"}') for n in range(HOSTED)]
+        served = range(HOSTED - 1)  # the last one is the operator's, to be killed
+        turns = [post(f"/v1/agents/soak-{n}/inbox", b'{"type":"turn","payload":"soak"}') for n in served]
         begun = asyncio.create_task(operator.communicate(b"begin\n"))
         measured = await asyncio.gather(
             pace(port, beats, connections=64, per_second=BEATS_PER_SECOND, seconds=seconds),
@@ -140,6 +142,7 @@ async def soak(minutes: float, *, fill: bool) -> bool:
         silent = [agent for word in ("stale", "dead") for agent in _get(port, f"/v1/agents?status={word}")]
     promises = [
         *_rates(report, dict(zip(LOAD, measured[:3], strict=True))),
+        _done(report, acts["waiting"]),
         *_operations(report, acts["took"], acts["failures"]),
         *_weight(report, scales, judged=fill),
         Promise("nobody is called stale or dead who beats", f"{len(silent)} are", not silent),
@@ -168,6 +171,13 @@ def _rates(report: Report, kinds: dict[str, Measured]) -> Iterator[Promise]:
         held = one.failures == 0 and one.rate >= wanted * RATE_SHARE_MIN
         found = f"{one.rate:.0f}/s, p50 {one.p50_ms:.1f} ms, p99 {one.p99_ms:.1f} ms, {one.failures} failed"
         yield Promise(f"{wanted:.0f} {name} a second", found, held)
+
+
+def _done(report: Report, waiting: int) -> Promise:
+    """Whether turns are done as they come, and not only accepted."""
+    report.add("turns that wait at the end", count=waiting)
+    promise = f"at most {BACKLOG_SECONDS_MAX:g} s of turns wait when the load ends"
+    return Promise(promise, f"{waiting} do", waiting <= BACKLOG_SECONDS_MAX * TURNS_PER_SECOND)
 
 
 def _operations(report: Report, operations: dict[str, list[float]], failures: list[str]) -> Iterator[Promise]:
