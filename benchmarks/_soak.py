@@ -23,11 +23,11 @@ from pathlib import Path
 import psutil
 import uvloop
 
+from benchmarks._gateway_parties import BODY, PATH, fast_model
 from benchmarks._http_load import Measured, pace, post
 from benchmarks._measure import Report, heading, percentile
 from benchmarks._operator import TURN
 from benchmarks.fleet import _get, _populate, _requests
-from benchmarks.gateway import CHAT, PATH, _model
 from homeostat.core.ids import AgentId
 from homeostat.testing.homeostat import HomeostatServer
 
@@ -74,7 +74,7 @@ async def installation(folder: Path) -> AsyncGenerator[tuple[HomeostatServer, li
     """A server with its fleet, an upstream that answers at once, and a worker."""
     agents = await _populate(folder / "data", AGENTS, interval_seconds=AGENTS / BEATS_PER_SECOND)
     with (
-        _model() as model,
+        fast_model() as model,
         HomeostatServer(
             "--upstreams", f"openai=http://127.0.0.1:{model}", command="up", data_dir=folder / "data"
         ) as server,
@@ -126,8 +126,7 @@ async def soak(minutes: float, *, fill: bool) -> bool:
             await pace(port, beats, connections=64, per_second=6_000, seconds=HISTORY_SAMPLES * AGENTS / 6_000)
         followers = await _child(f"_followers {port} {FOLLOWERS} {seconds} half")
         scales = Scales(server.pid)
-        body = json.dumps(CHAT, separators=(",", ":")).encode()
-        calls = [post(PATH, body, key=key) for _, key in agents[:100]]
+        calls = [post(PATH, BODY, key=key) for _, key in agents[:100]]
         served = range(HOSTED - 1)  # the last one is the operator's, to be killed
         turns = [post(f"/v1/agents/soak-{n}/inbox", b'{"type":"turn","payload":"soak"}') for n in served]
         begun = asyncio.create_task(operator.communicate(b"begin\n"))

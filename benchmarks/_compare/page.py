@@ -112,6 +112,10 @@ def _gateways(cells: dict[str, Figures], lost: list[str]) -> Iterator[str]:
         mine = " | ".join(f"**{cell[c]['ours']:,.0f}**" for c in ("1", "16", "64"))
         price = f"{cell['1']['ours_p50_ms']:.2f} ms | {cell['64']['ours_cpu_us']:,.0f} µs"
         yield f"| homeostat, beside it | {mine} | {price} |"
+        if "all_in_one" in cell["64"]:
+            whole = " | ".join(f"{cell[c]['all_in_one']:,.0f}" for c in ("1", "16", "64"))
+            price = f"{cell['1']['all_in_one_p50_ms']:.2f} ms | {cell['64']['all_in_one_cpu_us']:,.0f} µs"
+            yield f"| homeostat, all in one process | {whole} | {price} |"
         goal = GOALS.get(peer)
         if goal is None:
             lost.append(f"{peer}, which neither meters nor bounds: {cell['64']['times']:.2f} of its rate at c = 64")
@@ -119,6 +123,8 @@ def _gateways(cells: dict[str, Figures], lost: list[str]) -> Iterator[str]:
             lost.append(f"gateway at c = 16: {cell['16']['times']:.1f}x {peer}, goal {goal:.0f}x")
     yield ""
     yield "Ours meters each call and holds it to a budget, a token cap and a rate limit; the others are as they start."
+    yield "It is `homeostat gateway`, with PostgreSQL, NATS and the server beside it on the core of the clients."
+    yield "All in one process is `homeostat up`: it also watches over the agents and has its books in SQLite there."
     yield ""
 
 

@@ -13,6 +13,7 @@ from homeostat.adapters.upstreams.http import HttpLimits, HttpUpstream
 from homeostat.core.records.call import Call, Outcome
 from homeostat.core.records.policy import QUARANTINED, Action
 from homeostat.gateway.asgi import AtOnce
+from homeostat.gateway.office import Manners
 from homeostat.server.cycle import Cycle
 from homeostat.server.patience import Patience
 from homeostat.server.serving import bind, serving_app, url_of
@@ -82,7 +83,9 @@ async def answers(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None
 
 
 @asynccontextmanager
-async def quick(monkeypatch: pytest.MonkeyPatch, *, secret: str = "") -> AsyncGenerator[Scene]:
+async def quick(
+    monkeypatch: pytest.MonkeyPatch, *, secret: str = "", manners: Manners | None = None, silence_seconds: float = 0.3
+) -> AsyncGenerator[Scene]:
     scene: Scene
 
     async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -106,11 +109,15 @@ async def quick(monkeypatch: pytest.MonkeyPatch, *, secret: str = "") -> AsyncGe
     monkeypatch.setattr(Cycle, "perform", counted)
     server = await asyncio.start_server(connected, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
-    limits = HttpLimits(first_byte_seconds=0.3, silence_seconds=0.3, sweep_seconds=0.05)
+    limits = HttpLimits(first_byte_seconds=0.3, silence_seconds=silence_seconds, sweep_seconds=0.05)
     upstream = HttpUpstream(name="test", url=f"http://127.0.0.1:{port}", limits=limits, secret=secret)
     listener = bind("127.0.0.1", 0)
     try:
-        async with booth(upstream=upstream) as desk, serving_app(Alone(desk), listener), asyncio.timeout(30):
+        async with (
+            booth(upstream=upstream, manners=manners) as desk,
+            serving_app(Alone(desk), listener),
+            asyncio.timeout(30),
+        ):
             await desk.grant(tokens_max=1_000_000)
             reader, writer = await asyncio.open_connection("127.0.0.1", int(url_of(listener).rsplit(":", 1)[1]))
             scene = Scene(desk, upstream, reader, writer, answers)

@@ -279,14 +279,14 @@ def _inflated(content: bytes) -> Iterator[bytes]:
 EVENT = Event("e1", ProjectId("p"), Channel.EVT, "agent", "a", "alert", Json('{"message":"x","step":{"cause":"y"}}'))
 
 
-@target(pack(EVENT), words=(*JSON_WORDS, b'"payload":', b'"channel":"evt"', b'"step":'))
+@target(pack([EVENT]), words=(*JSON_WORDS, b'"payload":', b'"channel":"evt"', b'"step":'))
 def events_on_the_bus(data: bytes) -> None:
     """What comes over the bus is one of our events, word for word, or `Foreign`."""
     try:
-        event = unpack_event(EVENT.subject, data)
+        events = unpack_event(EVENT.subject, data)
     except Foreign:
         return
-    assert unpack_event(EVENT.subject, pack(event)) == event
+    assert unpack_event(EVENT.subject, pack(events)) == events
 
 
 WEBHOOK = Webhook(

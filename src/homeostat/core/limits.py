@@ -140,6 +140,7 @@ STORE_SECONDS_MAX: Final = 20.0  # a statement that takes longer is given up, it
 # --- the bus -----------------------------------------------------------------------------------------------
 SUBJECT_TOKEN_CHARS_MAX: Final = 600  # two names and the rest fit the 4 KiB line of NATS, whatever is in them
 BUS_BATCH_MAX: Final = 512  # events sent before their receipts are awaited
+BUS_PARCEL_BYTES_MAX: Final = 64 << 10  # payloads that share a message; servers take up to a megabyte
 BUS_RECEIPT_SECONDS: Final = 2.0  # without a receipt by then, events count as not handed over
 BUS_UNSENT_BYTES_MAX: Final = 4 << 20  # what the server has not read yet; beyond it the bus counts as away
 BUS_CONNECT_SECONDS: Final = 2.0

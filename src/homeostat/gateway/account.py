@@ -1,13 +1,7 @@
 """A gateway's part of one budget, while calls are made from it."""
 
-from collections.abc import Callable
-from typing import cast
-
 from homeostat.core.limits import BUDGET_FLOAT_CALLS, BUDGET_FLOAT_SECONDS
-from homeostat.core.records.budget import ZERO, Amount, Budget, Spend
-
-_tuple = cast("Callable[[type[Amount], tuple[int, int]], Amount]", tuple.__new__)
-"""What each call does is spared a named tuple's own constructor."""
+from homeostat.core.records.budget import ZERO, Amount, Budget, Spend, amount_of
 
 
 class Account:
@@ -71,7 +65,7 @@ class Account:
         self.reserved_micros += micros
         self.open = now_open = self.open + 1
         self.most_open = max(self.most_open, now_open)
-        return _tuple(Amount, (tokens, micros))
+        return amount_of(tokens, micros)
 
     def untake(self, held: Amount) -> None:
         """What was set aside is at hand again."""

@@ -117,7 +117,7 @@ class Admission:
         budgets, keys = self._office.clerk.budgets, self._budget_keys()
         if not budgets.unbudgeted(keys):
             self._bound = needed = self._bound or bound(ask, priced.price)
-            self._reservation = budgets.reserve_at_hand(self.call_id, keys, needed, ask.model)
+            self._reservation = budgets.reserve_at_hand(self.call_id, keys, needed, ask.model, self.began)
             if self._reservation is None:
                 return False
             if not needed.explicit:

@@ -24,6 +24,10 @@ class Airborne(Protocol):
 
     def tick(self, now: float) -> None: ...
 
+    def abandon(self) -> None:
+        """Break it off: nobody will be here to see it end."""
+        ...
+
 
 class Airspace:
     """Open calls. One that is over soon is never written as open."""

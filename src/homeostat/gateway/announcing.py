@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Iterable
+from operator import attrgetter
 
 from homeostat.core.clock import Millis
 from homeostat.core.codec import Json, to_json
@@ -15,6 +16,8 @@ from homeostat.core.records.vitals import Hearsay, vitals_of
 from homeostat.gateway.hearing import Hearing
 
 log = logging.getLogger(__name__)
+
+_agent = attrgetter("agent_id")
 
 
 class Announcer:
@@ -53,7 +56,7 @@ class Announcer:
         """One for each call that was made; what was refused says nothing of an agent's health."""
         wanted = self._bus.wanted("vitals")
         events: list[Event] = []
-        for call in calls:
+        for call in sorted(calls, key=_agent):  # what is said of one agent travels together
             if call.outcome is Outcome.REFUSED:
                 continue
             if not wanted:

@@ -60,11 +60,29 @@ class Inbound(Protocol):
 
 
 class AtOnce(Inbound, Protocol):
-    """A request that can be answered without a task; `on_lost` is called should its sender leave before that."""
+    """A request that can be answered without a task.
+
+    `on_lost` is called should its sender leave before that, `on_drained` once a sender that was slow has taken what it
+    was sent: as long as writing is paused, nothing more should be pushed.
+    """
 
     on_lost: Callable[[], None] | None
+    on_drained: Callable[[], None] | None
+
+    @property
+    def write_paused(self) -> bool: ...
 
     def answer(self, status: int, headers: Headers, body: bytes) -> None: ...
+
+    def start(self, status: int, headers: Headers) -> None:
+        """Begin an answer; its head goes with what is pushed first, or with `flush`."""
+        ...
+
+    def push(self, body: bytes, *, more: bool) -> None:
+        """The next part of an answer that was begun."""
+        ...
+
+    def flush(self) -> None: ...
 
     def perform(self, work: Coroutine[Any, Any, None]) -> None:
         """Have a task do what is left to do."""

@@ -89,21 +89,23 @@ class Budgets:
     # --- reserving -----------------------------------------------------------------------------------------
 
     def reserve_at_hand(
-        self, call_id: CallId, keys: tuple[BudgetKey, ...], bound: Bound, model: str
+        self, call_id: CallId, keys: tuple[BudgetKey, ...], bound: Bound, model: str, now: float
     ) -> Reservation | None:
         """As `reserve`, as far as that goes without waiting; None also where the ledger has to be asked."""
-        reservation = Reservation(call_id, bound.amount)
-        now = self._clock.monotonic()
+        amount = bound.amount
+        reservation = Reservation(call_id, amount)
         try:
             for key in keys:
                 if key in self._absent:
                     continue
                 account = self._accounts.get(key)
                 if account is not None and not account.stale:
-                    self._check(account.budget, bound, model)
-                    held = account.take(reservation.amount, now)
+                    budget = account.budget
+                    if bound.price is None or budget.seconds_max is not None:
+                        self._check(budget, bound, model)
+                    held = account.take(amount, now)
                     if held is None and self._ledger.catch_up():
-                        held = account.take(reservation.amount, now)
+                        held = account.take(amount, now)
                     if held is not None:
                         reservation.parts.append((account, held))
                         continue

@@ -12,6 +12,7 @@ from homeostat.gateway.admission import BODILESS
 from homeostat.gateway.asgi import AtOnce
 from homeostat.gateway.booking import Booking
 from homeostat.gateway.headers import AnswerHeaders
+from homeostat.gateway.passage import Passage
 from homeostat.gateway.refusals import Refusal, refusal_of, render, stream_error, turn_away
 from homeostat.gateway.relay import Relay
 from homeostat.gateway.request_body import HungUp, RequestBody, take_at_hand
@@ -168,6 +169,9 @@ class Exchange(Booking):
         try:
             self._response = response = quick.received(pending)
             headers = self._answer_headers(response)
+            if response is pending and headers.streams and not self._chain.tool_filters:
+                self._pass_along(request, pending, headers)
+                return
             if response is not pending or not response.complete or self._has_to_be_relayed(headers):
                 request.perform(self._see_through(self._receive_answer(response)))
                 return
@@ -182,6 +186,37 @@ class Exchange(Booking):
         except Exception:
             log.exception("an answer could not be passed on (%s)", self.call_id)
             request.give_up()
+            pending.close()
+        self._end()
+
+    def _pass_along(self, request: AtOnce, pending: Pending, headers: AnswerHeaders) -> None:
+        """Pass a stream on as it comes. From here on the upstream and the agent say when there is something to do."""
+        self._relay = passage = Passage(request=request, pending=pending, headers=headers, clock=self._office.clock)
+        self._let_look(passage, headers, pending.status)
+        passage.begin()
+        pending.arrived = request.on_drained = self._more_arrived
+        request.on_lost = self._lost
+        self._more_arrived()
+
+    def _more_arrived(self) -> None:
+        """Something more of a stream has come, or the agent has taken what it was sent."""
+        passage, request = cast("Passage", self._relay), cast("AtOnce", self._request)
+        pending = cast("Pending", self._response)
+        try:
+            if not passage.pass_on():
+                return
+            self._outcome, self._status, self._code = Outcome.ANSWERED, pending.status, ""
+        except UpstreamFailed as error:
+            self._fail(error)
+            if passage.between_events:
+                request.push(stream_error(self._route.api, refusal_of(error), self.call_id), more=False)
+            else:
+                request.give_up()
+        except Exception:
+            log.exception("a stream could not be passed on (%s)", self.call_id)
+            request.give_up()
+        request.on_lost = request.on_drained = None
+        pending.close()
         self._end()
 
     # --- to the upstream and back --------------------------------------------------------------------------
@@ -217,7 +252,7 @@ class Exchange(Booking):
 
     def _has_to_be_relayed(self, headers: AnswerHeaders) -> bool:
         """Whether an answer cannot be passed on before it is looked at."""
-        return headers.content_type.startswith(b"text/event-stream") or bool(self._chain.tool_filters)
+        return headers.streams or bool(self._chain.tool_filters)
 
     def _answered(self, response: UpstreamResponse, answer: bytes | None, headers: AnswerHeaders) -> None:
         self._outcome, self._status, self._code = Outcome.ANSWERED, response.status, ""
@@ -235,13 +270,17 @@ class Exchange(Booking):
         self._answered(response, answer, headers)
 
     async def _pass_on(self, response: UpstreamResponse, headers: AnswerHeaders) -> None:
-        ask, dialect, chain = self._ask, self._route.dialect, self._chain
         send, clock = self._request.send, self._office.clock
         self._relay = relay = Relay(send=send, response=response, headers=headers, clock=clock)
-        if ask is not None and dialect is not None and response.status < 400 and not headers.encoded:
+        self._let_look(relay, headers, response.status)
+        await relay.run()
+
+    def _let_look(self, relay: Relay, headers: AnswerHeaders, status: int) -> None:
+        """Have an answer read on its way, where it can be."""
+        ask, dialect, chain = self._ask, self._route.dialect, self._chain
+        if ask is not None and dialect is not None and status < 400 and not headers.encoded:
             sieve = sieve_for(ask.api, chain.allows_tool) if chain.tool_filters else None
             relay.look(dialect, ask, sieve, hides_usage=self._hides_usage)
-        await relay.run()
 
     def _ask_for_usage(self) -> bool:
         """Have a stream report what it used; says whether the agent must not see that."""
@@ -303,18 +342,26 @@ class Exchange(Booking):
             since = relay.sending_since
         if since is not None and now - since >= manners.client_stall_seconds:
             self._code = "client_stalled"
-            self._abandon()
+            self.abandon()
 
     async def _watch(self) -> None:
         """Notice when the agent hangs up."""
         message = await self._request.receive()
         if message["type"] == "http.disconnect":
-            self._abandon()
+            self.abandon()
 
-    def _abandon(self) -> None:
-        if not self._hung_up and self._task is not None:
+    def abandon(self) -> None:
+        """Nobody waits for the answer any more, or nobody will be here to pass it on."""
+        if self._hung_up:
+            return
+        if self._task is not None:
             self._hung_up = True
             self._task.cancel()
+        elif self._response is not None:
+            request = cast("AtOnce", self._request)
+            request.on_lost = request.on_drained = None
+            self._lost()
+            request.give_up()
 
     def _forgive(self) -> bool:
         """Take back a cancellation that was ours; one that came from outside goes on."""

@@ -108,7 +108,9 @@ class Gateway:
         await self.clerk.enter()
 
     async def close(self) -> None:
-        """Write what is left. The loops have been stopped before, and no request is open any more."""
+        """Break off what is open still, and write what is left. The loops have been stopped before."""
+        for call in tuple(self.clerk.airspace.calls):
+            call.abandon()
         await self.clerk.leave()
         for outlet in self.office.routes.outlets.values():
             await outlet.upstream.close()

@@ -130,6 +130,11 @@ class AnswerHeaders:
         if named not in ORDINARY:
             self.returned = _unnamed(self.returned, named)
 
+    @property
+    def streams(self) -> bool:
+        """Whether the body is made of events."""
+        return self.content_type.startswith(b"text/event-stream")
+
     def drop_length(self) -> None:
         """The body will not be as long as it was announced."""
         self.returned = [line for line in self.returned if line[0] != b"content-length"]

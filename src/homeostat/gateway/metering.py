@@ -12,7 +12,7 @@ from homeostat.core.limits import (
     UNSEEN_PROMPT_TOKENS,
 )
 from homeostat.core.ports.gateway import PriceList
-from homeostat.core.records.budget import Amount
+from homeostat.core.records.budget import Amount, amount_of
 from homeostat.core.records.call import Priced, Usage
 from homeostat.core.records.price import Price
 from homeostat.gateway.dialects.shapes import Ask
@@ -34,12 +34,12 @@ class Tariff(Struct, frozen=True, gc=False):
 
     def cost(self, usage: Usage) -> int | None:
         """Micro-dollars of a usage; None where they cannot be known."""
-        if self.price is None:
+        price = self.price
+        if price is None:
             return None
-        fresh = usage.tokens_in - usage.tokens_cached - usage.tokens_written
-        return self.price.rate(usage.tokens_in).cost(
-            fresh=max(fresh, 0), cached=usage.tokens_cached, written=usage.tokens_written, output=usage.tokens_out
-        )
+        tokens_in, cached, written = usage.tokens_in, usage.tokens_cached, usage.tokens_written
+        rate = price.rate(tokens_in) if price.tiers else price.base
+        return rate.cost(max(tokens_in - cached - written, 0), cached, written, usage.tokens_out)
 
 
 def tariff(prices: PriceList, provider: str, model: str, unknown: UnknownModel) -> Tariff:
@@ -65,13 +65,13 @@ class Bound(Struct, frozen=True, gc=False):
         return self.of(self.tokens_out)
 
     def of(self, tokens_out: int) -> Amount:
-        out = tokens_out * self.answers
-        if self.price is None:
-            return Amount(self.tokens_in + out, 0)
-        rate = self.price.rate(self.tokens_in)
-        dearest = max(rate.input, rate.cache_write)  # what is written to a cache costs more than what is read
-        micros = -(-(self.tokens_in * dearest + out * rate.output) // 1_000_000)
-        return Amount(self.tokens_in + out, micros)
+        tokens_in, price, out = self.tokens_in, self.price, tokens_out * self.answers
+        if price is None:
+            return Amount(tokens_in + out, 0)
+        rate = price.rate(tokens_in) if price.tiers else price.base
+        # What is written to a cache costs more than what is read.
+        dearest = max(rate.cache_write, rate.input)
+        return amount_of(tokens_in + out, -(-(tokens_in * dearest + out * rate.output) // 1_000_000))
 
     def fitting(self, left: Amount) -> int:
         """How many tokens each answer may have so that the call fits into what is left; negative if none."""
@@ -88,16 +88,17 @@ class Bound(Struct, frozen=True, gc=False):
 
 def bound(ask: Ask, price: Price | None) -> Bound:
     """Read the most a request can use out of it."""
-    window = price.context_window if price is not None else None
-    tokens_in = len(ask.body) + ask.opaque_parts * OPAQUE_PART_TOKENS
+    tokens_in, cap, answers = len(ask.body), ask.output_cap, ask.answers
+    if parts := ask.opaque_parts:
+        tokens_in += parts * OPAQUE_PART_TOKENS
     if ask.refers_elsewhere:
-        tokens_in += window or UNSEEN_PROMPT_TOKENS
-    explicit = ask.output_cap is not None or not ask.generates
-    tokens_out = 0 if not ask.generates else OUTPUT_TOKENS_DEFAULT if ask.output_cap is None else ask.output_cap
-    answers = ask.answers if 1 <= ask.answers <= ANSWERS_MAX else min(max(ask.answers, 1), ANSWERS_MAX)
+        tokens_in += (price.context_window if price is not None else None) or UNSEEN_PROMPT_TOKENS
+    tokens_out = 0 if not ask.generates else OUTPUT_TOKENS_DEFAULT if cap is None else cap
+    if not 1 <= answers <= ANSWERS_MAX:
+        answers = min(max(answers, 1), ANSWERS_MAX)
     if not 0 <= tokens_out <= TOKENS_MAX:
         tokens_out = min(max(tokens_out, 0), TOKENS_MAX)
-    return Bound(tokens_in, tokens_out, answers, explicit, price)
+    return Bound(tokens_in, tokens_out, answers, cap is not None or not ask.generates, price)
 
 
 def estimate(ask: Ask, seen_tokens: int, begun: Usage | None) -> Usage:

@@ -37,7 +37,7 @@ class Relay:
     def look(self, dialect: Dialect, ask: Ask, sieve: Sieve | None, *, hides_usage: bool) -> None:
         """Read what passes, and take out what may not."""
         self._sieve = sieve
-        if not self._headers.content_type.startswith(b"text/event-stream"):
+        if not self._headers.streams:
             self._blocks = []
             return
         self.reader = dialect.stream(ask, hides_usage=hides_usage)

@@ -76,6 +76,7 @@ class Cycle:
         "method",
         "more_body",
         "old",
+        "on_drained",
         "on_lost",
         "query",
         "raw_path",
@@ -106,6 +107,7 @@ class Cycle:
         self.bodiless = method == "HEAD"
         self.awaits_continue = awaits_continue
         self.on_lost: Callable[[], None] | None = None
+        self.on_drained: Callable[[], None] | None = None
         self.more_body = True
         self.unread = 0
         self.started = False
@@ -145,7 +147,7 @@ class Cycle:
         """Nothing more will be said: the client is told so, unless it has its answer."""
         if not self.complete and not self.gone:
             if self.started:
-                self._flush()
+                self.flush()
                 self._wire.hang_up()  # in the middle of an answer, so that nobody takes it for whole
             else:
                 self.keep_alive = False
@@ -166,7 +168,7 @@ class Cycle:
         """The client is gone."""
         if not self.complete:
             self.gone = True
-            lost, self.on_lost = self.on_lost, None
+            lost, self.on_lost, self.on_drained = self.on_lost, None, None
             if lost is not None:
                 lost()
         self._wake()
@@ -237,17 +239,32 @@ class Cycle:
         if self.gone:
             return
         if message["type"] == "http.response.start":
-            assert not self.started, "an answer begins once"
-            self.awaits_continue = False
-            status = message["status"]
-            self._head = self._compose(status, message.get("headers", ()), None)
-            self.started = True
-            self.bodiless = self.bodiless or status in BODILESS
-            asyncio.get_running_loop().call_soon(self._flush)
+            self.start(message["status"], message.get("headers", ()))
+            asyncio.get_running_loop().call_soon(self.flush)
+        else:
+            self.push(message.get("body", b""), more=message.get("more_body", False))
+
+    @property
+    def write_paused(self) -> bool:
+        """Whether the client has not taken what it was sent."""
+        return self._wire.write_paused
+
+    def start(self, status: int, headers: Iterable[tuple[bytes, bytes]]) -> None:
+        """Begin an answer; its head waits a moment for the first part of the body."""
+        if self.gone:
+            return
+        assert not self.started, "an answer begins once"
+        self.awaits_continue = False
+        self._head = self._compose(status, headers, None)
+        self.started = True
+        self.bodiless = self.bodiless or status in BODILESS
+
+    def push(self, body: bytes, *, more: bool) -> None:
+        """The next part of an answer, or the last."""
+        if self.gone:
             return
         assert self.started, "an answer begins with its head"
         assert not self.complete, "an answer ends once"
-        body, more = message.get("body", b""), message.get("more_body", False)
         if self.bodiless:
             body = b""
         elif self._chunked:
@@ -304,7 +321,7 @@ class Cycle:
         elif head or body:
             write(head + body if body else head)
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
         """A head whose body takes its time goes ahead."""
         if self._head and not self.gone:
             head, self._head = self._head, b""

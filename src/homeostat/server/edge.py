@@ -4,13 +4,14 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from functools import partial
 from typing import Any, Final, Protocol
 
 from homeostat.app.assemble import System
 from homeostat.app.settings import is_loopback
 from homeostat.core.errors import HomeostatError, InternalError, OriginRefused, PayloadTooLarge
 from homeostat.core.limits import BODY_BYTES_MAX
-from homeostat.gateway.asgi import AtOnce, reply
+from homeostat.gateway.asgi import reply
 from homeostat.server import heartbeats
 from homeostat.server.answers import Answer, StreamedAnswer
 from homeostat.server.call import SAFE_METHODS, Call, Receive, Scope
@@ -59,16 +60,14 @@ class Edge:
         self._app = app
         self._owns = system.gateway.owns
         self._proxy = system.gateway.application
+        # Begins a model call without a task; whoever has to be looked at more closely takes the long way.
+        self.quick = partial(self._proxy.quick, hosts=self._known_hosts)
         self._system = system
         self._router = router
         self._metrics = metrics
         self.patience = patience
         self._sockets = sockets
         self._doorkeeper = doorkeeper
-
-    def quick(self, request: AtOnce) -> bool:
-        """Begin a model call without a task; whoever has to be looked at more closely takes the long way."""
-        return self._proxy.quick(request, hosts=self._known_hosts)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":

@@ -6,7 +6,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_l
 
 from homeostat.app.assemble import GatewaySystem
 from homeostat.core.errors import HomeostatError
-from homeostat.gateway.asgi import AtOnce, reply
+from homeostat.gateway.asgi import reply
 from homeostat.server.metrics import GatewayCollector
 from homeostat.server.patience import Patience
 
@@ -19,11 +19,9 @@ class GatewayAlone:
     def __init__(self, system: GatewaySystem) -> None:
         self.patience = Patience()
         self._gateway = system.gateway
+        self.quick = system.gateway.application.quick
         self._registry = CollectorRegistry()
         self._registry.register(GatewayCollector(system.gateway))
-
-    def quick(self, request: AtOnce) -> bool:
-        return self._gateway.application.quick(request)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "http" and scope["path"] in {"/livez", "/readyz", "/metrics"}:

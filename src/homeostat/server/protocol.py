@@ -117,6 +117,8 @@ class LeanProtocol(asyncio.Protocol):
         drained, self._drained = self._drained, None
         if drained is not None and not drained.done():
             drained.set_result(None)
+        if self._active is not None and self._active.on_drained is not None:
+            self._active.on_drained()
 
     async def drain(self) -> None:
         if self._drained is not None:

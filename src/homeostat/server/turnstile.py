@@ -25,8 +25,8 @@ WORKERS: Final = b"/v1/workers/"  # they release turns by the thousand
 
 
 def is_control(path: bytes) -> bool:
-    if path.rpartition(b"/")[2] in WORDS:
-        return path.startswith(API) and not path.startswith(WORKERS)
+    if path.startswith(API):
+        return path.rpartition(b"/")[2] in WORDS and not path.startswith(WORKERS)
     return path in PROBES
 
 

@@ -15,6 +15,7 @@ from homeostat.core.records.rate import RateKey
 
 Row = Sequence[Any]
 NEWEST = CallId("call_~")
+NUL = b"\\u0000"  # as JSON writes it
 
 
 class Terms(TypedDict, total=False):
@@ -138,6 +139,27 @@ def write_call(call: Call) -> tuple[object, ...]:
         call.cost_micros,
         _encoder.encode(call).decode(),
     )
+
+
+def write_calls(calls: Sequence[Call]) -> tuple[str, list[str]]:
+    """Many calls as one text in which PostgreSQL finds the columns; where it could not, these and the calls apart."""
+    written = _encoder.encode(calls)
+    if NUL not in written:
+        return written.decode(), []
+    columns = [
+        {
+            "call_id": call.call_id,
+            "project": call.project,
+            "agent_id": call.agent_id,
+            "run_id": call.run_id,
+            "model": call.model.replace("\0", ""),
+            "outcome": call.outcome,
+            "usage": call.usage,
+            "cost_micros": call.cost_micros,
+        }
+        for call in calls
+    ]
+    return _encoder.encode(columns).decode(), [_encoder.encode(call).decode() for call in calls]
 
 
 def write_filter(wanted: CallFilter, limit: int) -> tuple[object, ...]:

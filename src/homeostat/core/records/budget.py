@@ -1,8 +1,9 @@
 """What a run or an agent may spend, what it has spent, and what is set aside for calls under way."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import NamedTuple, NewType
+from typing import NamedTuple, NewType, cast
 
 from msgspec import Struct
 
@@ -51,6 +52,12 @@ class Amount(NamedTuple):
         return self.tokens >= other.tokens and self.micros >= other.micros
 
 
+def amount_of(tokens: int, micros: int) -> Amount:
+    """As `Amount(tokens, micros)`, in half the time: some are made for every call."""
+    return _tuple(Amount, (tokens, micros))
+
+
+_tuple = cast("Callable[[type[Amount], tuple[int, int]], Amount]", tuple.__new__)
 ZERO = Amount(0, 0)
 
 

@@ -14,6 +14,9 @@ from homeostat.core.limits import SUBJECT_TOKEN_CHARS_MAX
 PASSING: Final = frozenset({"wakeup", "served", "revoke", "state"})
 """Kinds that are worth something only at the moment they are said: no bus keeps them for later."""
 
+GATHERED: Final = frozenset({"vitals"})
+"""Kinds that are said by the hundred and never repeated: a bus may carry several of one subject in one message."""
+
 _SPECIAL = re.compile(r"[\x00-\x20\x7f-\xa0.*>%\ud800-\udfff]|\s")
 
 

@@ -12,7 +12,7 @@ class Rate:
     cache_read: int
     cache_write: int
 
-    def cost(self, *, fresh: int, cached: int, written: int, output: int) -> int:
+    def cost(self, fresh: int, cached: int, written: int, output: int) -> int:
         """Micro-dollars, rounded up: nothing that was used is free because it is little."""
         total = fresh * self.input + cached * self.cache_read + written * self.cache_write + output * self.output
         return -(-total // 1_000_000)
@@ -29,8 +29,6 @@ class Price:
 
     def rate(self, tokens_in: int) -> Rate:
         rate = self.base
-        if not self.tiers:
-            return rate
         for start, dearer in self.tiers:
             if tokens_in > start:
                 rate = dearer

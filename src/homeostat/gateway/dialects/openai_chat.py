@@ -11,6 +11,7 @@ from homeostat.gateway.dialects.shapes import Ask, Reading, ToolPieces, decode_a
 from homeostat.gateway.sse import EventCutter, payload
 
 SYSTEM_ROLES = frozenset({"system", "developer"})
+UNSAID = xxhash.xxh3_64_hexdigest(b"")  # the hash of a prompt that nobody gave
 
 
 class _Message(Struct, gc=False):
@@ -112,10 +113,7 @@ class OpenAIChat:
 
     def ask(self, body: bytes) -> Ask:
         read: _ChatAsk = decode_ask(_asks, body)
-        named = xxhash.xxh3_64()
-        for message in read.messages:
-            if message.role in SYSTEM_ROLES:
-                named.update(message.content)
+        spoken = [message.content for message in read.messages if message.role in SYSTEM_ROLES]
         cap, older = read.max_completion_tokens, read.max_tokens
         if older is not None and (cap is None or older > cap):
             cap = older  # who knows which one counts
@@ -130,7 +128,7 @@ class OpenAIChat:
             cap_field=field,
             answers=max(read.n or 1, read.best_of or 1),
             generates=self.api is not Api.OPENAI_EMBEDDINGS,
-            prompt_hash=named.hexdigest(),
+            prompt_hash=xxhash.xxh3_64_hexdigest(b"".join(spoken)) if spoken else UNSAID,
             tools=tuple(tool.name for tool in read.tools) if read.tools else (),
         )
 

@@ -70,7 +70,8 @@ class Ask(Struct, gc=False):
         if b"max_" in body or b"\\u" in body or b":" not in body:  # there may be one already, perhaps in disguise
             self.edit({**dict.fromkeys(CAP_FIELDS - {name}), name: tokens})
         else:
-            self.body = b'{"%b":%d,' % (name.encode(), tokens) + body.lstrip()[1:]
+            whole = body if body.startswith(b"{") else body.lstrip()
+            self.body = b'{"%b":%d,%b' % (name.encode(), tokens, whole[1:])
 
 
 class Reading(Struct, gc=False):

@@ -163,7 +163,8 @@ async def odd_names_are_kept_apart(wire: Wire, project: str) -> None:
 
 async def events_arrive_in_the_order_they_were_published(wire: Wire, project: str) -> None:
     here, there = await wire.party(), await wire.party()
-    for channel, suffix in ((Channel.EVT, "task"), (Channel.CMD, "wakeup"), (Channel.STR, "chunk")):
+    kinds = ((Channel.EVT, "task"), (Channel.EVT, "vitals"), (Channel.CMD, "wakeup"), (Channel.STR, "chunk"))
+    for channel, suffix in kinds:
         listener = Listener()
         await there.subscribe(subject(project, channel, "agent", "ann", suffix), listener)
         ids = [f"{suffix}:{number}" for number in range(600)]

@@ -5,7 +5,7 @@
 
 import asyncio
 import logging
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 
 import msgspec
@@ -16,7 +16,7 @@ from nats.errors import MaxPayloadError
 from nats.js.api import Header, StreamConfig
 from nats.js.errors import NotFoundError
 
-from homeostat.adapters.doorbells.nats.wire import pack
+from homeostat.adapters.doorbells.nats.wire import pack, parcels
 from homeostat.core.errors import BusUnavailable
 from homeostat.core.ids import digest_of
 from homeostat.core.limits import (
@@ -132,8 +132,8 @@ class Link:
                 await self.cover(kinds)
             with self._expecting() as (receipts, reply):
                 receipts.missing = 1  # held back until everything is sent, lest a quick receipt seem the last
-                for event in events:
-                    await self._send_one(event, receipts, reply)
+                for parcel in parcels(events):
+                    await self._send_one(parcel, receipts, reply)
                 receipts.one(None)
                 await receipts.wait()
         except BusUnavailable:
@@ -142,22 +142,24 @@ class Link:
         except (NatsError, OSError, TimeoutError) as problem:
             raise BusUnavailable(problem=str(problem) or type(problem).__name__) from problem
 
-    async def _send_one(self, event: Event, receipts: Receipts, reply: str) -> None:
+    async def _send_one(self, parcel: Sequence[Event], receipts: Receipts, reply: str) -> None:
+        event = parcel[0]
         if self.closed.is_set():
             raise BusUnavailable(problem="the connection was lost")
         if self.client.pending_data_size > BUS_UNSENT_BYTES_MAX:
             raise BusUnavailable(problem="the server does not read what is sent to it")
         try:
-            subject, body = event.subject, pack(event)
+            subject, body = event.subject, pack(parcel)
             if event.passing:
                 await self.client.publish(subject, body)
                 return
-            headers = {MESSAGE_ID: digest_of(f"{subject}\n{event.event_id}")} if event.event_id else None
+            named = "\n".join([subject, *(one.event_id for one in parcel)])
+            headers = {MESSAGE_ID: digest_of(named)} if event.event_id else None
             await self.client.publish(subject, body, reply=reply, headers=headers)
             receipts.missing += 1
         except (MaxPayloadError, ValueError) as problem:
             # No later attempt could send it, and holding it back would hold back everything behind it.
-            self.unsendable += 1
+            self.unsendable += len(parcel)
             log.error("an event cannot be sent and is left out: %s: %s", event.subject[:200], problem)  # noqa: TRY400
 
     async def settle(self) -> None:

@@ -110,13 +110,13 @@ class NatsSubscription:
 
     def _take(self, message: Msg) -> None:
         try:
-            event = unpack(message.subject, message.data)
+            events = unpack(message.subject, message.data)
         except Foreign as problem:
             self.foreign += 1
             if _now_and_then(self.foreign):
                 log.warning("%d messages were not events, the last on %s: %s", self.foreign, message.subject, problem)
             return
-        self._line.append(event)
+        self._line.extend(events)
         self._arrived.set()
 
     def _later(self, reply: Reply) -> None:

@@ -1,12 +1,14 @@
 """Events as bytes, and patterns as what NATS has to be asked for."""
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import msgspec
 
 from homeostat.core.codec import Json
 from homeostat.core.ids import ProjectId
-from homeostat.core.records.event import PASSING, Channel, Event
+from homeostat.core.limits import BUS_PARCEL_BYTES_MAX
+from homeostat.core.records.event import GATHERED, PASSING, Channel, Event
 
 CHANNEL_AT = 4  # hs.v1.{project}.main.{channel}.{component}.{target}.{suffix}
 SUFFIX_AT = 7
@@ -17,7 +19,7 @@ class Foreign(ValueError):
     """Bytes on one of our subjects that are not one of our events."""
 
 
-class _Envelope(msgspec.Struct):
+class _Envelope(msgspec.Struct, omit_defaults=True):
     event_id: str
     project: str
     channel: Channel
@@ -25,46 +27,69 @@ class _Envelope(msgspec.Struct):
     target: str
     suffix: str
     payload: msgspec.Raw
+    more: tuple[tuple[str, msgspec.Raw], ...] = ()  # ids and payloads of those that follow it on the same subject
 
 
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(_Envelope)
 
 
-def pack(event: Event) -> bytes:
-    """An event as one JSON object, its payload inside."""
+def parcels(events: Sequence[Event]) -> Iterator[Sequence[Event]]:
+    """Events in their order, cut into what goes into one message: neighbours of one subject, where that may be."""
+    first = size = 0
+    for place, event in enumerate(events):
+        size += len(event.payload)
+        if place > first and (size > BUS_PARCEL_BYTES_MAX or not _joins(event, events[first])):
+            yield events[first:place]
+            first, size = place, len(event.payload)
+    if events:
+        yield events[first:]
+
+
+def _joins(event: Event, first: Event) -> bool:
+    return (
+        event.suffix in GATHERED
+        and event.suffix == first.suffix
+        and event.target == first.target
+        and event.project == first.project
+        and event.component == first.component
+        and event.channel is first.channel
+    )
+
+
+def pack(events: Sequence[Event]) -> bytes:
+    """Events of one subject as one JSON object, their payloads inside."""
+    first, *others = events
     return _encoder.encode(
         _Envelope(
-            event.event_id,
-            event.project,
-            event.channel,
-            event.component,
-            event.target,
-            event.suffix,
-            msgspec.Raw(event.payload.encode()),
+            first.event_id,
+            first.project,
+            first.channel,
+            first.component,
+            first.target,
+            first.suffix,
+            msgspec.Raw(first.payload.encode()),
+            tuple((event.event_id, msgspec.Raw(event.payload.encode())) for event in others),
         )
     )
 
 
-def unpack(subject: str, body: bytes) -> Event:
-    """Read an event back; one that claims another address than it was sent to is refused."""
+def unpack(subject: str, body: bytes) -> list[Event]:
+    """Read events back; what claims another address than it was sent to is refused."""
     try:
         envelope = _decoder.decode(body)
-        payload = Json(bytes(envelope.payload).decode())
+        said = [(envelope.event_id, envelope.payload), *envelope.more]
+        payloads = [(event_id, Json(bytes(payload).decode())) for event_id, payload in said]
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as problem:
         raise Foreign(str(problem)) from problem
-    event = Event(
-        envelope.event_id,
-        ProjectId(envelope.project),
-        envelope.channel,
-        envelope.component,
-        envelope.target,
-        envelope.suffix,
-        payload,
-    )
-    if event.subject != subject:
-        raise Foreign(f"it says it is for {event.subject}")
-    return event
+    channel, component, target = envelope.channel, envelope.component, envelope.target
+    project, suffix = ProjectId(envelope.project), envelope.suffix
+    events = [Event(event_id, project, channel, component, target, suffix, payload) for event_id, payload in payloads]
+    if events[0].subject != subject:
+        raise Foreign(f"it says it is for {events[0].subject}")
+    if envelope.more and suffix not in GATHERED:
+        raise Foreign(f"{suffix} comes one at a time")
+    return events
 
 
 def passes(subject: str) -> bool:

@@ -182,7 +182,7 @@ async def _post(transaction: Transaction, posting: Posting) -> Posted:
     if posting.closed:
         await transaction.executemany(SQL["flight_drop"], [(call_id,) for call_id in posting.closed])
     if posting.calls:
-        await transaction.executemany(SQL["call_put"], [rows.write_call(call) for call in posting.calls])
+        await transaction.fetch(SQL["call_put"], *rows.write_calls(posting.calls))
     warned = tuple(entries.budgets[key] for key in entries.warned)
     return Posted(alive=True, drawn=tuple(entries.drawn), paced=paced, warned=warned)
 
@@ -219,7 +219,7 @@ async def _bury(transaction: Transaction, gateway_id: GatewayId, now: Millis, *,
     entries = ledger.bury(gateway_id, flights, holds, await _budgets(transaction, keys), now, died=died)
     await _write(transaction, gateway_id, entries)
     if entries.calls:
-        await transaction.executemany(SQL["call_put"], [rows.write_call(call) for call in entries.calls])
+        await transaction.fetch(SQL["call_put"], *rows.write_calls(entries.calls))
     for name in ("flights_drop", "holds_drop", "gateway_drop"):
         await transaction.fetch(SQL[name], gateway_id)
     return entries.calls
