@@ -120,6 +120,7 @@ OTLP_DEPTH_MAX: Final = 8  # how deep an attribute may be nested
 # --- ledgers -----------------------------------------------------------------------------------------------
 PLANS_AT_HAND_MAX: Final = 8  # plans that are remembered until somebody drives their runs
 TASKS_IN_A_ROW: Final = 32  # how far tasks are is kept for as many of them together
+STATE_ROWS_AT_HAND_MAX: Final = 64  # such rows of a run that whoever saved them last need not read again
 PLAN_ROW_CHARS: Final = 1 << 18  # tasks of a plan share a row up to this length
 LEDGER_BLOCK_CHARS: Final = 1 << 18  # entries that are written together share a row up to this length
 ENTRY_BYTES_MAX: Final = 8 << 20  # one entry of a ledger: a call with its arguments and its answer, each a payload

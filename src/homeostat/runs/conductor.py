@@ -21,7 +21,7 @@ from homeostat.runs.desk import Desk
 from homeostat.runs.draft import Draft
 from homeostat.runs.planning import Planning
 from homeostat.runs.starting import Returned, Starter
-from homeostat.runs.stopping import preempt_turns, stop_turns
+from homeostat.runs.stopping import preempt_turns, seal, stop_turns
 
 log = logging.getLogger(__name__)
 
@@ -379,21 +379,12 @@ class Conductor:
         await self._desk.purse.account_all(draft, self._calls_in_ledger)
         draft.set(live=False)
         if await self._save(draft):
-            await self._seal()
+            await seal(self._desk, self.run)
         return True
 
     async def _calls_in_ledger(self) -> list[str]:
         ledgers = self._desk.ledgers
         return [] if ledgers is None else await ledgers.calls(self.run.project, self.run.run_id)
-
-    async def _seal(self) -> None:
-        """Sign the whole ledger. Should that be impossible now, it is done when somebody asks for it."""
-        if self._desk.ledgers is None:
-            return
-        try:
-            await self._desk.ledgers.seal(self.run.project, self.run.run_id)
-        except (HomeostatError, OSError) as problem:
-            log.warning("the ledger of run %s is not signed yet: %s", self.run.run_id, problem)
 
     async def _rest(self) -> bool:
         draft = Draft(self.run, self._desk.clock.now_ms())

@@ -1,12 +1,15 @@
-"""Bringing the turns of a run to rest: stopped for good, or taken from their workers and kept in line."""
+"""Bringing a run to rest: its turns stopped or taken from their workers and kept in line, its ledger signed."""
 
 import asyncio
+import logging
 
 from homeostat.core.errors import HomeostatError
 from homeostat.core.limits import PAGE_MAX
 from homeostat.core.records.run import Run
 from homeostat.runs.desk import Desk
 from homeostat.runs.outcomes import KILLER
+
+log = logging.getLogger(__name__)
 
 
 async def stop_turns(desk: Desk, run: Run) -> int:
@@ -46,3 +49,13 @@ async def preempt_turns(desk: Desk, run: Run) -> int:
     for agent_id, turn_id in await desk.store.open_turns(run.run_id, PAGE_MAX):
         taken += await desk.kernel.preempt((run.project, agent_id), turn_id) is not None
     return taken
+
+
+async def seal(desk: Desk, run: Run) -> None:
+    """Sign the whole ledger of a run. Should that be impossible now, it is done when somebody asks for it."""
+    if desk.ledgers is None:
+        return
+    try:
+        await desk.ledgers.seal(run.project, run.run_id)
+    except (HomeostatError, OSError) as problem:
+        log.warning("the ledger of run %s is not signed yet: %s", run.run_id, problem)

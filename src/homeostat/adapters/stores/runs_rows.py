@@ -103,13 +103,13 @@ def places_of(tasks: Iterable[Task]) -> list[int]:
     return list({place_of(task.number)[0]: None for task in tasks})
 
 
-def write_states(run_id: str, found: Iterable[Row], tasks: Iterable[Task]) -> list[Row]:
-    """Rows in which some tasks have moved; their neighbours are left as they are, unread."""
-    lines = {row: states.split("\n") for row, states in found}
+def write_states(run_id: str, lines: dict[int, list[str]], tasks: Iterable[Task]) -> list[Row]:
+    """The rows in which some tasks have moved, put into the lines of those rows; what moved last comes last there."""
+    moved: dict[int, list[str]] = {}
     for task in tasks:
         row, place = place_of(task.number)
-        if (line := lines.get(row)) is None:
-            line = lines[row] = [""] * TASKS_IN_A_ROW
+        if (line := moved.get(row)) is None:
+            line = moved[row] = lines.pop(row, None) or [""] * TASKS_IN_A_ROW
         line[place] = _text(
             State(
                 task.status,
@@ -122,7 +122,8 @@ def write_states(run_id: str, found: Iterable[Row], tasks: Iterable[Task]) -> li
                 task.approved_by,
             )
         )
-    return [(run_id, row, "\n".join(line)) for row, line in lines.items()]
+    lines.update(moved)
+    return [(run_id, row, "\n".join(line)) for row, line in moved.items()]
 
 
 def read_states(found: Iterable[Row]) -> dict[int, State]:

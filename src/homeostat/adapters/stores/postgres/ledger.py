@@ -9,6 +9,9 @@ from homeostat.adapters.stores.statements import statements
 
 SQL: Final = statements("postgres", "ledger")
 
+BLOCK_PUT: Final = SQL["block_put"]
+"""A part of the statement that saves a run: it hangs on whether the run's row was swapped."""
+
 
 class PostgresLedger(LedgerReading):
     """Ledgers on an engine that is open and migrated."""
@@ -25,4 +28,4 @@ class PostgresLedger(LedgerReading):
 
 async def put_lines(transaction: Transaction, project: str, run_id: str, first_seq: int, lines: Sequence[str]) -> None:
     """Append entries within a transaction."""
-    await transaction.fetch(SQL["block_put"], write_blocks(project, run_id, first_seq, lines))
+    await transaction.fetch("WITH go AS (SELECT) " + BLOCK_PUT, write_blocks(project, run_id, first_seq, lines))

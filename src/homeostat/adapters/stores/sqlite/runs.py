@@ -5,6 +5,7 @@ import sqlite3
 from collections.abc import Collection
 
 from homeostat.adapters.stores import runs_rows as rows
+from homeostat.adapters.stores.run_states import States, StatesAtHand
 from homeostat.adapters.stores.runs_read import Moved, RunsReading
 from homeostat.adapters.stores.sqlite.engine import SqliteEngine
 from homeostat.adapters.stores.sqlite.ledger import put_lines
@@ -20,15 +21,22 @@ class SqliteRuns(RunsReading):
 
     def __init__(self, engine: SqliteEngine) -> None:
         self._engine = engine
+        self._at_hand = StatesAtHand()
 
     async def create(self, change: RunChange, *, request_key: str | None) -> Run | RedButton:
-        return await self._engine.write(lambda connection: _create(connection, change, request_key))
+        states = States(written=set())
+        made = await self._engine.write(lambda connection: _create(connection, change, states, request_key))
+        if made is change.run:
+            self._at_hand.keep(change, states)
+        return made
 
     async def save(self, change: RunChange) -> bool:
+        states = self._at_hand.take(change)
         try:
-            await self._engine.save(lambda connection: _save(connection, change))
+            await self._engine.save(lambda connection: _save(connection, change, states))
         except Moved:
             return False
+        self._at_hand.keep(change, states)
         return True
 
     async def press(self, button: RedButton) -> RedButton:
@@ -49,7 +57,9 @@ class SqliteRuns(RunsReading):
         return json.dumps(list(values))
 
 
-def _create(connection: sqlite3.Connection, change: RunChange, request_key: str | None) -> Run | RedButton:
+def _create(
+    connection: sqlite3.Connection, change: RunChange, states: States, request_key: str | None
+) -> Run | RedButton:
     run = change.run
     with immediate(connection):
         if request_key is not None:
@@ -60,26 +70,26 @@ def _create(connection: sqlite3.Connection, change: RunChange, request_key: str 
         if button is not None:
             return rows.read_button(button)
         connection.execute(SQL["run_put"], rows.write_run(run, request_key))
-        _parts(connection, change)
+        _parts(connection, change, states)
     return run
 
 
-def _save(connection: sqlite3.Connection, change: RunChange) -> None:
+def _save(connection: sqlite3.Connection, change: RunChange, states: States) -> None:
     if not connection.execute(SQL["run_swap"], rows.write_swap(change)).fetchall():
         raise Moved
-    _parts(connection, change)
+    _parts(connection, change, states)
 
 
-def _parts(connection: sqlite3.Connection, change: RunChange) -> None:
+def _parts(connection: sqlite3.Connection, change: RunChange, states: States) -> None:
     run_id, many = change.run.run_id, connection.executemany
     if change.gate is not None:
         connection.execute(SQL["gate_put"], (run_id, change.gate.value))
     if change.new_tasks:
         many(SQL["plan_put"], rows.write_plan(run_id, change.new_tasks))
     if change.tasks:
-        places = json.dumps(rows.places_of(change.tasks))
-        found = connection.execute(SQL["states_get"], (run_id, places)).fetchall()
-        many(SQL["states_put"], rows.write_states(run_id, found, change.tasks))
+        missing = states.missing(change)
+        found = connection.execute(SQL["states_get"], (run_id, json.dumps(missing))).fetchall() if missing else ()
+        many(SQL["states_put"], states.write(change, found))
         if remains := rows.write_remains(run_id, change.tasks):
             many(SQL["remains_put"], remains)
     if change.cleared:
