@@ -1,6 +1,7 @@
 """The command starts a server that says where it is, keeps what it was given, and stops without dropping anything."""
 
 import asyncio
+import fcntl
 import os
 import re
 import signal
@@ -15,6 +16,7 @@ import pytest
 
 from homeostat import Client, SyncClient
 from homeostat.core.errors import ServerUnreachable, Unavailable
+from homeostat.testing.crews import eventually
 from homeostat.testing.homeostat import HomeostatServer
 from homeostat.testing.servers import free_port
 
@@ -115,6 +117,30 @@ def test_a_second_ctrl_c_leaves_at_once() -> None:
                 assert process.poll() is None
             process.send_signal(signal.SIGINT)
             assert process.wait(5) == 130
+
+
+async def test_a_server_whose_words_nobody_reads_goes_on_serving(tmp_path: Path) -> None:
+    reading, writing = os.pipe()
+    fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, 4096)
+    command = [sys.executable, "-m", "homeostat", "server", "--data-dir", str(tmp_path), "--port", str(free_port())]
+    process = subprocess.Popen(command, stdout=writing, stderr=writing)  # noqa: ASYNC220
+    with process, os.fdopen(reading) as words:
+        os.close(writing)
+        url = words.readline().split()[-1]
+        asked = [{"name": f"task-{number:03}-{'x' * 40}", "agent": "a", "approval": True} for number in range(20)]
+        async with Client(url) as client:
+            await client.register("echo", agent_id="a")
+            for _ in range(3):  # sixty questions of two hundred letters each
+                run = await client.runs.create("to be asked", tasks=asked)
+
+                async def held(run_id: str = run.run_id) -> bool:
+                    return (await client.runs.get(run_id)).tasks.get("held") == len(asked)
+
+                await eventually(held)
+            assert (await client.read_json("/v1/runs"))["runs"]
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
+        assert "waits for your word" in words.read()
 
 
 def test_a_taken_port_moves_to_the_next_one_and_says_so() -> None:

@@ -27,10 +27,10 @@ def gateway(
 ) -> None:
     """Start the gateway alone: model calls and nothing else, for agents that a server on the same store registered."""
     import asyncio
-    import logging
     import os
 
     from homeostat.app.settings import read_settings
+    from homeostat.cli.voice import begin_logging
 
     options = {
         "port": port,
@@ -43,7 +43,7 @@ def gateway(
     }
     with explained():
         settings = read_settings(os.environ, options)
-        logging.basicConfig(level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+        begin_logging(settings.log_level)
         up.refuse_the_gullible(settings)
         listener = up.listen(settings)
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
@@ -54,6 +54,7 @@ async def _serve(settings: "Settings", listener: "socket.socket") -> None:
     import asyncio
 
     from homeostat.app.assemble import assemble_gateway
+    from homeostat.cli.voice import aside
     from homeostat.server.gateway_alone import GatewayAlone
     from homeostat.server.serving import serving_app, url_of
 
@@ -65,7 +66,7 @@ async def _serve(settings: "Settings", listener: "socket.socket") -> None:
         stopping = asyncio.create_task(stop.wait())
         await asyncio.wait({stopping, http.running}, return_when=asyncio.FIRST_COMPLETED)
         stopping.cancel()
-        typer.echo("Stopping; calls under way are finished first. Press Ctrl-C again to leave at once.", err=True)
+        aside.say("Stopping; calls under way are finished first. Press Ctrl-C again to leave at once.")
 
 
 def _banner(url: str, system: "GatewaySystem") -> None:

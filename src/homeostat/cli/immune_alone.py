@@ -21,15 +21,15 @@ def immune(
 ) -> None:
     """Start the immune system alone. Of several on one store one decides; another takes over when it falls silent."""
     import asyncio
-    import logging
     import os
 
     from homeostat.app.settings import read_settings
+    from homeostat.cli.voice import begin_logging
 
     options = {"store_url": store_url, "bus_url": bus_url, "status_url": status_url, "log_level": log_level}
     with explained():
         settings = read_settings(os.environ, options)
-        logging.basicConfig(level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+        begin_logging(settings.log_level)
         if settings.store_url is None or settings.bus_url is None:
             raise fail(
                 "the immune system alone hears of agents through a store and a bus that it shares with servers",

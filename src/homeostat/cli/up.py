@@ -110,16 +110,16 @@ def server(
 def run(*, demo: bool = False, **options: Any) -> None:
     """Serve with these options until a signal says stop."""
     import asyncio
-    import logging
     import os
     from contextlib import nullcontext
 
     from homeostat.app.data_dir import DataDirectory
     from homeostat.app.settings import read_settings
+    from homeostat.cli.voice import begin_logging
 
     with explained():
         settings = read_settings(os.environ, options)
-        logging.basicConfig(level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+        begin_logging(settings.log_level)
         refuse_strangers(settings)
         embedded = not settings.ephemeral and settings.store_url is None
         with DataDirectory(settings.data_dir) if embedded else nullcontext() as directory:
@@ -165,6 +165,7 @@ async def _serve(
 ) -> None:
     import asyncio
 
+    from homeostat.cli.voice import aside
     from homeostat.server.serving import serving, url_of
 
     stop = asyncio.Event()
@@ -183,7 +184,7 @@ async def _serve(
         stopping = asyncio.create_task(stop.wait())
         await asyncio.wait({stopping, http.running}, return_when=asyncio.FIRST_COMPLETED)
         stopping.cancel()
-        typer.echo("Stopping; requests under way are finished first. Press Ctrl-C again to leave at once.", err=True)
+        aside.say("Stopping; requests under way are finished first. Press Ctrl-C again to leave at once.")
 
 
 async def _tell_questions(system: "System", url: str) -> None:
@@ -191,6 +192,7 @@ async def _tell_questions(system: "System", url: str) -> None:
     import shlex
 
     from homeostat.cli.tables import plain
+    from homeostat.cli.voice import aloud
     from homeostat.core.codec import from_json
     from homeostat.core.ids import RunId
     from homeostat.core.machines.task import TaskStatus
@@ -201,7 +203,7 @@ async def _tell_questions(system: "System", url: str) -> None:
 
     def tell(who: str, what: str, thing: str) -> None:
         words = f"{who} waits for your word on {what}: homeostat approve {shlex.quote(thing)}{place}"
-        typer.echo(plain(f"{words}  (or reject, or see {url}/#/approvals)"))
+        aloud.say(plain(f"{words}  (or reject, or see {url}/#/approvals)"))
 
     async def on_approval(event: Event) -> None:
         said = from_json(event.payload)

@@ -51,10 +51,10 @@ def worker(  # noqa: PLR0917 - each is an option of the command
 ) -> None:
     """Host an agent: take its turns, run them, deliver what comes of them."""
     import asyncio
-    import logging
 
     from homeostat.agent.hosting import default_agent_id, factory_of
     from homeostat.agent.loading import TargetInvalid, load
+    from homeostat.cli.voice import begin_logging
     from homeostat.core import collector
 
     if url is not None and store_url is not None:
@@ -62,7 +62,7 @@ def worker(  # noqa: PLR0917 - each is an option of the command
     if log_level not in {"debug", "info", "warning", "error"}:
         raise fail(f"--log-level {log_level} is unknown", hint="It is debug, info, warning or error.", code=USAGE)
     agent_ids = _checked(list(dict.fromkeys(agent_id or [default_agent_id(target)])))
-    logging.basicConfig(level=log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    begin_logging(log_level)
     with explained():
         try:
             factory = factory_of(target, load(target))
