@@ -22,7 +22,7 @@ from homeostat.core.wire.control import ACTIONS, OrderAnswer, OrderBody
 from homeostat.testing.chaos.people import People
 from homeostat.testing.servers import free_port
 
-AT_ONCE: Final = 2
+AT_ONCE: Final = 1  # more at once, and it were the trouble of a fleet, for which nobody is isolated
 PATIENCE_SECONDS: Final = 90.0
 LOOK_SECONDS: Final = 0.5
 ILL_SECONDS: Final = 8.0  # who is not isolated by then is well known no more, as somebody died who knew it
@@ -99,7 +99,7 @@ class Patients:
         while not people.over.is_set():
             name = f"patient-{next(self._number)}"
             try:
-                if await people.insist(lambda client, name=name: client.register("patient", agent_id=name)) is None:
+                if await people.insist(lambda client, name=name: client.register(name, agent_id=name)) is None:
                     return
             except AgentExists:
                 people.counts["registrations without an answer"] += 1
