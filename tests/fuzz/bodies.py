@@ -255,7 +255,7 @@ def bundles(data: bytes) -> None:
     """A bundle is refused as unreadable, or found changed: only what was signed verifies."""
     if not data:
         return
-    content = gzip.compress(data[1:], 1, mtime=0) if data[0] & 1 else data[1:]
+    content = gzip.compress(data[1:], 0, mtime=0) if data[0] & 1 else data[1:]  # how well is not the question
     _, blocks = pieces(b"\2\7\x40" + content)
     try:
         verdict = verify(unpack(iter(blocks), where="here"), public_key=SIGNER.public_key)
@@ -350,9 +350,18 @@ _ROW = {"agent_id": "a-1", "phase": "healthy", "tags": ["gpu"], "status": "runni
         "started_at": "2026-01-01T00:00:00Z", "at_ms": 1_750_000_000_000, "error": False, "error_at": None}  # fmt: skip
 
 
+_READERS = tuple(READERS.values())
+
+
 @target(
-    b'phase:quarantined tag:gpu cost>2 started>-1h -phase:healthy gpu goal:"weekly report"',
-    b"agent:billing-* tokens>=10k closed:none at>2026-01-31T12:00:00Z",
+    *(
+        bytes([number]) + text
+        for number in range(len(_READERS))
+        for text in (
+            b'phase:quarantined tag:gpu cost>2 started>-1h -phase:healthy gpu goal:"weekly report"',
+            b"agent:billing-* tokens>=10k closed:none at>2026-01-31T12:00:00Z",
+        )
+    ),
     words=(
         b":",
         b"!=",
@@ -372,16 +381,13 @@ _ROW = {"agent_id": "a-1", "phase": "healthy", "tags": ["gpu"], "status": "runni
     bytes_max=600,
 )
 def filters(data: bytes) -> None:
-    """A filter is refused as invalid, or covers any row or does not, and the same in every noun that reads it."""
+    """A filter is refused as invalid by the noun that reads it, or covers any row or does not."""
+    if not data:
+        return
     try:
-        text = data.decode()
-    except UnicodeDecodeError:
+        wanted = _READERS[data[0] % len(_READERS)].read(data[1:].decode(), now_ms=Millis(1_750_000_000_000))
+    except (FilterInvalid, UnicodeDecodeError):
         return  # a query that is no text is refused before
-    for reader in READERS.values():
-        try:
-            wanted = reader.read(text, now_ms=Millis(1_750_000_000_000))
-        except FilterInvalid:
-            continue
-        covered = wanted.covers(_ROW)
-        assert covered in (True, False)
-        assert covered or wanted, "an empty filter covers everything"
+    covered = wanted.covers(_ROW)
+    assert covered in (True, False)
+    assert covered or wanted, "an empty filter covers everything"

@@ -72,6 +72,7 @@ WORDS = (
     b'"type":', b'"message_delta"', b'"message_stop"', b'"content_block_delta"', b'"tool_use"', b'"output":', b"null",
     b'"max_tokens":', b'"max_completion_tokens":', b'"max_output_tokens":', b"1e999", b"\\u0000", b"\\ud800", b"[[[[[[",
 )  # fmt: skip
+EVENTS_MAX = 20  # more of the same events only take longer
 NUMBERED = tuple(bytes([number]) for number in range(3))
 
 
@@ -127,7 +128,7 @@ def honest_answers_in_pieces(data: bytes) -> None:
     number = data[0] % 3
     known = (CHAT, RESPONSES, ANTHROPIC)[number].split(b"\n\n")[:-1]
     cuts = data[1] % 5
-    chosen = [known[0], *(known[place % (len(known) - 2) + 1] for place in data[2 + cuts : 40]), known[-1]]
+    chosen = [known[0], *(known[place % (len(known) - 2) + 1] for place in data[2 + cuts : EVENTS_MAX]), known[-1]]
     stream = b"\n\n".join(chosen) + b"\n\n"
     _, cut = pieces(data[1 : 2 + cuts] + stream) if len(data) > 2 + cuts else (b"", [stream])
     assert watched(number, [stream], hides=False) == watched(number, cut, hides=False), "where it is cut matters"

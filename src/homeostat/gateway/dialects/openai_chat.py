@@ -202,14 +202,25 @@ class ChatStream:
                 self._read(event)
         self._events += data.count(cutter.gap, 0, end)
         self._bytes += end
-        at = data.rfind(b'"usage"', 0, end)
-        if at >= 0 and data.find(b"{", at, at + 12) > 0:
-            start, stop = cutter.around(data, end, at)
-            read: _Answer | None = try_decode(_answers, payload(data[start:stop]))
-            if read is not None and read.usage is not None:
-                self.usage = read.usage.read()
+        if (told := self._last_usage(data, end)) is not None:
+            self.usage = told[0].read()
         if data.find(b"data: [DONE]", 0, end) >= 0:
             self.ended = True
+
+    def _last_usage(self, data: bytes, end: int) -> tuple[_Usage, int, int, bool] | None:
+        """The last usage that is told, where its event is, and whether that says nothing else.
+
+        Chunks behind it may say that they have none. Each is read once, however often it names the word.
+        """
+        at = end
+        while (at := data.rfind(b'"usage"', 0, at)) >= 0:
+            if data.find(b"{", at, at + 12) > 0:
+                start, stop = self._cutter.around(data, end, at)
+                read: _Answer | None = try_decode(_answers, payload(data[start:stop]))
+                if read is not None and read.usage is not None:
+                    return read.usage, start, stop, not read.choices
+                at = start
+        return None
 
     def _read(self, event: bytes) -> None:
         read: _Answer | None = try_decode(_answers, payload(event))
@@ -233,10 +244,6 @@ class ChatStream:
     def _without_usage(self, data: bytes, end: int) -> bytes:
         """What the client would have seen had nobody asked for usage."""
         out = data[:end] if end < len(data) else data
-        at = out.rfind(b'"usage"')
-        if at >= 0 and out.find(b"{", at, at + 12) > 0:
-            start, stop = self._cutter.around(out, end, at)
-            read: _Answer | None = try_decode(_answers, payload(out[start:stop]))
-            if read is not None and not read.choices:
-                out = out[:start] + out[stop:]
+        if (told := self._last_usage(out, end)) is not None and told[3]:
+            out = out[: told[1]] + out[told[2] :]
         return out.replace(b',"usage":null', b"").replace(b', "usage": null', b"")
