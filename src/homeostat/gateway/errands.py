@@ -1,12 +1,16 @@
 """Which run a call counts for: that of the turn its agent works on, whatever the call itself says."""
 
 import asyncio
+import logging
+from functools import partial
 
 from homeostat.core.clock import Clock
 from homeostat.core.limits import ASSIGNMENT_STALE_SECONDS, ASSIGNMENTS_CACHED_MAX
 from homeostat.core.ports.gateway import Assignments
 from homeostat.core.records.turn import AgentKey, Turn
 from homeostat.gateway.headers import RequestHeaders
+
+log = logging.getLogger(__name__)
 
 
 class Nobody:
@@ -35,12 +39,14 @@ class Errands:
         """Settle what a call counts for, if that is known without asking; says whether it was."""
         known, turn = self._assignments.at_hand(agent)
         if not known:
-            remembered = self._known.get(agent)
-            if remembered is None or remembered[1] < self._clock.monotonic():
+            remembered, now = self._known.get(agent), self._clock.monotonic()
+            if remembered is None or remembered[1] < now:
                 return False
             turn = remembered[0]
             if headers.turn_id and (turn is None or turn.turn_id != headers.turn_id):
                 return False
+            if remembered[1] - now < ASSIGNMENT_STALE_SECONDS / 2 and agent not in self._asking:
+                self._begin(agent)  # an agent that is busy finds the next answer here, and does not wait for it
         self._settle(headers, turn)
         return True
 
@@ -49,12 +55,18 @@ class Errands:
         under_way = self._asking.get(agent)
         if under_way is not None:
             await asyncio.wait({under_way})
-        asking = self._asking.get(agent)
-        if asking is None:
-            asking = asyncio.get_running_loop().create_task(self._look_up(agent))
-            self._asking[agent] = asking
-            asking.add_done_callback(lambda _: self._asking.pop(agent, None))
+        asking = self._asking.get(agent) or self._begin(agent)
         self._settle(headers, await asyncio.shield(asking))
+
+    def _begin(self, agent: AgentKey) -> "asyncio.Task[Turn | None]":
+        asking = self._asking[agent] = asyncio.get_running_loop().create_task(self._look_up(agent))
+        asking.add_done_callback(partial(self._answered, agent))
+        return asking
+
+    def _answered(self, agent: AgentKey, asked: "asyncio.Task[Turn | None]") -> None:
+        del self._asking[agent]
+        if not asked.cancelled() and (problem := asked.exception()) is not None:  # whoever waits is told by itself
+            log.debug("what %s works on is not known: %s", agent[1], problem)
 
     async def _look_up(self, agent: AgentKey) -> Turn | None:
         asked_at = self._clock.monotonic()

@@ -14,10 +14,12 @@ from homeostat.core.records.call import Call, CallFilter
 from homeostat.core.records.turn import AgentKey, MessageType, Turn
 from homeostat.core.records.view import Outcome as Ending
 from homeostat.fleet.registry import Introduction
+from homeostat.gateway.errands import Errands
 from homeostat.gateway.gateway import Gateway
+from homeostat.gateway.headers import RequestHeaders
 from homeostat.kernel.commands import Enqueue
 from homeostat.testing.clock import ManualClock
-from homeostat.testing.gateways import ANN, Booth, Keys, booth
+from homeostat.testing.gateways import ANN, Booth, Keys, booth, until
 
 LIE = {"X-Homeostat-Run-Id": "run_of_somebody_else"}
 
@@ -154,3 +156,23 @@ async def test_an_agent_without_turns_names_a_run_only_where_that_is_allowed() -
     async with booth() as desk:
         await desk.chat(headers=LIE)
         assert (await desk.log())[0].run_id is None
+
+
+async def test_a_busy_agent_does_not_wait_for_the_next_answer() -> None:
+    clock, elsewhere = ManualClock(), Elsewhere()
+    errands = Errands(assignments=elsewhere, clock=clock, believes_runs=False)
+    headers = RequestHeaders([], readable=True)
+    elsewhere.active = turn(1)
+    await errands.ask(ANN, headers)
+    clock.advance(0.06)
+    elsewhere.active = turn(2)
+    assert errands.recall(ANN, headers)
+    assert errands.recall(ANN, headers)
+    assert headers.run_id == "run_1", "as it was a moment ago"
+    await until(lambda: elsewhere.asked == 2)
+    await until(lambda: errands.recall(ANN, headers) and headers.run_id == "run_2")
+    clock.advance(0.06)
+    elsewhere.away = True
+    await until(lambda: errands.recall(ANN, headers) and elsewhere.asked == 3)
+    clock.advance(0.06)
+    assert not errands.recall(ANN, headers), "and nobody is believed for longer than that"
