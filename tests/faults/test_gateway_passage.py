@@ -221,6 +221,7 @@ async def test_silence_between_events_is_filled_with_comments(monkeypatch: pytes
         rest = await dechunked(scene.reader)
         assert rest.replace(PING, b"") == b"".join(events[1:])
         assert (await scene.last()).outcome is Outcome.ANSWERED
+        assert scene.tasks == 0
 
 
 async def test_a_gateway_that_ends_settles_a_stream_at_what_was_seen(monkeypatch: pytest.MonkeyPatch) -> None:
