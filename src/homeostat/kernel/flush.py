@@ -289,6 +289,8 @@ class Flusher:
                 log.error("a %s could not be flushed", type(batch[0].command).__name__, exc_info=error)
             self._fail(batch, error)
             return
+        if not isinstance(error, HomeostatError):  # it costs as many commits as commands: it must not pass unseen
+            log.warning("a flush of %d commands is tried one by one: %r", len(batch), error)
         for waiting in batch:
             try:
                 await self._flush([waiting])

@@ -1,7 +1,9 @@
 """SQL lives in files, one statement each; this reads them once."""
 
+import re
 from functools import cache
 from importlib.resources import files
+from typing import Final
 
 
 @cache
@@ -24,6 +26,14 @@ def migrations(dialect: str) -> tuple[tuple[int, str, str], ...]:
         "two migrations have one number: the second is never applied"
     )
     return tuple((int(name[:4]), name[5:-4], text) for name, text in sorted(found))
+
+
+_PLACE: Final = re.compile(r"\$(\d+)")
+
+
+def numbered(sql: str, used: int) -> str:
+    """A statement whose parameters come behind as many others, place by place: `$1` is the beginning of `$12`."""
+    return _PLACE.sub(lambda place: f"${int(place[1]) + used}", sql)
 
 
 def _body(text: str) -> str:

@@ -1,6 +1,5 @@
 """The store of runs on PostgreSQL."""
 
-import re
 from collections.abc import Collection, Sequence
 from functools import cache
 from typing import Final
@@ -11,7 +10,7 @@ from homeostat.adapters.stores.postgres.engine import PostgresEngine, Transactio
 from homeostat.adapters.stores.postgres.ledger import BLOCK_PUT
 from homeostat.adapters.stores.run_states import States, StatesAtHand
 from homeostat.adapters.stores.runs_read import RunsReading
-from homeostat.adapters.stores.statements import statements
+from homeostat.adapters.stores.statements import numbered, statements
 from homeostat.core.records.run import RedButton, Run, RunChange
 
 SQL: Final = statements("postgres", "runs")
@@ -80,8 +79,6 @@ async def _create(transaction: Transaction, change: RunChange, request_key: str 
 
 # --- one save, one statement ---------------------------------------------------------------------------------
 
-_PLACE: Final = re.compile(r"\$(\d+)")
-
 
 def _saving(
     first: str, values: Sequence[object], change: RunChange, states: Sequence[rows.Row]
@@ -111,8 +108,7 @@ def _statement(shape: tuple[tuple[str, int], ...]) -> str:
     parts: list[str] = []
     used = 0
     for name, width in shape:
-        text = BLOCK_PUT if name == "block_put" else SQL[name]
-        text = _PLACE.sub(lambda place, used=used: f"${int(place[1]) + used}", text)
+        text = numbered(BLOCK_PUT if name == "block_put" else SQL[name], used)
         parts.append(f"{'go' if not parts else name + '_'} AS (\n{text}\n)")
         used += width
     return "WITH " + ",\n".join(parts) + "\nSELECT * FROM go"

@@ -10,7 +10,7 @@ import asyncpg
 
 from homeostat.adapters.stores import rows
 from homeostat.adapters.stores.postgres.engine import PostgresEngine, Row
-from homeostat.adapters.stores.statements import statements
+from homeostat.adapters.stores.statements import numbered, statements
 from homeostat.adapters.stores.turns_read import TurnsReading
 from homeostat.core.errors import MalformedPayload
 from homeostat.core.ids import Scope
@@ -171,13 +171,13 @@ def _statement(shape: Shape) -> str:
     gates = ""
     for name, columns in others:
         if name == GATES:
-            gates = "\n" + SQL[GATES].replace("$2", f"${used + 2}").replace("$1", f"${used + 1}")
+            gates = "\n" + numbered(SQL[GATES], used)
             continue
         if columns:
             places = ", ".join(f"${used + column}" for column in range(1, columns + 1))
             text = _ROWS.sub(lambda _, places=places: f"SELECT {places}", SQL[name])
         else:
-            text = SQL[name].replace("$1", f"${used + 1}")
+            text = numbered(SQL[name], used)
         parts.append(f"{name}_ AS (\n{text}\n)")
         used += columns or 1
     return "WITH " + ",\n".join(parts) + "\n" + SQL["head_stale" if width else "heads_stale"] + gates
