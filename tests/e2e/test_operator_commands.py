@@ -2,15 +2,19 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
 
+import httpx2
 import pytest
+from typer.testing import CliRunner
 
 from homeostat import SyncClient
-from homeostat.cli.nouns import NOUNS
+from homeostat.cli.application import application
+from homeostat.cli.nouns import BY_NAME, NOUNS
 from homeostat.testing.homeostat import HomeostatServer
 
 WORD = "sesame"
@@ -45,11 +49,38 @@ def test_a_turn_is_listed_described_explained_and_logged(server: HomeostatServer
     assert f"turn/{turn_id}" in homeostat(server, "get", "turns", "-o", "name").stdout.splitlines(), "of all agents"
 
 
-def test_every_noun_can_be_listed(server: HomeostatServer) -> None:
-    for noun in NOUNS:
-        listed = homeostat(server, "get", noun.name, "-o", "json", "--limit", "3")
-        assert listed.returncode == 0, listed.stderr
-        assert isinstance(json.loads(listed.stdout)[noun.items], list)
+@pytest.mark.parametrize("output", ["table", "wide", "json", "yaml", "name"])
+def test_every_noun_can_be_listed(server: HomeostatServer, output: str) -> None:
+    for noun in ("agents", *(noun.name for noun in NOUNS)):
+        asked = ["get", noun, "-o", output, "--url", server.url, *([] if noun == "agents" else ["--limit", "3"])]
+        listed = CliRunner().invoke(application, asked)
+        assert listed.exit_code == 0, listed.output
+        if output == "json":
+            found = json.loads(listed.stdout)
+            assert isinstance(found if noun == "agents" else found[BY_NAME[noun].items], list)
+        if output == "name":
+            assert all("/" in line for line in listed.stdout.splitlines()), listed.stdout
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        (["get", "agents", "-o", "xml"], "'xml' is not one of 'table', 'wide', 'json', 'yaml', 'name'"),
+        (["get", "agents", "--url", "localhost:1"], "'localhost:1' does not begin with http:// or https://."),
+        (["enqueue", "ann", "{nonsense"], "the message is not valid: it is not JSON"),
+        (["get", "agents", "-q", "colour:red"], "no field 'colour'"),
+        (["reject", "apr_1"], "say why"),
+        (["baseline", "reset", "ann"], "say why"),
+        (["treatment", "lift", "ann"], "say why"),
+        (["kill", "ann"], "say why"),
+    ],
+)
+def test_what_was_typed_wrongly_is_told_in_our_own_words(server: HomeostatServer, asked: list[str], said: str) -> None:
+    told = CliRunner(env={"HOMEOSTAT_URL": server.url}).invoke(application, asked)
+    assert told.exit_code == 2, told.output
+    assert said in told.stderr
+    assert "Value error" not in told.stderr
+    assert ".." not in told.stderr.replace("…", "").replace("...", "")
 
 
 def test_what_is_listed_can_be_filtered(server: HomeostatServer) -> None:
@@ -152,6 +183,53 @@ def test_the_dashboard_is_opened_where_it_is(server: HomeostatServer) -> None:
     assert homeostat(server, "ui", "--print").stdout.strip() == f"{server.url}/"
 
 
-def test_a_shell_can_complete_commands(server: HomeostatServer) -> None:
-    shown = homeostat(server, _HOMEOSTAT_COMPLETE="complete_bash", COMP_WORDS="homeostat quaran", COMP_CWORD="1")
-    assert "quarantine" in shown.stdout
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"_HOMEOSTAT_COMPLETE": "complete_bash", "COMP_WORDS": "homeostat quaran", "COMP_CWORD": "1"},
+        {"_HOMEOSTAT_COMPLETE": "complete_zsh", "_TYPER_COMPLETE_ARGS": "homeostat quaran"},
+        {
+            "_HOMEOSTAT_COMPLETE": "complete_fish",
+            "_TYPER_COMPLETE_ARGS": "homeostat quaran",
+            "_TYPER_COMPLETE_FISH_ACTION": "get-args",
+        },
+    ],
+    ids=["bash", "zsh", "fish"],
+)
+def test_a_shell_can_complete_commands(server: HomeostatServer, asked: dict[str, str]) -> None:
+    assert "quarantine" in homeostat(server, **asked).stdout
+
+
+def test_whoever_interrupts_an_order_to_many_hears_how_far_it_came(server: HomeostatServer) -> None:
+    """Three agents are drained that have something in hand and nobody who would end it."""
+    names = ["dan", "eve", "fay"]
+    with SyncClient(server.url) as client:
+        for name in names:
+            client.register("echo", agent_id=name)
+        for name in names[1:]:
+            client.enqueue(name, 1)
+    command = [sys.executable, "-m", "homeostat", "drain", *names, "--reason", "a release", "--yes", "--timeout", "90"]
+    env = {**os.environ, "HOMEOSTAT_URL": server.url, "PYTHONUNBUFFERED": "1"}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env) as draining:
+        assert draining.stdout is not None
+        assert draining.stdout.readline() == "[1/3] dan is cordoned and drained, 0 waiting\n"
+        draining.send_signal(signal.SIGINT)
+        _, said = draining.communicate(timeout=60)
+    assert said == "1 done, 0 refused, 2 not answered\n"
+    assert draining.returncode == 130
+
+
+def test_a_watch_is_sifted_by_what_agents_cost(server: HomeostatServer) -> None:
+    with SyncClient(server.url) as client:
+        key = client.register("echo", agent_id="gus").api_key
+        client.register("echo", agent_id="hal")
+    asked = {"model": "gpt-4o", "messages": [{"role": "user", "content": "How are you? " * 40}]}
+    said = {"authorization": f"Bearer {key}"}
+    answered = httpx2.post(f"{server.url}/openai/v1/chat/completions", json=asked, headers=said, timeout=60)
+    assert answered.status_code == 200, answered.text
+    command = [sys.executable, "-m", "homeostat", "get", "agents", "-w", "-q", "cost>0", "-o", "name"]
+    env = {**os.environ, "HOMEOSTAT_URL": server.url, "PYTHONUNBUFFERED": "1"}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env) as watching:
+        assert watching.stdout is not None
+        assert watching.stdout.readline() == "agent/gus\n"
+        watching.terminate()

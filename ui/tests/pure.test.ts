@@ -1,26 +1,10 @@
 import { describe, expect, test } from 'vitest'
 import { age, brief, count, millis, percent, seconds, usd } from '../src/lib/format'
-import { headline } from '../src/lib/headline'
+import { activity, headline } from '../src/lib/headline'
 import { href, parse } from '../src/lib/route.svelte'
 import { sentence } from '../src/lib/sentence'
-import { EventParser } from '../src/lib/sse'
 import type { Head, Overview } from '../src/lib/types'
-import { reveal, visible } from '../src/lib/window'
-
-describe('server-sent events', () => {
-  test('are read however the stream is cut', () => {
-    const text = 'id: s.1\nevent: phase\ndata: {"a":1}\n\n: comment\n\nid: s.2\ndata: x\ndata: y\n\n'
-    for (let size = 1; size < text.length; size += 3) {
-      const parser = new EventParser()
-      const found = []
-      for (let at = 0; at < text.length; at += size) found.push(...parser.push(text.slice(at, at + size)))
-      expect(found).toEqual([
-        { id: 's.1', event: 'phase', data: '{"a":1}' },
-        { id: 's.2', event: 'message', data: 'x\ny' },
-      ])
-    }
-  })
-})
+import { reveal, shifted, visible } from '../src/lib/window'
 
 describe('addresses', () => {
   test.each(['agent-1', 'a/b?c#d', '100%', '<img src=x>', 'ü 漢'])('%s survives its address', (id) => {
@@ -50,6 +34,16 @@ describe('headlines', () => {
   })
 })
 
+describe('activities', () => {
+  test('say what a turn does, and nothing where there is no lease', () => {
+    const doing = (more: Partial<Head>) => activity({ status: 'idle', worker_id: null, waiting_tool_count: 0, ...more } as Head)
+    expect(doing({ status: 'running', worker_id: 'wrk_1' })).toBe('thinking')
+    expect(doing({ status: 'running' })).toBe('')
+    expect([1, 3].map((waits) => doing({ status: 'suspended', waiting_tool_count: waits }))).toEqual(['awaiting a tool', 'awaiting 3 tools'])
+    expect([doing({ status: 'dispatched' }), doing({}), activity(null)]).toEqual(['about to begin', '', ''])
+  })
+})
+
 describe('windows', () => {
   test('only what is on screen, whatever the size', () => {
     const slice = visible(100_000, 30, 1_500_000, 600)
@@ -57,6 +51,11 @@ describe('windows', () => {
     expect(slice.above + slice.below + (slice.last - slice.first) * 30).toBe(3_000_000)
     expect(visible(3, 30, 0, 600)).toEqual({ first: 0, last: 3, above: 0, below: 0 })
     expect(visible(3, 30, 9000, 600).first).toBeLessThanOrEqual(3)
+  })
+  test('what came in on top is counted, and another list moves nothing', () => {
+    const same = (row: string) => row
+    expect(shifted(['d', 'c', 'b', 'a'], same, 'b')).toBe(2)
+    expect([shifted(['b', 'a'], same, 'b'), shifted(['x'], same, 'b'), shifted([], same, 'b')]).toEqual([0, 0, 0])
   })
   test('a row is brought into view', () => {
     expect([reveal(0, 30, 90, 300), reveal(20, 30, 0, 300), reveal(4, 30, 0, 300)]).toEqual([0, 330, null])

@@ -154,7 +154,7 @@ ROWS: Final = (
     *(_act(verb) for verb in ("post_feedback", "withdraw_feedback")),
     *(_act(verb, shows="read_health") for verb in ("reset_baseline", "accelerate_baseline")),
     *_view("read_treatments", agents=Agents.OWN),
-    _act("lift_treatments", shows="read_treatments"),
+    _act("lift_treatments", shows="read_treatments", dry_run=True),
 )
 """Every verb there is. A test asks it for each route, each role, and what is one's own and another's."""
 

@@ -177,7 +177,9 @@ class AgentMemory:
     async def note_treatment(self, action: str) -> None:
         """Write down a remedy, so that it holds for whoever hosts the agent next."""
         now = self._clock.now_ms()
-        noted = [*await self._treated(), [action, now]][-TREATMENTS_KEPT_MAX:]
+        noted = [*await self._treated(), [action, now]]
+        if sum(one[0] == action for one in noted) > TREATMENTS_KEPT_MAX:  # a remedy pushes out none but its own
+            noted.remove(next(one for one in noted if one[0] == action))
         self.treatment = to_json(noted)
         await self._keeper.keep(self._agent, {TREATED: self.treatment}, now)
 

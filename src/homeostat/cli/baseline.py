@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from homeostat.cli.connection import Project, Url, talk
-from homeostat.cli.orders import Actor, Reason
+from homeostat.cli.failures import require
+from homeostat.cli.orders import Actor, MustReason
 from homeostat.cli.output import Output, OutputOption, show
 from homeostat.cli.receipts import Agent
 
@@ -21,8 +22,10 @@ def show_baseline(
 ) -> None:
     """Show what is normal for an agent, vital by vital."""
 
+    from homeostat.client.client import path_part
+
     async def work(client: "Client") -> None:
-        told: Any = await client.read_json(f"/v1/agents/{agent}/baseline")
+        told: Any = await client.read_json(f"/v1/agents/{path_part(agent)}/baseline")
         if output is Output.JSON:
             show(told, output)
             return
@@ -42,7 +45,7 @@ def show_baseline(
 
 @baseline.command("reset")
 def reset_baseline(
-    agent: Agent, *, reason: Reason = "", actor: Actor = "operator", url: Url = None, project: Project = None
+    agent: Agent, *, reason: MustReason = "", actor: Actor = "operator", url: Url = None, project: Project = None
 ) -> None:
     """Have what is normal for an agent learned anew; until then it is not judged."""
     _change(agent, "reset", reason, actor, url=url, project=project)
@@ -50,16 +53,20 @@ def reset_baseline(
 
 @baseline.command("accelerate")
 def accelerate_baseline(
-    agent: Agent, *, reason: Reason = "", actor: Actor = "operator", url: Url = None, project: Project = None
+    agent: Agent, *, reason: MustReason = "", actor: Actor = "operator", url: Url = None, project: Project = None
 ) -> None:
     """Let what is normal for an agent follow its next 50 samples fast."""
     _change(agent, "accelerate", reason, actor, url=url, project=project)
 
 
 def _change(agent: str, verb: str, reason: str, actor: str, *, url: str | None, project: str | None) -> None:
+    from homeostat.client.client import path_part
+
+    require(reason)
+
     async def work(client: "Client") -> None:
         body = {"reason": reason, "actor": actor}
-        told: Any = await client.post_json(f"/v1/agents/{agent}/baseline/{verb}", body)
+        told: Any = await client.post_json(f"/v1/agents/{path_part(agent)}/baseline/{verb}", body)
         done = "is learned anew" if verb == "reset" else "follows its next samples fast"
         typer.echo(f"what is normal for {agent} {done}; it is {told['phase']}")
 

@@ -140,9 +140,13 @@ def _schema(settings: "Settings") -> Finding:
 
 async def _server(url: str | None) -> list[Finding]:
     from homeostat.client.client import Client
-    from homeostat.core.errors import HomeostatError, ServerUnreachable
+    from homeostat.core.errors import HomeostatError, ServerUnreachable, SettingInvalid
 
-    async with Client(url, retry_seconds=CLIENT_RETRY_SECONDS) as client:
+    try:
+        there = Client(url, retry_seconds=CLIENT_RETRY_SECONDS)
+    except SettingInvalid as error:
+        return [Finding("server", "bad", error.message, "export HOMEOSTAT_URL=http://127.0.0.1:7700")]
+    async with there as client:
         try:
             session: Any = await client.read_json("/v1/session")
         except ServerUnreachable:

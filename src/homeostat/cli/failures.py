@@ -25,6 +25,12 @@ def fail(message: str, *, hint: str = "", code: int = ERROR) -> typer.Exit:
     return typer.Exit(code)
 
 
+def require(reason: str) -> None:
+    """Whoever stops something says why."""
+    if not reason.strip():
+        raise fail("say why", hint='--reason "what happened"', code=USAGE)
+
+
 @contextmanager
 def explained() -> Generator[None, None, None]:
     """Tell errors of ours in words instead of a traceback."""

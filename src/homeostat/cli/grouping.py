@@ -2,6 +2,7 @@
 
 from typing import Any, Final
 
+from typer import BadParameter
 from typer.core import TyperGroup
 
 GROUPS: Final = {
@@ -31,6 +32,13 @@ GROUPS: Final = {
 
 class Grouped(TyperGroup):
     """Lists commands under what they are for; whatever has no place there is shown all the same."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BadParameter as wrong:
+            wrong.message = wrong.message.removeprefix("Value error, ")  # how the framework's framework puts it
+            raise
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002 - the signature is the framework's
         known = {name: command for name, command in self.commands.items() if not command.hidden}

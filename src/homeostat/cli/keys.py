@@ -47,7 +47,9 @@ def rotate(
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Give a key a new secret; the old one stays good for a while."""
-    _issue(f"/v1/keys/{key_id}/rotate", {"overlap_seconds": overlap_seconds}, url, project, output)
+    from homeostat.client.client import path_part
+
+    _issue(f"/v1/keys/{path_part(key_id)}/rotate", {"overlap_seconds": overlap_seconds}, url, project, output)
 
 
 def _issue(path: str, body: dict[str, Any], url: str | None, project: str | None, output: Output) -> None:
@@ -74,7 +76,9 @@ def revoke(
     """End a key, and the sessions it opened."""
 
     async def work(client: "Client") -> None:
-        ended: Any = await client.post_json(f"/v1/keys/{key_id}/revoke", {"reason": reason})
+        from homeostat.client.client import path_part
+
+        ended: Any = await client.post_json(f"/v1/keys/{path_part(key_id)}/revoke", {"reason": reason})
         if output is Output.JSON:
             show(ended, output)
             return

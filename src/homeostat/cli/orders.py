@@ -8,7 +8,7 @@ import typer
 
 from homeostat.cli import verbs
 from homeostat.cli.connection import Project, Url, talk
-from homeostat.cli.failures import ERROR, USAGE, fail
+from homeostat.cli.failures import ERROR, USAGE, fail, require
 from homeostat.cli.nouns import bare
 from homeostat.cli.output import Output, OutputOption
 from homeostat.cli.selection import FilterOption, SelectorOption, TypeOption
@@ -78,8 +78,8 @@ class Order:
 
 def give(order: Order, url: str | None, project: str | None) -> None:
     """Find whom it is for, show it, ask where more than one is hit, and do it."""
-    if order.verb.stops and not order.reason.strip():
-        raise fail("say why", hint='--reason "what happened"', code=USAGE)
+    if order.verb.stops:
+        require(order.reason)
 
     async def work(client: "Client") -> None:
         from homeostat.cli import giving
@@ -135,7 +135,7 @@ def _answer_verb(verb: Verb) -> Callable[..., None]:
         order = Order(verb=verb, which=which, reason=reason, actor=actor, dry_run=dry_run, yes=yes, output=output)
         give(order, url, project)
 
-    return _named(command, verb)
+    return _named(command, verb, MustReason if verb.stops else Reason)
 
 
 def _named(command: Callable[..., None], verb: Verb, reason_type: Any = None) -> Callable[..., None]:

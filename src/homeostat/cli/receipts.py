@@ -22,7 +22,9 @@ def receipt(agent: Agent, *, url: Url = None, project: Project = None, output: O
     """Show how an agent is held, or was let go: each strategy with what was found when its effect was read."""
 
     async def work(client: "Client") -> None:
-        found: Any = await client.read_json(f"/v1/agents/{agent}/receipt")
+        from homeostat.client.client import path_part
+
+        found: Any = await client.read_json(f"/v1/agents/{path_part(agent)}/receipt")
         if output is Output.TABLE:
             typer.echo(told(found))
         else:

@@ -253,5 +253,5 @@ def _tasks_of(path: str) -> Any:
     except OSError as problem:
         raise fail(f"{path} cannot be read: {problem.strerror}", code=USAGE) from problem
     except MalformedPayload as problem:
-        raise fail(f"{path} is not JSON: {problem.facts['problem']}", code=USAGE) from problem
+        raise fail(f"{path} is not valid: {problem.facts['problem']}", code=USAGE) from problem
     return read["tasks"] if isinstance(read, dict) and "tasks" in read else read  # pyright: ignore[reportUnknownVariableType] - as written in the file

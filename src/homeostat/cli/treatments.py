@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from homeostat.cli.connection import Project, Url, talk
-from homeostat.cli.failures import USAGE, fail
+from homeostat.cli.failures import require
 from homeostat.cli.orders import Actor, DryRun, MustReason
 from homeostat.cli.output import Output, OutputOption, show
 from homeostat.cli.receipts import Agent
@@ -47,16 +47,13 @@ def lift_treatments(
     output: OutputOption = Output.TABLE,
 ) -> None:
     """End remedies before their time: the agent is made anew without them before its next turn, and watched as ever."""
-    if not reason.strip():
-        raise fail("say why", hint='--reason "what happened"', code=USAGE)
+    require(reason)
     body: dict[str, Any] = {"reason": reason, "actor": actor, **({"action": action} if action else {})}
 
     async def work(client: "Client") -> None:
         path = _path(agent)
         if dry_run:
-            found: Any = await client.read_json(path)
-            _table(agent, [one for one in found["treatments"] if action in (None, one["action"])])
-            typer.echo("Nothing was done.", err=True)
+            await _rehearse(client, agent, action, body, output)
             return
         told: Any = await client.post_json(f"{path}/lift", body)
         if output is Output.JSON:
@@ -66,6 +63,19 @@ def lift_treatments(
         typer.echo(f"{agent} is rid of {lifted}" if lifted else f"{agent} had nothing that could be lifted")
 
     talk(work, url, project)
+
+
+async def _rehearse(client: "Client", agent: str, action: str | None, body: dict[str, Any], output: Output) -> None:
+    from homeostat.cli.giving import show_blast
+
+    told: Any = await client.post_json(f"{_path(agent)}/lift?dry_run=true", body)
+    if output is Output.JSON:
+        show(told, output)
+        return
+    found: Any = await client.read_json(_path(agent))
+    _table(agent, [one for one in found["treatments"] if action in (None, one["action"])])
+    typer.echo()
+    show_blast([told])
 
 
 def _path(agent: str) -> str:

@@ -68,7 +68,9 @@ def turn(
     """Show a turn as it stands now."""
 
     async def work(client: "Client") -> None:
-        show(await client.read_json(f"/v1/turns/{turn_id}"), output)
+        from homeostat.client.client import path_part
+
+        show(await client.read_json(f"/v1/turns/{path_part(turn_id)}"), output)
 
     talk(work, url, project)
 
@@ -83,7 +85,7 @@ def _json_of(text: str) -> object:
         return from_json(sys.stdin.read() if text == "-" else text)
     except MalformedPayload as error:
         raise fail(
-            f"the message is not JSON: {error.facts['problem']}",
+            f"the message is not valid: {error.facts['problem']}",
             hint='Quote it for the shell, as in \'{"question": "…"}\' or \'"a plain text"\'.',
             code=USAGE,
         ) from error

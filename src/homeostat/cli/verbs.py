@@ -63,4 +63,5 @@ REJECT: Final = Verb(
     "reject",
     "approvals",
     "Say no: agents stay isolated; a task, as RUN/TASK, fails. `all` is every treatment that is open.",
+    stops=True,
 )

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import httpx2
 
-from homeostat.client.client import Client
+from homeostat.client.client import Client, path_part
 from homeostat.client.transport import error_of
 from homeostat.core.errors import InvalidRequest, ServerUnreachable
 
@@ -19,7 +19,7 @@ async def download(client: Client, run_id: str, path: Path) -> int:
     timeout = httpx2.Timeout(SILENCE_SECONDS_MAX)
     try:
         async with client.transport.http.stream(
-            "GET", f"/v1/runs/{run_id}/export", headers=headers, timeout=timeout
+            "GET", f"/v1/runs/{path_part(run_id)}/export", headers=headers, timeout=timeout
         ) as response:
             if response.status_code >= 400:
                 raise error_of(response.status_code, await response.aread())

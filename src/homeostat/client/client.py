@@ -14,7 +14,7 @@ from homeostat.client.pulse import Queue
 from homeostat.client.runs import RunsClient
 from homeostat.client.transport import RETRY_SECONDS, Received, Transport
 from homeostat.core.codec import to_json
-from homeostat.core.errors import TurnUnfinished
+from homeostat.core.errors import SettingInvalid, TurnUnfinished
 from homeostat.core.ids import DEFAULT_PROJECT, BoxId
 from homeostat.core.limits import DELIVERABLE_WAIT_SECONDS_MAX, PAGE_MAX
 from homeostat.core.records.card import Card
@@ -46,6 +46,9 @@ class Client:
     ) -> None:
         environment = os.environ
         self.url = url or environment.get(URL_VARIABLE) or URL_DEFAULT
+        if not self.url.startswith(("http://", "https://")):
+            named = URL_VARIABLE if self.url == environment.get(URL_VARIABLE) else "--url"
+            raise SettingInvalid(setting=named, problem=f"{self.url!r} does not begin with http:// or https://")
         self.project = project or environment.get(PROJECT_VARIABLE) or DEFAULT_PROJECT
         self.transport = Transport(url=self.url, key=key or environment.get(KEY_VARIABLE), retry_seconds=retry_seconds)
         self.runs = RunsClient(self.transport, self.project)

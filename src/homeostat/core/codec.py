@@ -7,6 +7,7 @@ import msgspec
 
 from homeostat.core.errors import MalformedPayload, PayloadTooLarge
 from homeostat.core.limits import JSON_DEPTH_MAX, PAYLOAD_BYTES_MAX
+from homeostat.core.wording import UNKNOWN_FIELD, decoded_path, problem_in_words
 
 Json = NewType("Json", str)
 """A JSON document as text, the form in which payloads travel through the kernel unread."""
@@ -45,7 +46,7 @@ def read_as(shape: type[T], text: str | bytes, *, what: str = "body") -> T:
     try:
         return msgspec.json.decode(text, type=shape)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as problem:
-        raise malformed(problem, what=what) from problem
+        raise malformed(problem, what=what, shape=shape) from problem
 
 
 def take_json(raw: bytes, *, what: str) -> Json:
@@ -76,15 +77,15 @@ def _too_deep(value: Any) -> bool:
     return True
 
 
-def malformed(problem: Exception, *, what: str = "body") -> MalformedPayload:
-    """Say which field is wrong, in the caller's terms."""
+def malformed(problem: Exception, *, what: str = "body", shape: Any = None) -> MalformedPayload:
+    """Say which field is wrong, and what to send instead; a shape tells which values are possible."""
     if isinstance(problem, RecursionError):
         return MalformedPayload(field=what, problem="it is nested too deep")
     if isinstance(problem, UnicodeDecodeError):
         return MalformedPayload(field=what, problem="it is not UTF-8")
     text, _, place = str(problem).partition(" - at ")
-    path = place.strip("`").removeprefix("$").removeprefix(".")
+    path = decoded_path(place)
     if named := _NAMED_FIELD.fullmatch(text):
         path = f"{path}.{named[2]}" if path else named[2]
-        text = "it is required" if named[1] == "missing required" else "there is no such field"
-    return MalformedPayload(field=path or what, problem=text[:1].lower() + text[1:])
+        text = "it is required" if named[1] == "missing required" else UNKNOWN_FIELD
+    return MalformedPayload(field=path or what, problem=problem_in_words(text, shape, path))

@@ -33,8 +33,8 @@ class HomeostatError(Exception):
 
     def __init__(self, **facts: object) -> None:
         self.facts = facts
-        template = inspect.cleandoc(type(self).__doc__ or "")
-        super().__init__(template.format_map(_Facts(facts)))
+        text = inspect.cleandoc(type(self).__doc__ or "").format_map(_Facts(facts))
+        super().__init__(text[:-1] if text.endswith("..") else text)  # a fact may be a sentence of its own
 
     @property
     def message(self) -> str:

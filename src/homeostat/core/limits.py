@@ -174,7 +174,7 @@ FILTER_SCAN_ROWS_MAX: Final = 5_000  # looked at for one page; where more may fi
 
 # --- agents ------------------------------------------------------------------------------------------------
 LIFECYCLE_SECONDS: Final = 30.0  # startup and shutdown, each, unless an agent's configuration says otherwise
-TREATMENTS_KEPT_MAX = 16  # remedies of one agent that outlive its worker
+TREATMENTS_KEPT_MAX = 16  # times one remedy of one agent is noted, and so outlives its worker
 TREATMENT_SECONDS = 24 * 3600.0  # how long they do
 LIFECYCLE_GRACE_SECONDS: Final = 0.5  # how long a hook that was told to stop may take before it is left behind
 STARTUP_RETRIES_MAX: Final = 100

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from homeostat.core.clock import Clock, Millis, SystemClock
 from homeostat.core.errors import AgentUnknown, Unavailable
 from homeostat.core.filter import EVERYTHING, Filter
-from homeostat.core.ids import DEFAULT_PROJECT, AgentId, Ids
+from homeostat.core.ids import DEFAULT_PROJECT, AgentId, Ids, ProjectId
 from homeostat.core.limits import (
     PAGE_MAX,
     REGISTRY_POLL_SECONDS,
@@ -143,9 +143,9 @@ class Fleet:
         self.sweeper.expect(now + STALE_INTERVALS * member.interval_ms)
         return enrolled
 
-    async def deregister(self, agent_id: AgentId) -> Registration | None:
+    async def deregister(self, agent_id: AgentId, project: ProjectId | None = None) -> Registration | None:
         """Let an agent go; None if it had left before."""
-        left = await self.registry.leave(agent_id, Departure.DEREGISTERED)
+        left = await self.registry.leave(agent_id, Departure.DEREGISTERED, project)
         try:
             await self._keeper.drop([agent_id])
         except Unavailable as error:  # the sweep finds it
@@ -160,8 +160,13 @@ class Fleet:
     async def beat(self, member: Member, status: AgentStatus) -> Receipt:
         return await self.heartbeats.take(member, status)
 
-    async def agent(self, agent_id: AgentId) -> AgentRow:
-        return (await self._rows([await self._member(agent_id)]))[0]
+    async def agent(self, agent_id: AgentId, project: ProjectId | None = None) -> AgentRow:
+        """An agent as it stands; one of another project is not there, in the same words as one that never was."""
+        return (await self._rows([await self._member(agent_id, project)]))[0]
+
+    async def require(self, agent_id: AgentId, project: ProjectId) -> None:
+        """Raises `AgentUnknown` unless a project has this agent."""
+        await self._member(agent_id, project)
 
     async def agents(
         self,
@@ -277,14 +282,14 @@ class Fleet:
 
     # --- inside --------------------------------------------------------------------------------------------
 
-    async def _member(self, agent_id: AgentId) -> Member:
+    async def _member(self, agent_id: AgentId, project: ProjectId | None = None) -> Member:
         """Only an agent that is registered can be asked about; one that left is not there any more."""
         member = self.registry.get(agent_id)
         if member is None:
             await self._catch_up()
             member = self.registry.get(agent_id)
-        if member is None:
-            raise AgentUnknown(agent_id=agent_id, project=DEFAULT_PROJECT)
+        if member is None or project not in (None, member.entry.project):
+            raise AgentUnknown(agent_id=agent_id, project=project or DEFAULT_PROJECT)
         return member
 
     def _candidates(self, interest: Interest, after: AgentId | None = None) -> Iterator[Member]:

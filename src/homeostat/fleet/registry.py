@@ -202,12 +202,12 @@ class Registry:
             and not known.gone
         )
 
-    async def leave(self, agent_id: AgentId, why: Departure) -> Registration | None:
-        """Take an agent off the register; None if it was off already."""
+    async def leave(self, agent_id: AgentId, why: Departure, project: ProjectId | None = None) -> Registration | None:
+        """Take an agent off the register, where a project is named only off that one's; None if it was off already."""
         for _ in range(FLUSH_CONFLICTS_MAX):
             known = await self._store.registration(agent_id)
-            if known is None:
-                raise AgentUnknown(agent_id=agent_id, project=DEFAULT_PROJECT)
+            if known is None or project not in (None, known.project):
+                raise AgentUnknown(agent_id=agent_id, project=project or DEFAULT_PROJECT)
             if known.gone:
                 self._adopt(known)
                 return None

@@ -1,10 +1,11 @@
 """What can be wrong with a question about an incident or an approval.
 
 ProtocolViolation: IncidentUnknown · ApprovalUnknown · FeedbackUnknown
-Conflict: ApprovalSettled · AgentMoved
+Conflict: ApprovalSettled · AgentMoved · DrillRefused
+Refused: TreatmentKept
 """
 
-from homeostat.core.errors import Conflict, ProtocolViolation
+from homeostat.core.errors import Conflict, ProtocolViolation, Refused
 
 
 class IncidentUnknown(ProtocolViolation):
@@ -47,3 +48,10 @@ class AgentMoved(Conflict):
 
     code = "agent_moved"
     hint = "Look at it again, and repeat what you want."
+
+
+class TreatmentKept(Refused):
+    """What the immune system keeps in the memory of agent {agent_id!r} is not the agent's to change: {problem}."""
+
+    code = "treatment_kept"
+    hint = "A remedy ends by itself, or an operator lifts it: `homeostat treatment lift AGENT --reason WHY`."

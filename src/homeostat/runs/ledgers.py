@@ -34,6 +34,16 @@ class Ledgers:
     async def entries(self, project: ProjectId, run_id: RunId, *, after: int, limit: int) -> list[Entry]:
         return await self._store.entries(project, run_id, after=after, limit=limit)
 
+    async def newest(self, project: ProjectId, run_id: RunId, *, before: int, limit: int) -> list[Entry]:
+        """The entries below number `before`, the last one first. Entries that are missing are passed over."""
+        found: list[Entry] = []
+        while before > 1 and len(found) < limit:
+            after = max(0, before - 1 - (limit - len(found)))
+            page = await self.entries(project, run_id, after=after, limit=before - 1 - after)
+            found += [entry for entry in reversed(page) if entry.seq < before]
+            before = after + 1
+        return found
+
     async def calls(self, project: ProjectId, run_id: RunId) -> list[str]:
         """The model calls that a ledger tells of."""
         found: list[str] = []

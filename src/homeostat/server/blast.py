@@ -8,7 +8,7 @@ import msgspec
 
 from homeostat.core.clock import rfc3339
 from homeostat.core.codec import malformed
-from homeostat.core.errors import AgentUnknown, InvalidRequest, TurnUnknown
+from homeostat.core.errors import AgentUnknown, TurnUnknown
 from homeostat.core.ids import AgentId, ProjectId, RunId
 from homeostat.core.limits import NAME_CHARS_MAX, PAGE_MAX
 from homeostat.core.machines.run import RUN
@@ -60,7 +60,7 @@ async def _drilled_agent(call: Call) -> Reached:
     try:
         body = msgspec.json.decode(await call.read(), type=DrillBody)
     except msgspec.MsgspecError as problem:
-        raise malformed(problem) from problem
+        raise malformed(problem, shape=DrillBody) from problem
     key = names.agent_key(call)
     await call.system.immune.drills.check(key, body.kind)
     return Reached(agents=(key,))
@@ -102,7 +102,7 @@ async def _runs_under_the_button(call: Call) -> Reached:
     try:
         body = msgspec.json.decode(await call.read() or b"{}", type=ButtonBody)
     except msgspec.MsgspecError as problem:
-        raise InvalidRequest(problem=str(problem)) from problem
+        raise malformed(problem, shape=ButtonBody) from problem
     store, found, after = call.system.runs.store, list[Run](), None
     while page := await store.alive(ProjectId(body.project or "") or None, after=after, limit=PAGE_MAX):
         found += page
@@ -135,6 +135,11 @@ EFFECTS: Final[Mapping[str, Effect]] = {
     "heal_agent": Effect(
         "The agent is treated for its likeliest illness now; probation shows whether it helped.",
         "homeostat quarantine",
+        _named_agent,
+    ),
+    "lift_treatments": Effect(
+        "Rules of the gateway end at once; the agent is made anew, without the remedies, before its next turn.",
+        "homeostat heal, which treats it again",
         _named_agent,
     ),
     "drill_agent": Effect(

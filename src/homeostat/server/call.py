@@ -150,7 +150,7 @@ class Call:
         try:
             return msgspec.convert(self.query, shape, strict=False)
         except msgspec.ValidationError as problem:
-            raise malformed(problem, what="query") from problem
+            raise malformed(problem, what="query", shape=shape) from problem
 
     # --- the body ------------------------------------------------------------------------------------------
 

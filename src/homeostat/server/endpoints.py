@@ -151,7 +151,7 @@ def _reading(
         try:
             body = decode(text)
         except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as problem:
-            raise malformed(problem) from problem
+            raise malformed(problem, shape=takes) from problem
         return _answer(await handler(call, body), status)
 
     return run

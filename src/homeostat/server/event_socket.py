@@ -8,6 +8,7 @@ import msgspec
 
 from homeostat.app.assemble import System
 from homeostat.app.feed import Entry, FeedReader
+from homeostat.core.codec import malformed
 from homeostat.core.errors import HomeostatError
 from homeostat.core.filter import Filter
 from homeostat.core.ids import ProjectId
@@ -34,7 +35,8 @@ class EventSocket:
             project = ProjectId(scope["homeostat.project"])
             wanted, reader = await begin(self._system, project, query, query.last_event_id)
         except msgspec.ValidationError as problem:
-            await send({"type": "websocket.close", "code": BAD_REQUEST, "reason": str(problem)[:120]})
+            reason = malformed(problem, what="query", shape=EventsQuery).message[:120]
+            await send({"type": "websocket.close", "code": BAD_REQUEST, "reason": reason})
             return
         except HomeostatError as error:
             code = BAD_REQUEST if error.http_status < 500 else TRY_AGAIN

@@ -45,6 +45,7 @@ from homeostat.server import identity, names, render
 from homeostat.server.answers import Answer
 from homeostat.server.call import Call
 from homeostat.server.endpoints import NOTHING, Routes
+from homeostat.server.releases import note_release
 from homeostat.server.sifting import asked
 
 routes = Routes("fleet")
@@ -99,6 +100,7 @@ async def register(call: Call, body: Registration) -> Registered:
         agent_id = AgentId(f"{said.agent_type[:16]}-{digest_of(idempotency.key)[:24]}")
     agent_id = agent_id or call.system.ids.agent(said.agent_type)
     enrolled = await call.system.enrol(said, agent_id, key=await _proof(call, body, agent_id), idempotency=idempotency)
+    await note_release(call, enrolled)
     interval = call.system.fleet.registry.interval(enrolled.member)
     return Registered(
         agent_id=enrolled.member.entry.agent_id,
@@ -132,9 +134,9 @@ async def _proof(call: Call, body: Registration, agent_id: AgentId) -> str | Non
 )
 async def deregister(call: Call) -> Deregistered:
     """Take an agent off the register. Its key opens nothing from then on, until it registers again."""
-    agent_id = _agent_id(call)
+    project, agent_id = names.agent_key(call)
     await identity.require_operator_or(call, agent_id, verb="deregister")
-    left = await call.system.fleet.deregister(agent_id)
+    left = await call.system.fleet.deregister(agent_id, project)
     return Deregistered(agent_id=agent_id, deregistered=left is not None)
 
 
@@ -212,7 +214,7 @@ async def list_agents(call: Call, query: AgentsQuery) -> Answer:
 @routes.plain("GET", "/v1/agents/{agent_id}", gives=AgentDetail, errors=(AgentUnknown, StatusUnavailable))
 async def read_agent(call: Call) -> AgentDetail:
     """An agent: whether it is heard, how healthy it is, what it says of itself, and the turn it works on."""
-    row = await call.system.fleet.agent(_agent_id(call))
+    row = await call.system.fleet.agent(await _agent_id(call))
     view = await call.system.kernel.store.head(call.project, AgentId(row.agent_id))
     return AgentDetail(**msgspec.structs.asdict(row), head=None if view is None else render.head(view))
 
@@ -227,7 +229,7 @@ async def read_agent(call: Call) -> AgentDetail:
 async def read_history(call: Call, query: HistoryQuery) -> HistoryPage:
     """An agent's last heartbeats, for graphs."""
     since = Millis(0 if query.since is None else int(query.since.timestamp() * 1000))
-    samples = await call.system.fleet.history(_agent_id(call), since=since, limit=query.limit)
+    samples = await call.system.fleet.history(await _agent_id(call), since=since, limit=query.limit)
     return HistoryPage(agent_id=call.parameters["agent_id"], items=tuple(map(_sample, samples)))
 
 
@@ -263,7 +265,7 @@ async def read_interval(call: Call) -> IntervalShape:
 )
 async def set_agent_interval(call: Call, body: IntervalBody) -> IntervalShape:
     """Set how often one agent pushes. It hears of it in the answer to its next heartbeat."""
-    await _set(call, IntervalScope.AGENT, _agent_id(call), body.push_interval_seconds)
+    await _set(call, IntervalScope.AGENT, await _agent_id(call), body.push_interval_seconds)
     return await _resolved(call)
 
 
@@ -275,7 +277,7 @@ async def set_agent_interval(call: Call, body: IntervalBody) -> IntervalShape:
 )
 async def unset_agent_interval(call: Call) -> Answer:
     """Take back an agent's own interval."""
-    await _set(call, IntervalScope.AGENT, _agent_id(call), None)
+    await _set(call, IntervalScope.AGENT, await _agent_id(call), None)
     return NOTHING
 
 
@@ -354,14 +356,12 @@ async def _set_many(call: Call, scope: IntervalScope, name: str, body: IntervalB
 
 
 async def _resolved(call: Call) -> IntervalShape:
-    interval = await call.system.fleet.interval(_agent_id(call))
+    interval = await call.system.fleet.interval(await _agent_id(call))
     return IntervalShape(push_interval_seconds=interval.seconds, source=interval.source)
 
 
-def _agent_id(call: Call) -> AgentId:
+async def _agent_id(call: Call) -> AgentId:
     """The agent that the path names; one of another project is not there."""
     project, agent_id = names.agent_key(call)
-    member = call.system.fleet.registry.get(agent_id)
-    if member is not None and member.entry.project != project:
-        raise AgentUnknown(agent_id=agent_id, project=project)
+    await call.system.fleet.require(agent_id, project)
     return agent_id

@@ -54,7 +54,7 @@ async def post_vitals(call: Call, body: w.VitalsBody) -> w.VitalsTaken:
     agent_id = AgentId(body.agent_id)
     await identity.require_operator_or(call, agent_id, verb="report vitals of")
     immune, now = call.system.immune, call.system.clock.now_ms()
-    await call.system.fleet.agent(agent_id)
+    await call.system.fleet.require(agent_id, call.project)
     refused: dict[str, int] = {}
     accepted = 0
     for sample in body.samples:

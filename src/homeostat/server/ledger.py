@@ -43,11 +43,16 @@ _encode = msgspec.json.Encoder().encode
 
 @routes.taking("GET", "/v1/runs/{run_id}/ledger", w.LedgerQuery, gives=w.LedgerPage, errors=(RunUnknown, LedgerSwept))
 async def read_ledger(call: Call, query: w.LedgerQuery) -> w.LedgerPage:
-    """What happened in a run, oldest first: transitions, tasks, calls of models and tools, and acts of operators."""
+    """What happened in a run: transitions, tasks, calls of models and tools, and acts of operators."""
     project, run_id, ledgers = await _ledger(call)
 
-    async def read(after: int | None, limit: int) -> list[w.EntryShape]:
-        return [_entry(one) for one in await ledgers.entries(project, run_id, after=after or 0, limit=limit)]
+    async def read(seen: int | None, limit: int) -> list[w.EntryShape]:
+        if query.order == "oldest":
+            found = await ledgers.entries(project, run_id, after=seen or 0, limit=limit)
+        else:
+            before = seen or (await _run(call)).tip.next_seq
+            found = await ledgers.newest(project, run_id, before=before, limit=limit)
+        return [_entry(one) for one in found]
 
     found, following = await sifted(
         asked(call, "ledger", query.q), read, lambda one: one.seq, cursor=query.cursor, limit=query.limit
@@ -55,10 +60,8 @@ async def read_ledger(call: Call, query: w.LedgerQuery) -> w.LedgerPage:
     return w.LedgerPage(entries=found, next_cursor=following)
 
 
-@routes.taking(
-    "GET", "/v1/runs/{run_id}/ledger/live", w.LedgerQuery, media_type=STREAM, errors=(RunUnknown, LedgerSwept)
-)
-async def follow_ledger(call: Call, query: w.LedgerQuery) -> Answer:
+@routes.taking("GET", "/v1/runs/{run_id}/ledger/live", w.LiveQuery, media_type=STREAM, errors=(RunUnknown, LedgerSwept))
+async def follow_ledger(call: Call, query: w.LiveQuery) -> Answer:
     """The same as server-sent events, as it grows; it ends with the run.
 
     An event's id is its number: come back with the last one (`Last-Event-ID`, or `cursor`) and nothing is missed.

@@ -104,7 +104,7 @@ async def read_vitals(call: Call, query: w.VitalsQuery) -> w.VitalsPage:
     They are kept in memory; what this process has not seen is taken from the call log as far as the gateway has it.
     """
     key = names.agent_key(call)
-    await call.system.fleet.agent(key[1])
+    await call.system.fleet.require(key[1], key[0])
     rows: list[Sequence[float]] = list(call.system.vitals_log.rows(key))
     if len(rows) < VITALS_KEPT_MAX:
         logged = await call.system.gateway.calls(

@@ -33,7 +33,7 @@ class _Seen:
 async def read_prompts(call: Call) -> w.PromptsPage:
     """The prompts of an agent's last calls by their hashes, the one it used last first. The prompts are not kept."""
     project, agent_id = names.agent_key(call)
-    await call.system.fleet.agent(agent_id)
+    await call.system.fleet.require(agent_id, project)
     wanted = CallFilter(project=project, agent_id=agent_id)
     seen: dict[str, _Seen] = {}
     looked_at, whole = 0, False

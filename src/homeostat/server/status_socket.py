@@ -10,6 +10,7 @@ from urllib.parse import parse_qs
 import msgspec
 
 from homeostat.app.assemble import System
+from homeostat.core.codec import malformed
 from homeostat.core.errors import HomeostatError
 from homeostat.core.ids import ProjectId
 from homeostat.core.limits import QUERY_BYTES_MAX
@@ -49,7 +50,8 @@ class StatusSocket:
                 Interest(query.agent_type, query.tag, project), stream=query.stream, after=query.since
             )
         except msgspec.ValidationError as problem:
-            await send({"type": "websocket.close", "code": BAD_REQUEST, "reason": str(problem)[:120]})
+            reason = malformed(problem, what="query", shape=FeedQuery).message[:120]
+            await send({"type": "websocket.close", "code": BAD_REQUEST, "reason": reason})
             return
         except HomeostatError as error:
             await send({"type": "websocket.close", "code": TRY_AGAIN, "reason": error.message[:120]})

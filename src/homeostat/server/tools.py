@@ -11,10 +11,12 @@ from homeostat.core.ports.memory import ASIDE
 from homeostat.core.records.tool import OpenCall, ToolSpec
 from homeostat.core.records.turn import AgentKey
 from homeostat.core.wire import tools as t
+from homeostat.immune.errors import TreatmentKept
 from homeostat.server import names
 from homeostat.server.answers import Answer
 from homeostat.server.call import Call
 from homeostat.server.endpoints import NOTHING, Routes
+from homeostat.server.remedy_notes import admitted
 
 routes = Routes("tools")
 
@@ -101,11 +103,11 @@ async def read_memory(call: Call) -> t.MemoryShape:
     "/v1/agents/{agent_id}/memory",
     t.MemoryBody,
     status=204,
-    errors=(AgentUnknown, InvalidRequest),
+    errors=(AgentUnknown, InvalidRequest, MalformedPayload, TreatmentKept),
     examples={"remember and forget": {"set": {"history": ["hello"]}, "forget": ["draft"]}},
 )
 async def change_memory(call: Call, body: t.MemoryBody) -> Answer:
-    """Let an agent remember some things and forget others, together."""
+    """Let an agent remember some things and forget others, together. Remedies that stand there stay there."""
     key = await _known(call)
     changes: dict[str, Json | None] = {
         name: take_json(bytes(value), what=f"memory {name!r}") for name, value in body.set.items()
@@ -115,7 +117,8 @@ async def change_memory(call: Call, body: t.MemoryBody) -> Answer:
     left = {name for name in {*kept, *body.set} - set(body.forget) if not name.startswith(ASIDE)}
     if len(left) > MEMORY_KEYS_MAX:
         raise InvalidRequest(problem=f"an agent remembers {MEMORY_KEYS_MAX} keys at most")
-    await call.system.memory.keep(key, changes, call.system.clock.now_ms())
+    now = call.system.clock.now_ms()
+    await call.system.memory.keep(key, admitted(key[1], kept, changes, now), now)
     return NOTHING
 
 

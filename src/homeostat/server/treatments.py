@@ -1,13 +1,11 @@
 """Remedies in force over HTTP: which an agent works under, and an end to them before their time."""
 
-from contextlib import suppress
 from typing import Final
 
 from homeostat.adapters.remedies.gateway import remedy_id
 from homeostat.core.clock import Millis, rfc3339
-from homeostat.core.codec import Json, read_as, to_json
-from homeostat.core.errors import AgentUnknown, Forbidden, MalformedPayload, Unauthenticated
-from homeostat.core.limits import TREATMENT_SECONDS
+from homeostat.core.codec import to_json
+from homeostat.core.errors import AgentUnknown, Forbidden, Unauthenticated
 from homeostat.core.ports.memory import TREATED
 from homeostat.core.records.immune import RemedyAction
 from homeostat.core.records.policy import Action, PolicyId
@@ -16,6 +14,7 @@ from homeostat.core.wire import treatments as w
 from homeostat.server import identity, names
 from homeostat.server.call import Call
 from homeostat.server.endpoints import Routes
+from homeostat.server.remedy_notes import LASTS_MS, Note, notes_of
 from homeostat.server.render import instant
 
 routes = Routes("immune system")
@@ -66,36 +65,31 @@ async def lift_treatments(call: Call, body: w.LiftBody) -> w.LiftedShape:
 
 async def _known(call: Call) -> AgentKey:
     key = names.agent_key(call)
-    await call.system.fleet.agent(key[1])
+    await call.system.fleet.require(key[1], key[0])
     return key
 
 
-async def _kept(call: Call, key: AgentKey) -> list[tuple[RemedyAction, int]]:
-    """What an agent's memory says it was given; it is the agent's, so whatever else stands there is nothing of ours."""
-    text = (await call.system.memory.recall(key)).get(TREATED)
-    with suppress(MalformedPayload):
-        return [] if text is None else read_as(list[tuple[RemedyAction, int]], text)
-    return []
+async def _kept(call: Call, key: AgentKey) -> list[Note]:
+    return notes_of(await call.system.memory.recall(key))
 
 
 async def _noted(call: Call, key: AgentKey) -> list[w.RemedyShape]:
-    lasts_ms, now = int(TREATMENT_SECONDS * 1000), call.system.clock.now_ms()
+    now = call.system.clock.now_ms()
     return [
         w.RemedyShape(
-            action=action,
+            action=note.action,
             kept_by="agent",
-            since=rfc3339(Millis(at)),
-            until=rfc3339(Millis(at + lasts_ms)),
+            since=rfc3339(Millis(note.at_ms)),
+            until=rfc3339(Millis(note.at_ms + LASTS_MS)),
         )
-        for action, at in await _kept(call, key)
-        if at + lasts_ms > now
+        for note in await _kept(call, key)
+        if note.holds(now)
     ]
 
 
 async def _forget(call: Call, key: AgentKey, action: RemedyAction | None) -> None:
-    left = [[name, at] for name, at in await _kept(call, key) if action is not None and name != action]
-    note: Json | None = to_json(left) if left else None
-    await call.system.memory.keep(key, {TREATED: note}, call.system.clock.now_ms())
+    left = [note for note in await _kept(call, key) if action is not None and note.action != action]
+    await call.system.memory.keep(key, {TREATED: to_json(left) if left else None}, call.system.clock.now_ms())
 
 
 async def _rules(call: Call, key: AgentKey) -> list[w.RemedyShape]:

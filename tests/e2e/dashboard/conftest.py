@@ -1,6 +1,7 @@
 """A real Chromium in front of a real server, in the test's own process where the test has to turn the clock."""
 
 import os
+import re
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
@@ -56,9 +57,13 @@ class Visit:
             self.foreign.append(request.url)
 
     async def go(self, place: str) -> None:
-        """Open a page, and wait until it is live."""
+        """Open a page, and wait until it is there and live: one that was open before is left a moment later."""
         await self.page.goto(f"{self.url}/#/{place}")
         await self.page.locator("[data-live=live]").wait_for()
+        await self.page.locator(f'main[data-page="{re.split("[/?]", place)[0]}"]').wait_for()
+        await self.page.evaluate(
+            "() => new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn)))"
+        )
 
     async def settle(self) -> None:
         """Wait until everything that is read has been read."""

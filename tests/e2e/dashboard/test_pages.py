@@ -169,6 +169,7 @@ async def test_everybody_can_use_every_page(ward: Clinic, url: str, browser: Bro
     for place in (*PAGES, "agents/ann", "fleet?peek=cid", "fleet?view=heat", f"runs/{run}", f"replay/{run}"):
         await visit.go(place)
         await visit.settle()
+        await expect(visit.page.locator("main")).not_to_contain_text("Reading")
         name = re.sub(r"run_\w+", "one", re.sub(r"[/?=]", "-", place))
         await visit.page.screenshot(path=SHOTS / f"{name}-{scheme}.png")
         await visit.page.evaluate(AXE.read_text())
@@ -278,33 +279,65 @@ RUN = {
 
 
 async def test_a_ledger_of_a_hundred_thousand_entries_is_read_as_one_scrolls(visit: Visit) -> None:
+    """Newest first, page by page; what is written meanwhile comes in on top and moves nobody who reads further down."""
     asked: list[str] = []
+    last = 100_000
+
+    def told(seq: int) -> dict[str, Any]:
+        return {"seq": seq, "payload": {"seq": seq}, "kind": "step", "at": "2026-01-01T00:00:00Z", "hash": "0"}
 
     async def ledger(route: Route) -> None:
+        query = httpx2.URL(route.request.url).params
+        cursor, limit = int(query.get("cursor") or 0), int(query["limit"])
+        if query.get("order") != "newest":
+            await route.fulfill(json={"entries": [told(cursor + 1)], "next_cursor": None})
+            return
         asked.append(route.request.url)
-        after = int(httpx2.URL(route.request.url).params.get("cursor") or 0)
-        numbers = range(after + 1, min(after + 500, 100_000) + 1)
-        told = {"kind": "step", "at": "2026-01-01T00:00:00Z", "hash": "0"}
-        entries = [{"seq": seq, "payload": {"seq": seq}, **told} for seq in numbers]
-        await route.fulfill(json={"entries": entries, "next_cursor": numbers[-1] if len(numbers) == 500 else None})
+        top = cursor - 1 if cursor else last
+        numbers = range(top, max(top - limit, 0), -1)
+        await route.fulfill(json={"entries": [told(seq) for seq in numbers], "next_cursor": numbers[-1]})
 
+    def events(socket: WebSocketRoute) -> None:
+        sockets.append(socket)
+        socket.send(json.dumps({"id": "s.1", "event": "hello", "data": {}}))
+
+    sockets: list[WebSocketRoute] = []
     page = visit.page
+    await page.route_web_socket("**/v1/ws/events**", events)
     await page.route("**/v1/runs/run_1/ledger**", ledger)
     await page.route("**/v1/runs/run_1/tasks**", lambda route: route.fulfill(json={"tasks": [], "next_cursor": None}))
     await page.route("**/v1/runs/run_1", lambda route: route.fulfill(json=RUN))
     await visit.go("runs/run_1")
     table = page.get_by_role("table", name="Ledger")
-    await expect(table.get_by_role("row").first).to_be_visible()
+    await expect(table.get_by_role("row").first).to_contain_text("100000")
     assert len(asked) == 1
-    for pages in range(1, 5):
+    for row in (100, 600, 1100, 1600):
         await table.evaluate("(element) => { element.scrollTop = element.scrollHeight }")
-        await expect(table.locator(f'[aria-rowindex="{pages * 500}"]')).to_be_visible()
+        await expect(table.locator(f'[aria-rowindex="{row}"]')).to_be_visible()
     assert len(asked) >= 4
     assert await table.get_by_role("row").count() < 80
     assert await table.get_attribute("aria-rowcount") == "100001"
+
+    top = await table.evaluate("(element) => element.scrollTop")
+    last += 250
+    event = {"seq": 2, "kind": "run", "at_ms": 1, "target": "run_1"}
+    sockets[-1].send(json.dumps({"id": "s.2", "event": "run", "data": event}))
+    scrolled = "(top) => document.querySelector('[aria-label=Ledger]').scrollTop === top + 250 * 30"
+    await page.wait_for_function(scrolled, arg=top)
+    await table.evaluate("(element) => { element.scrollTop = 0 }")
+    await expect(table.get_by_role("row").first).to_contain_text("100250")
+    for seq in (100_151, 100_150, 100_001, 100_000):  # more came than fit a page, and none is missing
+        await table.evaluate("(element, row) => { element.scrollTop = row * 30 }", 100_250 - seq)
+        await expect(table.get_by_text(f'{{"seq":{seq}}}')).to_be_visible()
+
     await page.get_by_label("from entry").fill("99990")
     await page.get_by_label("from entry").press("Enter")
-    await expect(table.get_by_text('{"seq":99990}')).to_be_visible()
+    await expect(table.get_by_role("row").first).to_contain_text("99990")
+    await visit.go("runs/run_1?entry=7")
+    await expect(page.get_by_text("7 step")).to_be_visible()
+    async with page.expect_request(re.compile(r"/ledger\?.*q=kind%3Astep")):
+        await page.get_by_label("Filter the ledger").fill("kind:step")
+    await expect(page).to_have_url(re.compile(r"q=kind%3Astep"))
 
 
 async def test_what_is_changed_for_a_replay_is_asked_for_and_both_sides_are_shown(visit: Visit) -> None:

@@ -1,5 +1,6 @@
 """Every route, every role, one's own and another's: what the table says is what the door does."""
 
+import re
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -129,6 +130,37 @@ async def test_the_door_does_what_the_table_says(guarded: Guarded) -> None:
             other = await guarded.ask(endpoint, "ann", agent="bob")
             assert (own.status_code == 403) is (row.agents is Agents.NEVER), endpoint.name
             assert (other.status_code == 403) is (row.agents is not Agents.ANY), endpoint.name
+
+
+async def test_a_key_of_one_project_cannot_tell_what_others_have(guarded: Guarded) -> None:
+    """An agent of another project, one that left it, and one that never was, are told apart by no answer; nor is a
+    project that there is from one that there is not.
+    """
+    system = guarded.system
+    issued = await system.access.keys.create(
+        name="x", role=Role.ADMIN, project=ProjectId("billing"), expires_in_seconds=None, by="test"
+    )
+    own = {"authorization": f"Bearer {issued.secret}"}
+    operator = {"authorization": f"Bearer {guarded.secrets['operator']}"}
+    await guarded.http.post("/v1/agents/bob/deregister", headers=operator)
+
+    async def asked(endpoint: Endpoint, agent: str, **headers: str) -> tuple[int, str]:
+        path = re.sub(r"\{(\w+)\}", lambda found: agent if found[1] == "agent_id" else "x", endpoint.path)
+        body = {"reason": "x", "push_interval_seconds": 5, "type": "turn", "payload": 1, "kind": "latency"}
+        sent = None if endpoint.method in ("GET", "DELETE") else body
+        answer = await guarded.http.request(endpoint.method, path, headers=own | headers, json=sent)
+        return answer.status_code, answer.text.replace(agent, "?").partition('"trace_id"')[0]
+
+    for endpoint in ENDPOINTS:
+        if TABLE[endpoint.name].open or endpoint.media_type == STREAM:
+            continue
+        if "{agent_id}" in endpoint.path:
+            absent = await asked(endpoint, "zed")
+            assert await asked(endpoint, "ann") == absent, endpoint.name
+            assert await asked(endpoint, "bob") == absent, endpoint.name
+        there = await asked(endpoint, "ann", **{"x-homeostat-project": "default"})
+        assert there[0] == 403, endpoint.name
+        assert await asked(endpoint, "ann", **{"x-homeostat-project": "nowhere"}) == there, endpoint.name
 
 
 async def test_an_agent_leaves_by_itself_and_nobody_elses_leave(guarded: Guarded) -> None:

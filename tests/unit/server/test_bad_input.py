@@ -11,6 +11,7 @@ from homeostat import Client
 from homeostat.app.assemble import System, assemble
 from homeostat.app.settings import Settings
 from homeostat.core.limits import BODY_BYTES_MAX, JSON_DEPTH_MAX, PAYLOAD_BYTES_MAX
+from homeostat.core.wording import PATTERNS
 from homeostat.server.serving import bind, serving, url_of
 from homeostat.testing.servers import free_port
 
@@ -330,3 +331,17 @@ async def test_a_bug_of_ours_is_ours(
     assert "secret" not in str(problem)
     assert problem["trace_id"] in caplog.text
     assert "ZeroDivisionError" in caplog.text
+
+
+async def test_every_pattern_of_the_api_has_words(http: httpx2.AsyncClient) -> None:
+    def patterns(place: Any) -> set[str]:
+        if isinstance(place, list):
+            return {found for item in place for found in patterns(item)}
+        if not isinstance(place, dict):
+            return set()
+        here = {place["pattern"]} if isinstance(place.get("pattern"), str) else set()
+        return here | {found for item in place.values() for found in patterns(item)}
+
+    found = patterns((await http.get("/openapi.json")).json()["components"])
+    assert found
+    assert found <= set(PATTERNS)

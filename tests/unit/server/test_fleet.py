@@ -89,6 +89,22 @@ async def test_registration_as_it_was_promised(http: httpx2.AsyncClient) -> None
     assert (row["presence"], row["status"], row["phase"]) == ("alive", "registered", "initializing")
 
 
+async def test_a_new_release_of_an_agent_is_written_down(http: httpx2.AsyncClient) -> None:
+    body = {"agent_type": "writer", "agent_id": "ann", "version": "1.0", "tags": ["gpu"]}
+    key = (await http.post("/v1/agents/register", json=body)).json()["api_key"]
+    own = {"authorization": f"Bearer {key}"}
+
+    async def acts() -> list[Any]:
+        found = (await http.get("/v1/audit", params={"q": "object:agent/ann verb:register"})).json()["items"]
+        return [(act["actor"], act["outcome"], act["changes"]) for act in found]
+
+    await http.post("/v1/agents/register", json=body, headers=own)
+    assert await acts() == [], "it came back as it was"
+    await http.post("/v1/agents/register", json=body | {"version": "1.1", "hostname": "b"}, headers=own)
+    assert await acts() == [("ann", "done", {"version": ["1.0", "1.1"]})]
+    assert (await http.get("/v1/audit/verify")).json()["valid"]
+
+
 async def test_an_agent_that_comes_back_is_who_it_was(http: httpx2.AsyncClient) -> None:
     key = await register(http)
     again = {"agent_type": "inference", "agent_id": "abc-123", "pid": 7}

@@ -112,6 +112,25 @@ async def exported(http: httpx2.AsyncClient, run_id: str) -> Bundle:
     return unpack([answer.content], where="the server")
 
 
+@pytest.mark.parametrize("wanted", ["", "kind:step"])
+async def test_a_ledger_is_read_from_its_end_as_from_its_beginning(
+    http: httpx2.AsyncClient, run_id: str, wanted: str
+) -> None:
+    async def read(order: str) -> list[int]:
+        found: list[int] = []
+        cursor: int | None = 0
+        while cursor is not None:
+            asked = {"cursor": cursor, "limit": 5, "order": order, **({"q": wanted} if wanted else {})}
+            page = (await http.get(f"/v1/runs/{run_id}/ledger", params=asked)).json()
+            found += [entry["seq"] for entry in page["entries"]]
+            cursor = page["next_cursor"]
+        return found
+
+    forwards = await read("oldest")
+    assert forwards
+    assert await read("newest") == forwards[::-1]
+
+
 async def test_a_ledger_tells_everything_and_no_secrets(http: httpx2.AsyncClient, run_id: str) -> None:
     entries: list[Json] = []
     cursor: int | None = 0

@@ -6,8 +6,8 @@ from homeostat.adapters.remedies.gateway import GatewayRemedies
 from homeostat.app.assemble import System
 from homeostat.core.codec import Json, to_json
 from homeostat.core.ids import DEFAULT_PROJECT, AgentId
-from homeostat.core.limits import TREATMENT_SECONDS
-from homeostat.core.ports.memory import TREATED
+from homeostat.core.limits import TREATMENT_SECONDS, TREATMENTS_KEPT_MAX
+from homeostat.core.ports.memory import CLEARED, TREATED
 from homeostat.core.records.immune import RemedyAction
 
 KEY = (DEFAULT_PROJECT, AgentId("ann"))
@@ -50,3 +50,43 @@ async def test_what_an_agent_wrote_there_itself_breaks_nothing(http: httpx2.Asyn
         await _note(system, Json(note))
         assert (await http.get(PATH)).json()["treatments"] == []
         assert (await http.post(f"{PATH}/lift", json={"reason": "x"})).json()["lifted"] == []
+
+
+async def test_an_agent_may_add_to_its_remedies_and_erase_none(http: httpx2.AsyncClient, system: System) -> None:
+    enrolled = (await http.post("/v1/agents/register", json={"agent_type": "t", "agent_id": "ann"})).json()
+    await http.post("/v1/agents/ann/inbox", json={"type": "turn", "payload": {}})
+    now = system.clock.now_ms()
+    over = now - int(TREATMENT_SECONDS * 1000) - 1
+    held = ["revoke_tools", now]
+    await _note(system, to_json([["rollback_prompt", over], held]))
+    own = {"authorization": f"Bearer {enrolled['api_key']}"}
+
+    async def patch(**body: object) -> tuple[int, str]:
+        answer = await http.patch("/v1/agents/ann/memory", json=body, headers=own)
+        return answer.status_code, answer.json()["code"] if answer.content else ""
+
+    kept = (403, "treatment_kept")
+    assert await patch(forget=[TREATED]) == kept
+    assert await patch(forget=[TREATED, "name"]) == kept, "all of it or nothing"
+    assert await patch(set={TREATED: []}) == kept
+    assert await patch(set={TREATED: [["revoke_tools", now - 1]]}) == kept, "nor make it end sooner"
+    assert await patch(set={TREATED: "x"}) == (422, "malformed_payload")
+    flood = [["reset_memory", now + number] for number in range(200)]
+    assert await patch(set={TREATED: flood}) == kept, "nor push it out"
+    assert await patch(set={CLEARED: "x"}) == kept
+    assert (await system.memory.recall(KEY)).keys() == {TREATED, "name"}
+    assert await patch(set={TREATED: [held, ["reduce_autonomy", now]]}) == (204, ""), "a worker notes what it applied"
+    many = [["revoke_tools", now + number] for number in range(TREATMENTS_KEPT_MAX + 1)]
+    assert await patch(set={TREATED: [["reduce_autonomy", now], *many[1:]]}) == (204, ""), "its oldest note had to go"
+    found = (await http.get(PATH)).json()["treatments"]
+    assert {one["action"] for one in found} == {"revoke_tools", "reduce_autonomy"}
+
+
+async def test_who_drops_the_order_to_forget_has_forgotten(http: httpx2.AsyncClient, system: System) -> None:
+    await http.post("/v1/agents/register", json={"agent_type": "t", "agent_id": "ann"})
+    await http.post("/v1/agents/ann/inbox", json={"type": "turn", "payload": {}})
+    note = to_json([["revoke_tools", system.clock.now_ms()]])
+    await _note(system, note)
+    await system.memory.keep(KEY, {CLEARED: to_json("it was told lies")}, system.clock.now_ms())
+    assert (await http.patch("/v1/agents/ann/memory", json={"forget": [CLEARED]})).status_code == 204
+    assert await system.memory.recall(KEY) == {TREATED: note}

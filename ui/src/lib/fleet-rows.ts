@@ -54,11 +54,13 @@ function when(instant: string | null | undefined, now: number): number | null {
 }
 
 type Key = (one: FleetRow) => string | number
+const TURNS = ['running', 'suspended', 'dispatched', 'idle']
 
 const KEYS: Record<string, Key> = {
   name: (one) => one.row.agent_id,
   headline: (one) => one.headline.rank,
   phase: (one) => one.row.phase,
+  turn: (one) => TURNS.indexOf(one.head?.status ?? 'idle'),
   presence: (one) => one.row.presence,
   type: (one) => one.row.agent_type,
   tags: (one) => one.row.tags.join(' '),

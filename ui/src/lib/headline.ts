@@ -43,3 +43,9 @@ export function headline(row: Pick<AgentRow, 'presence' | 'phase'>, head: Head |
   if (head?.status === 'dispatched') return { word: 'dispatched', tone: 'busy', rank: 12 }
   return { word: 'idle', tone: 'calm', rank: 13 }
 }
+
+export function activity(head: Head | null): string {
+  if (head?.status === 'running') return head.worker_id ? 'thinking' : ''
+  if (head?.status === 'suspended') return head.waiting_tool_count === 1 ? 'awaiting a tool' : `awaiting ${head.waiting_tool_count} tools`
+  return head?.status === 'dispatched' ? 'about to begin' : ''
+}

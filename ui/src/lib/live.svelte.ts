@@ -1,7 +1,6 @@
 // The live connection: one resumable sequence of events, and an honest word on how fresh it is.
 
 import { address } from './api'
-import { EventParser } from './sse'
 import { EVENT_KINDS, type EventKind, type FeedEvent } from './types'
 
 export type Freshness = 'connecting' | 'live' | 'reconnecting' | 'stale'
@@ -11,6 +10,13 @@ const STALE_MS = 15_000
 const BACKOFF_MS = [300, 600, 1200, 2500, 5000] as const
 const KEPT = 200
 const TAIL = 30 // what happened before this page was opened
+const GATHER_MS = 50 // a burst is drawn once
+
+interface Message {
+  id: string
+  event: string
+  data: FeedEvent
+}
 
 type Listener = { kinds: ReadonlySet<EventKind>; hear: (event: FeedEvent) => void; reread: () => void }
 
@@ -26,6 +32,7 @@ class Live {
   #running = false
   #kindsTimer: ReturnType<typeof setTimeout> | undefined
   #fresh: FeedEvent[] = []
+  #gathering: ReturnType<typeof setTimeout> | undefined
 
   start(): () => void {
     this.#running = true
@@ -74,11 +81,7 @@ class Live {
     let attempt = 0
     while (this.#running) {
       const abort = (this.#abort = new AbortController())
-      try {
-        await this.#follow(abort, () => (attempt = 0))
-      } catch {
-        // Whatever ended it, it begins again.
-      }
+      await this.#follow(abort, () => (attempt = 0))
       if (abort.signal.reason === 'kinds') continue
       if (this.lostAt === null) this.lostAt = Date.now()
       if (this.freshness !== 'stale') this.freshness = 'reconnecting'
@@ -87,47 +90,50 @@ class Live {
     }
   }
 
-  async #follow(abort: AbortController, arrived: () => void): Promise<void> {
+  // One socket from its opening to its end, whoever ends it.
+  #follow(abort: AbortController, arrived: () => void): Promise<void> {
     this.#kinds = this.#wanted()
-    const headers: Record<string, string> = this.#lastId ? { 'last-event-id': this.#lastId } : {}
-    let watchdog = setTimeout(() => abort.abort('silence'), SILENCE_MS)
-    try {
-      const url = address('v1/events', { kinds: this.#kinds, tail: this.#lastId ? 0 : TAIL })
-      const response = await fetch(url, { headers, signal: abort.signal, cache: 'no-store', credentials: 'same-origin' })
-      if (!response.ok || !response.body) throw new Error(`events: ${response.status}`)
-      const reader = response.body.pipeThrough(new TextDecoderStream()).getReader()
-      const parser = new EventParser()
-      for (;;) {
-        const { done, value } = await reader.read()
-        if (done) return
+    const resumed = this.#lastId ? { last_event_id: this.#lastId } : { tail: TAIL }
+    const url = address('v1/ws/events', { kinds: this.#kinds, ...resumed })
+    url.protocol = url.protocol.replace('http', 'ws')
+    const socket = new WebSocket(url)
+    return new Promise((ended) => {
+      const close = () => {
         clearTimeout(watchdog)
-        watchdog = setTimeout(() => abort.abort('silence'), SILENCE_MS)
-        for (const message of parser.push(value)) {
-          if (message.event === 'hello') {
-            arrived()
-            this.freshness = 'live'
-            this.lostAt = null
-          }
-          if (message.id) this.#lastId = message.id
-          if (message.event === 'gap') for (const listener of this.#listeners) listener.reread()
-          else if (message.event !== 'hello' && message.event !== 'beat') this.#hear(message.data)
+        socket.onmessage = socket.onclose = null
+        socket.close()
+        ended()
+      }
+      let watchdog = setTimeout(close, SILENCE_MS)
+      socket.onclose = close
+      abort.signal.addEventListener('abort', close)
+      socket.onmessage = (heard: MessageEvent<string>) => {
+        clearTimeout(watchdog)
+        watchdog = setTimeout(close, SILENCE_MS)
+        const message = JSON.parse(heard.data) as Message
+        if (message.event === 'hello') {
+          arrived()
+          this.freshness = 'live'
+          this.lostAt = null
         }
-        this.#settle()
+        this.#lastId = message.id
+        if (message.event === 'gap') for (const listener of this.#listeners) listener.reread()
+        else if (message.event !== 'hello' && message.event !== 'beat') this.#hear(message.data)
         if (this.#wanted() !== this.#kinds) this.#reconsider()
       }
-    } finally {
-      clearTimeout(watchdog)
-    }
+    })
   }
 
-  #hear(data: string): void {
-    const event = JSON.parse(data) as FeedEvent
-    if (event.kind !== 'call' && event.kind !== 'turn') this.#fresh.push(event)
+  #hear(event: FeedEvent): void {
+    if (event.kind !== 'call' && event.kind !== 'turn') {
+      this.#fresh.push(event)
+      this.#gathering ??= setTimeout(() => this.#settle(), GATHER_MS)
+    }
     for (const listener of this.#listeners) if (listener.kinds.has(event.kind)) listener.hear(event)
   }
 
   #settle(): void {
-    if (!this.#fresh.length) return
+    this.#gathering = undefined
     this.recent = [...this.#fresh.reverse(), ...this.recent].slice(0, KEPT)
     this.#fresh = []
   }

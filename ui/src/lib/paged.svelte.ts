@@ -5,6 +5,8 @@ import { Problem } from './api'
 import { live } from './live.svelte'
 import type { EventKind, FeedEvent } from './types'
 
+const NEWS_PAGES_MAX = 10 // who was away for longer begins anew
+
 export interface Page<T> {
   items: T[]
   next: string | number | null
@@ -18,14 +20,12 @@ export class Paged<T> {
   next = $state.raw<string | number | null>(null)
   #fetch: (cursor: string | number | null) => Promise<Page<T>>
   #key: (item: T) => string
-  #grows: 'top' | 'end'
   #round = 0
   #timer: ReturnType<typeof setTimeout> | undefined
 
-  constructor(fetch: (cursor: string | number | null) => Promise<Page<T>>, key: (item: T) => string, grows: 'top' | 'end' = 'top') {
+  constructor(fetch: (cursor: string | number | null) => Promise<Page<T>>, key: (item: T) => string) {
     this.#fetch = fetch
     this.#key = key
-    this.#grows = grows
   }
 
   async restart(): Promise<void> {
@@ -40,23 +40,28 @@ export class Paged<T> {
     if (!this.loading && this.next !== null) void this.#read(this.next)
   }
 
-  // What is new comes in on top, or at the end where the list is oldest first; what was read stays where it is.
+  // What is new comes in on top, and what was read stays where it is. More news than fit a page are read to their end:
+  // nothing is missing between them and what is known.
   refresh(): void {
     this.#timer ??= setTimeout(async () => {
       this.#timer = undefined
-      if (this.#grows === 'end') {
-        const last = this.items.at(-1)
-        if (!this.loading && this.next === null && this.ready) await this.#read(last ? this.#key(last) : null)
-        return
-      }
+      if (!this.ready) return
       const round = this.#round
       try {
-        const page = await this.#fetch(null)
-        if (round !== this.#round) return
-        const fresh = new Map(page.items.map((item) => [this.#key(item), item]))
+        const known = new Set(this.items.map(this.#key))
+        const fresh = new Map<string, T>()
+        let cursor: string | number | null = null
+        for (let pages = 0; pages < NEWS_PAGES_MAX; pages++) {
+          const page: Page<T> = await this.#fetch(cursor)
+          if (round !== this.#round) return
+          for (const item of page.items) fresh.set(this.#key(item), item)
+          cursor = page.next
+          if (cursor === null || !known.size || page.items.some((item) => known.has(this.#key(item)))) break
+          if (pages + 1 === NEWS_PAGES_MAX) return void this.restart()
+        }
         const kept = this.items.map((item) => fresh.get(this.#key(item)) ?? item)
-        const known = new Set(kept.map(this.#key))
-        this.items = [...page.items.filter((item) => !known.has(this.#key(item))), ...kept]
+        this.items = [...[...fresh.values()].filter((item) => !known.has(this.#key(item))), ...kept]
+        if (!known.size) this.next = cursor
         this.problem = null
       } catch (error) {
         if (error instanceof Problem) this.problem = error
@@ -96,9 +101,8 @@ export function paged<T>(
   depends: () => unknown,
   kinds: EventKind[] = [],
   concerns: (event: FeedEvent) => boolean = () => true,
-  grows: 'top' | 'end' = 'top',
 ): Paged<T> {
-  const list = new Paged(fetch, key, grows)
+  const list = new Paged(fetch, key)
   $effect(() => {
     depends()
     void list.restart()

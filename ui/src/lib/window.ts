@@ -22,3 +22,11 @@ export function reveal(index: number, rowHeight: number, top: number, height: nu
   if (from < top) return from
   return from + rowHeight > top + height ? from + rowHeight - height : null
 }
+
+const NEWS_MAX = 10_000
+
+// How many rows have come in above the one that was first; none where it is gone, as when the list is another one.
+export function shifted<T>(rows: T[], key: (row: T) => string, before: string): number {
+  for (let index = 0; index < Math.min(rows.length, NEWS_MAX); index++) if (key(rows[index] as T) === before) return index
+  return 0
+}

@@ -12,12 +12,18 @@ from homeostat.core.wire.gateway import Names
 Seq = Annotated[int, msgspec.Meta(ge=0, description="The number of the last entry that was seen.")]
 
 
-class LedgerQuery(Body, frozen=True, kw_only=True, forbid_unknown_fields=False):
-    """Which entries: those behind `cursor`, oldest first."""
+class LiveQuery(Body, frozen=True, kw_only=True, forbid_unknown_fields=False):
+    """Which entries: those behind `cursor`."""
 
     cursor: Seq = 0
     limit: Limit = PAGE_DEFAULT
     q: FilterText | None = None
+
+
+class LedgerQuery(LiveQuery, frozen=True, kw_only=True, forbid_unknown_fields=False):
+    """Which entries: those behind `cursor`, in either order. Newest first, 0 begins with the last one."""
+
+    order: Literal["oldest", "newest"] = "oldest"
 
 
 class EntryShape(Shape, frozen=True, kw_only=True):
