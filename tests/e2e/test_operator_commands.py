@@ -233,3 +233,19 @@ def test_a_watch_is_sifted_by_what_agents_cost(server: HomeostatServer) -> None:
         assert watching.stdout is not None
         assert watching.stdout.readline() == "agent/gus\n"
         watching.terminate()
+
+
+@pytest.mark.parametrize("asked", [("get", "agents", "-w"), ("get", "heads", "-w"), ("events", "-w")], ids="-".join)
+def test_a_watch_whose_reader_has_left_ends_quietly(server: HomeostatServer, asked: tuple[str, ...]) -> None:
+    """As with `| head`: the first line is one too many."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    env = {**os.environ, "HOMEOSTAT_URL": server.url}
+    command = [sys.executable, "-m", "homeostat", *asked]
+    try:
+        done = subprocess.run(
+            command, stdout=writing, stderr=subprocess.PIPE, text=True, env=env, timeout=60, check=False
+        )
+    finally:
+        os.close(writing)
+    assert (done.returncode, done.stderr) == (0, "")

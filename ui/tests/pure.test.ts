@@ -81,6 +81,7 @@ describe('words', () => {
     } as unknown as Overview
     expect(sentence(now, 1)).toBe('41 of 42 agents healthy, 1 isolated, 2 approvals waiting, 1 open incident, $3.10 in the last hour.')
     expect(sentence({ ...now, phases: { healthy: 42 }, approvals_pending: 0 }, 0)).toBe('All 42 agents are healthy, $3.10 in the last hour.')
+    expect(sentence(now, 1, 1)).toContain('3 approvals waiting')
     expect(sentence({ ...now, agents: 0 }, 0)).toBe('No agent is registered yet.')
   })
 })

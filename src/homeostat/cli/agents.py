@@ -1,5 +1,6 @@
 """`homeostat get agents` and `homeostat describe agent`: who is there, and how one of them is."""
 
+from contextlib import aclosing
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -134,12 +135,14 @@ async def _watch(client: "Client", wanted: Selection, ids: set[str], output: Lis
 
     lines = Lines(output)
     try:
-        async for news in Watcher(feed, covers).news():
-            if news.problem:
-                typer.echo(f"homeostat: {news.problem}", err=True)
-            await _tell(client, [spending.with_cost(row) for row in news.rows], output, lines)
+        async with aclosing(Watcher(feed, covers).news()) as told:
+            async for news in told:
+                if news.problem:
+                    typer.echo(f"homeostat: {news.problem}", err=True)
+                await _tell(client, [spending.with_cost(row) for row in news.rows], output, lines)
     finally:
         looking.cancel()
+        await asyncio.wait({looking})
 
 
 async def _tell(client: "Client", rows: list[Row], output: ListOutput, lines: "Lines") -> None:

@@ -1,5 +1,6 @@
 """`homeostat events` and `homeostat logs`: what happens, as it happens, and what an agent did."""
 
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -10,7 +11,7 @@ from homeostat.cli.output import Output, OutputOption
 from homeostat.cli.selection import FilterOption, sought
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncGenerator
 
     from homeostat.client.client import Client
 
@@ -35,10 +36,11 @@ def events(
     sought("events", query)
 
     async def work(client: "Client") -> None:
-        async for event in follow(client, kinds, query=query, tail=tail, on_end=not watch):
-            if event["event"] in CONTROL or (agent is not None and event["data"].get("agent_id") != agent):
-                continue
-            _show(event, output)
+        async with aclosing(follow(client, kinds, query=query, tail=tail, on_end=not watch)) as told:
+            async for event in told:
+                if event["event"] in CONTROL or (agent is not None and event["data"].get("agent_id") != agent):
+                    continue
+                _show(event, output)
 
     talk(work, url, project)
 
@@ -61,18 +63,18 @@ def logs(
 
         path = f"/v1/agents/{path_part(agent)}/turns?limit={limit}"
         shown: dict[str, str] = {}
-        source = follow(client, "turn,deliverable") if watch else _once()
-        async for _ in source:
-            page: Any = await client.read_json(path)
-            for turn in reversed(page["items"]):
-                if shown.get(turn["turn_id"]) != turn["status"]:
-                    shown[turn["turn_id"]] = turn["status"]
-                    _log(turn, output)
+        async with aclosing(follow(client, "turn,deliverable") if watch else _once()) as source:
+            async for _ in source:
+                page: Any = await client.read_json(path)
+                for turn in reversed(page["items"]):
+                    if shown.get(turn["turn_id"]) != turn["status"]:
+                        shown[turn["turn_id"]] = turn["status"]
+                        _log(turn, output)
 
     talk(work, url, project)
 
 
-async def _once() -> "AsyncIterator[Event]":
+async def _once() -> "AsyncGenerator[Event, None]":
     yield {"event": "hello", "data": {}}
 
 
@@ -104,7 +106,7 @@ def _show(event: Event, output: Output) -> None:
 
 async def follow(
     client: "Client", kinds: str = "", *, query: str | None = None, tail: int = 0, on_end: bool = False
-) -> "AsyncIterator[Event]":
+) -> "AsyncGenerator[Event, None]":
     """The server's sequence of events, from so many back; `on_end` stops where the past ends, else a lost connection
     is taken up again where it broke.
     """
@@ -144,7 +146,7 @@ async def follow(
         await asyncio.sleep(1.0)
 
 
-async def _events(answer: Any) -> "AsyncIterator[Event]":
+async def _events(answer: Any) -> "AsyncGenerator[Event, None]":
     import msgspec
 
     event: dict[str, Any] = {"event": "message", "id": "", "data": {}}

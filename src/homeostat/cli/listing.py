@@ -1,5 +1,6 @@
 """`homeostat get` and `homeostat describe` for everything that has a row in the table of nouns."""
 
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -230,9 +231,10 @@ async def _watch(client: "Client", noun: Noun, wanted: Wanted, output: ListOutpu
     from homeostat.cli.events import follow
 
     seen: dict[str, Row] = {}
-    async for _ in follow(client, noun.kinds):
-        rows = (await _listed(client, noun, wanted))[noun.items]
-        fresh = [row for row in reversed(rows) if seen.get(noun.id_of(row)) != row]
-        seen |= {noun.id_of(row): row for row in fresh}
-        if fresh:
-            show_rows(noun, fresh, output, body=fresh)
+    async with aclosing(follow(client, noun.kinds)) as events:
+        async for _ in events:
+            rows = (await _listed(client, noun, wanted))[noun.items]
+            fresh = [row for row in reversed(rows) if seen.get(noun.id_of(row)) != row]
+            seen |= {noun.id_of(row): row for row in fresh}
+            if fresh:
+                show_rows(noun, fresh, output, body=fresh)

@@ -1,6 +1,7 @@
 """What is worth a line in a watch: agents that came, left, or are otherwise than they were."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,20 +31,21 @@ class Watcher:
         self._last: dict[str, Row] = {}
         self._complained = False
 
-    async def news(self) -> AsyncIterator[News]:
-        async for change in self._feed:
-            if not change.connected:
-                if not self._complained:
-                    self._complained = True
-                    yield News(problem=f"the connection is gone ({self._feed.problem}); it is tried again")
-                continue
-            if self._complained:
-                self._complained = False
-                yield News(problem="connected again")
-            rows = [row for agent_id in change.changed if (row := self._changed(agent_id)) is not None]
-            rows += [row for agent_id in change.gone if (row := self._left(agent_id)) is not None]
-            if rows:
-                yield News(rows)
+    async def news(self) -> AsyncGenerator[News, None]:
+        async with aclosing(aiter(self._feed)) as changes:
+            async for change in changes:
+                if not change.connected:
+                    if not self._complained:
+                        self._complained = True
+                        yield News(problem=f"the connection is gone ({self._feed.problem}); it is tried again")
+                    continue
+                if self._complained:
+                    self._complained = False
+                    yield News(problem="connected again")
+                rows = [row for agent_id in change.changed if (row := self._changed(agent_id)) is not None]
+                rows += [row for agent_id in change.gone if (row := self._left(agent_id)) is not None]
+                if rows:
+                    yield News(rows)
 
     def _changed(self, agent_id: str) -> Row | None:
         row = self._feed.agents.get(agent_id)

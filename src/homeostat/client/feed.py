@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import ssl
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import urlencode, urlsplit
@@ -63,7 +63,7 @@ class FleetFeed:
         self.connected = False
         self.problem = ""
 
-    async def __aiter__(self) -> AsyncIterator[Change]:
+    async def __aiter__(self) -> AsyncGenerator[Change, None]:
         pause = BACKOFF_SECONDS[0]
         while True:
             try:

@@ -197,9 +197,10 @@ async def test_a_yes_can_be_given_for_some_hours(ward: Clinic, visit: Visit) -> 
     assert kept.stands_until_ms == (kept.answered_at_ms or 0) + 8 * 3_600_000
 
 
-async def test_a_task_that_waits_for_a_yes_gets_it_on_the_page_of_its_run(
+async def test_a_task_that_waits_for_a_yes_gets_it_wherever_approvals_are(
     context: BrowserContext, tmp_path: Path
 ) -> None:
+    """One waits on the page of its run, one on that of approvals; the first page counts and shows both."""
     async with assemble(Settings(data_dir=tmp_path)) as system:
         listener = bind("127.0.0.1", free_port())
         async with serving(system, listener), crew(system.kernel, "ann"):
@@ -207,12 +208,22 @@ async def test_a_task_that_waits_for_a_yes_gets_it_on_the_page_of_its_run(
             visit.watch()
             page = visit.page
             async with httpx2.AsyncClient(base_url=visit.url, trust_env=False) as http:
-                tasks = [{"name": "publish", "agent": "ann", "approval": True}]
-                begun = await http.post("/v1/runs", json={"goal": "tell everybody", "tasks": tasks})
+                for name in ("publish", "print"):
+                    tasks = [{"name": name, "agent": "ann", "approval": True}]
+                    begun = await http.post("/v1/runs", json={"goal": "tell everybody", "tasks": tasks})
+            await visit.go("now")
+            await expect(page.get_by_role("heading", level=1)).to_contain_text("2 approvals waiting")
+            await expect(page.get_by_role("navigation", name="Pages")).to_contain_text("2 waiting")
+            await expect(page.get_by_role("button", name="Allow…")).to_have_count(2)
             await visit.go(f"runs/{begun.json()['run_id']}")
             await page.get_by_role("button", name="Allow…").click()
             await answer(page, "go on")
             await expect(page.get_by_test_id("run-status")).to_have_text("completed")
+            await visit.go("approvals")
+            await expect(page.get_by_role("heading", level=1)).to_contain_text("1 pending question")
+            await page.get_by_role("button", name="Allow…").click()
+            await answer(page, "go on")
+            await expect(page.get_by_text("Nobody waits for an answer.")).to_be_visible()
             assert visit.errors == []
 
 

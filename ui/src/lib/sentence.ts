@@ -3,7 +3,7 @@
 import { plural, usd } from './format'
 import type { Overview } from './types'
 
-export function sentence(now: Overview, incidents: number): string {
+export function sentence(now: Overview, incidents: number, tasks = 0): string {
   if (now.agents === 0) return 'No agent is registered yet.'
   const phases = now.phases
   const isolated = (phases.draining ?? 0) + (phases.quarantined ?? 0) + (phases.healing ?? 0)
@@ -17,7 +17,8 @@ export function sentence(now: Overview, incidents: number): string {
   if (phases.probation) parts.push(`${phases.probation} on probation`)
   if (phases.exhausted) parts.push(`${phases.exhausted} out of remedies`)
   if (now.presence.dead) parts.push(`${now.presence.dead} dead`)
-  if (now.approvals_pending) parts.push(`${plural(now.approvals_pending, 'approval')} waiting`)
+  const asked = now.approvals_pending + tasks
+  if (asked) parts.push(`${plural(asked, 'approval')} waiting`)
   if (incidents) parts.push(plural(incidents, 'open incident'))
   parts.push(`${usd(now.traffic.cost_usd)} in the last hour`)
   return `${parts.join(', ')}.`
