@@ -187,11 +187,20 @@ def test_the_commands_of_the_page_name_what_there_is() -> None:
             assert key in made["homeostat"], f"{title} wants {key}"
 
 
+def compose() -> list[str] | None:
+    """Compose, as a plug-in of docker's or by itself."""
+    for program in (["docker", "compose"], ["docker-compose"]):
+        found = shutil.which(program[0])
+        if found and not subprocess.run([*program, "version"], capture_output=True, check=False).returncode:
+            return program
+    return None
+
+
 def test_the_compose_file_is_one_that_compose_reads() -> None:
     """Where Compose is installed it is asked; it needs no engine for that."""
-    program = shutil.which("docker")
-    asked = [program or "docker", "compose", "-f", str(ROOT / "deploy/compose.yaml"), "config", "--quiet"]
-    if program is None or subprocess.run([*asked[:2], "version"], capture_output=True, check=False).returncode:
+    program = compose()
+    if program is None:
         pytest.skip("there is no docker compose")
+    asked = [*program, "-f", str(ROOT / "deploy/compose.yaml"), "config", "--quiet"]
     done = subprocess.run(asked, capture_output=True, text=True, check=False, env=dict(os.environ))
     assert done.returncode == 0, done.stderr

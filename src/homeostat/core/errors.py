@@ -292,7 +292,7 @@ class Forbidden(Refused):
     """This key may not {verb} {object}."""
 
     code = "forbidden"
-    hint = "Use a key whose role may. Whoever is admin makes one: homeostat key create NAME --role ROLE."
+    hint = "Use a key whose role and project allow it. An admin makes one: homeostat key create NAME --role ROLE."
 
 
 class OriginRefused(Refused):

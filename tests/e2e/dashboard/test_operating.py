@@ -212,7 +212,9 @@ async def test_a_task_that_waits_for_a_yes_gets_it_wherever_approvals_are(
                     tasks = [{"name": name, "agent": "ann", "approval": True}]
                     begun = await http.post("/v1/runs", json={"goal": "tell everybody", "tasks": tasks})
             await visit.go("now")
-            await expect(page.get_by_role("heading", level=1)).to_contain_text("2 approvals waiting")
+            await expect(page.get_by_role("main").get_by_role("link", name="Approvals waiting")).to_contain_text(
+                "2 tasks"
+            )
             await expect(page.get_by_role("navigation", name="Pages")).to_contain_text("2 waiting")
             await expect(page.get_by_role("button", name="Allow…")).to_have_count(2)
             await visit.go(f"runs/{begun.json()['run_id']}")
