@@ -117,16 +117,69 @@ async def test_the_words_in_postgres_are_those_of_the_tables_in_core(postgres_ur
     await engine.open()
     found = await engine.fetch(
         """
-        SELECT r.relname, c.conname, pg_get_constraintdef(c.oid)
+        SELECT r.relname, pg_get_constraintdef(c.oid)
         FROM pg_constraint AS c JOIN pg_class AS r ON r.oid = c.conrelid WHERE c.contype = 'c'
+        UNION ALL
+        SELECT r.relname, p.prosrc
+        FROM pg_constraint AS c
+        JOIN pg_class AS r ON r.oid = c.conrelid
+        JOIN pg_depend AS d ON d.objid = c.oid AND d.refclassid = 'pg_proc'::regclass
+        JOIN pg_proc AS p ON p.oid = d.refobjid
+        WHERE c.contype = 'c'
         """
     )
     listed = {
-        (table, column): re.findall(r"'(\w+)'::text", words)
-        for table, _, text in found
-        for column, words in re.findall(r"(\w+) = ANY \(ARRAY\[([^]]*)\]", text)
+        (table, column): re.findall(r"'(\w+)'", words)
+        for table, text in found
+        for column, words in re.findall(r"(\w+) (?:= ANY \(ARRAY\[|IN \()([^])]*)[])]", text)
     }
     assert {place: listed[place] for place in WORDS} == {place: in_order(words) for place, words in WORDS.items()}
+    await engine.close()
+
+
+IDLE_HEAD = """
+INSERT INTO heads
+    (project, agent_id, version, status, epoch, starts, losses, cards, gate, queued, tail_seq, waiting, since_ms)
+VALUES ('p', 'a', 1, 'idle', 0, 0, 0, 0, 'open', 0, 0, 0, 0)
+"""
+
+WRONG_HEADS = {
+    "a word that is none": "status = 'asleep'",
+    "a gate that is none": "gate = 'ajar'",
+    "less than nothing in line": "queued = -1",
+    "idle with a turn": "turn_id = 'turn_1'",
+    "a turn that nobody has": "status = 'suspended'",
+    "running without a worker": "status = 'running', turn_id = 'turn_1'",
+    "a worker that does not run": "worker_id = 'wrk_1'",
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG_HEADS.values(), ids=WRONG_HEADS.keys())
+async def test_neither_engine_keeps_a_head_that_contradicts_itself(
+    wrong: str, tmp_path: Path, postgres_url: str
+) -> None:
+    connection = sqlite3.connect(await sqlite_file(tmp_path))
+    engine = PostgresEngine(postgres_url)
+    await engine.open()
+    connection.execute(IDLE_HEAD)
+    await engine.fetch(IDLE_HEAD)
+    with pytest.raises(sqlite3.IntegrityError):
+        connection.execute(f"UPDATE heads SET {wrong}")
+    with pytest.raises(asyncpg.CheckViolationError):
+        await engine.fetch(f"UPDATE heads SET {wrong}")
+    connection.close()
+    await engine.close()
+
+
+@pytest.mark.parametrize(
+    "wrong", ["unclaimed_ms = 1", "stranded = true", "queued = 1", "status = 'dispatched', turn_id = 'turn_1'"]
+)
+async def test_postgres_keeps_no_head_that_its_sweeps_would_miss(wrong: str, postgres_url: str) -> None:
+    engine = PostgresEngine(postgres_url)
+    await engine.open()
+    await engine.fetch(IDLE_HEAD)
+    with pytest.raises(asyncpg.CheckViolationError):
+        await engine.fetch(f"UPDATE heads SET {wrong}")
     await engine.close()
 
 
