@@ -54,17 +54,13 @@ class PostgresFloor:
                 "UPDATE floor SET status = 'done', result = $2 WHERE id = $1", claimed, '{"ok":true}'
             )
 
-    async def commit_seconds(self, count: int) -> list[float]:
-        """How long single bare commits take, one after the other."""
-        connection = self._connections[0]
-        taken: list[float] = []
-        for _ in range(count):
-            began = wall()
-            await connection.execute(
-                "INSERT INTO floor (agent, payload, status) VALUES ('latency', '{\"text\":\"hello\"}', 'done')"
-            )
-            taken.append(wall() - began)
-        return taken
+    async def commit_seconds(self) -> float:
+        """How long one bare commit takes."""
+        began = wall()
+        await self._connections[0].execute(
+            "INSERT INTO floor (agent, payload, status) VALUES ('latency', '{\"text\":\"hello\"}', 'done')"
+        )
+        return wall() - began
 
 
 class SqliteFloor:
@@ -93,12 +89,9 @@ class SqliteFloor:
             run("UPDATE floor SET status = 'done', result = ? WHERE id = ?", ('{"ok":true}', claimed))
         return turns / (wall() - began)
 
-    async def commit_seconds(self, count: int) -> list[float]:
-        taken: list[float] = []
-        for _ in range(count):
-            began = wall()
-            self._connection.execute(
-                "INSERT INTO floor (agent, payload, status) VALUES ('latency', '{\"text\":\"hello\"}', 'done')"
-            )
-            taken.append(wall() - began)
-        return taken
+    async def commit_seconds(self) -> float:
+        began = wall()
+        self._connection.execute(
+            "INSERT INTO floor (agent, payload, status) VALUES ('latency', '{\"text\":\"hello\"}', 'done')"
+        )
+        return wall() - began

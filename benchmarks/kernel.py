@@ -31,7 +31,8 @@ ENGINES = os.environ.get("HOMEOSTAT_BENCH_ENGINES", "sqlite,postgres").split(","
 PAIRS = 3 if QUICK else 7
 Opening = AbstractAsyncContextManager[tuple[Any, Bench]]
 PROCESS_TURNS = 1000 if QUICK else 4000
-LOOPS = {1: 200, 10: 1500, 50: 5000}
+LOOPS = {1: 1000, 10: 1500, 50: 5000}
+STARTS = 200 if QUICK else 1000
 
 
 def run() -> None:
@@ -88,7 +89,7 @@ async def _sqlite_loop(report: Report, folder: Path, clients: int, turns: int) -
         )
         report.add(f"sqlite c={clients} turns/s", floor_S=base, ours=rate, ratio=ratio)
         if clients == 1:
-            await _start_latency(report, "sqlite", subject, await floor.commit_seconds(200))
+            await _start_latency(report, "sqlite", subject, floor)
     floor.close()
 
 
@@ -136,25 +137,27 @@ async def _postgres_loop(report: Report, server: PostgresServer, clients: int, t
             wal_bytes=(after[0] - before[0]) / count,
         )
         base, rate, ratio = await pairs(
-            lambda: floor.rate(max(100, turns // 5)), lambda: subject.closed_loop(keys, turns), count=PAIRS
+            lambda: floor.rate(max(500, turns // 5)), lambda: subject.closed_loop(keys, turns), count=PAIRS
         )
         report.add(f"postgres c={clients} turns/s", floor_P=base, ours=rate, ratio=ratio)
         if clients == 1:
-            await _start_latency(report, "postgres", subject, await floor.commit_seconds(200))
+            await _start_latency(report, "postgres", subject, floor)
     await floor.close()
 
 
-async def _start_latency(report: Report, engine: str, subject: Bench, commits: list[float]) -> None:
-    """From enqueue to the start of the turn, beside one bare commit."""
+async def _start_latency(report: Report, engine: str, subject: Bench, floor: PostgresFloor | SqliteFloor) -> None:
+    """From enqueue to the start of the turn, beside one bare commit, by turns: a slow moment of the disk hits both."""
     key = agents(1)[0]
     began = 0.0
+    commits: list[float] = []
     taken: list[float] = []
 
     def started(_: Grant) -> None:
         taken.append(wall() - began)
 
     subject.started = started
-    for _ in range(200):
+    for _ in range(STARTS):
+        commits.append(await floor.commit_seconds())
         began = wall()
         await subject.kernel.ask(message(key), 60)
     subject.started = None
