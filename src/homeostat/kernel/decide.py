@@ -65,8 +65,12 @@ class Decision:
         for pending in batch:
             if (need := self._attempt(pending)) is not None:
                 await self._supply(pending, need)
-        await self._reconsider(batch)
-        await self._read_on()
+        if self._plan.followups:
+            await self._follow()
+        if doubtful := self._doubtful_of(batch):
+            await self._reconsider(doubtful)
+        if behind := self._used_up():
+            await self._read_on(behind)
 
     # --- answering -----------------------------------------------------------------------------------------
 
@@ -122,7 +126,7 @@ class Decision:
     async def _follow(self) -> None:
         """Bring the replies of joined turns home in the same transaction; a parent that moved on needs none."""
         while self._plan.followups:
-            reply = Pending(self._plan.followups.popleft())
+            reply = Pending(self._plan.followups.pop(0))
             await self._answer(reply)
             if self._doubtful(reply):
                 await self._load([cast(AgentKey, reply.key)])
@@ -132,14 +136,12 @@ class Decision:
 
     # --- knowing -------------------------------------------------------------------------------------------
 
-    async def _reconsider(self, batch: Sequence[Pending]) -> None:
-        """Never refuse from memory: a decision that swaps no head is only as good as the mailbox it was made on."""
-        if self._plan.followups:
-            await self._follow()
+    def _doubtful_of(self, batch: Sequence[Pending]) -> list[Pending]:
         known = self._plan.writes.heads
-        doubtful = [pending for pending in batch if pending.key not in known and self._doubtful(pending)]
-        if not doubtful:
-            return
+        return [pending for pending in batch if pending.key not in known and self._doubtful(pending)]
+
+    async def _reconsider(self, doubtful: Sequence[Pending]) -> None:
+        """Never refuse from memory: a decision that swaps no head is only as good as the mailbox it was made on."""
         await self._load({cast(AgentKey, pending.key) for pending in doubtful})
         for pending in doubtful:
             key = pending.recall_key
@@ -176,13 +178,23 @@ class Decision:
                 plan.base[key] = mailbox.head.version
         self._fresh.update(missing)
 
-    async def _read_on(self) -> None:
-        """Dispatch from behind the front that was at hand, where a batch used all of it up."""
+    def _used_up(self) -> list[AgentKey]:
+        """Idle agents with mail behind the front that was at hand, where a batch used all of it up."""
+        mailboxes = self._plan.mailboxes
+        return [
+            key
+            for key in self._plan.touched
+            if (mailbox := mailboxes[key]) is not None
+            and mailbox.head.queued
+            and not mailbox.queue
+            and can_dispatch(mailbox.head)
+        ]
+
+    async def _read_on(self, keys: Iterable[AgentKey]) -> None:
+        """Dispatch from behind the front."""
         plan = self._plan
-        for key in list(plan.touched):
-            mailbox = plan.mailboxes[key]
-            if mailbox is None or not mailbox.head.queued or mailbox.queue or not can_dispatch(mailbox.head):
-                continue
+        for key in keys:
+            mailbox = cast(Mailbox, plan.mailboxes[key])
             gone = [seq for *owner, seq in plan.writes.inbox_drop if tuple(owner) == key]
             line = await self._store.inbox(*key, after_seq=-1, limit=len(gone) + 1)
             waiting = {entry.turn.seq: entry for entry in line if entry.turn.seq not in gone}

@@ -9,7 +9,6 @@ from homeostat.core.limits import DELIVERABLES_CACHED_MAX, LEFT_CACHED_MAX, SAFE
 from homeostat.core.ports.store import TurnStore
 from homeostat.core.records.recording import Worked
 from homeostat.core.records.view import Deliverable
-from homeostat.kernel.dock import arrival
 from homeostat.kernel.rounds import Rounds
 
 End = tuple[ProjectId, Deliverable]
@@ -98,13 +97,7 @@ class Deliverables:
 
     async def seen(self, future: Ending, seconds: float) -> Deliverable | None:
         """Wait for what `watch` gave, for a while; None says that one should look."""
-        if seconds < SAFETY_POLL_SECONDS:
-            return await arrival(future, seconds)
-        self._rounds.enter(future)
-        try:
-            return await future
-        finally:
-            self._rounds.leave(future)
+        return await self._rounds.arrival(future, seconds)
 
     async def wait(
         self, project: ProjectId, turn_id: TurnId, seconds: float, *, watching: Ending | None = None
@@ -120,7 +113,7 @@ class Deliverables:
             while True:
                 left = until - loop.time()
                 if left > 0:
-                    await arrival(future, min(left, SAFETY_POLL_SECONDS))
+                    await self._rounds.arrival(future, left)
                 if future.done() and not self._at_hand(project, turn_id):
                     # Watch first, then look: an end in between is not missed.
                     self.unwatch(turn_id, future)

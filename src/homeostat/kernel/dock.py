@@ -5,7 +5,6 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
 
 from homeostat.core.errors import WorkerUnknown
 from homeostat.core.ids import WorkerId
@@ -13,8 +12,6 @@ from homeostat.core.records.turn import AgentKey, Grant
 from homeostat.core.records.work import Fence, fence_of
 
 log = logging.getLogger(__name__)
-
-T = TypeVar("T")
 
 Revoke = Callable[[Fence], None]
 
@@ -52,20 +49,6 @@ class Berth:
     def notify(self) -> None:
         if self.arrival is not None and not self.arrival.done():
             self.arrival.set_result(None)
-
-
-async def arrival(future: "asyncio.Future[T | None]", seconds: float) -> T | None:
-    """Wait until a future is done or the time is over, without the price of a task or a set."""
-    alarm = asyncio.get_running_loop().call_later(seconds, _wake, future)
-    try:
-        return await future
-    finally:
-        alarm.cancel()
-
-
-def _wake(future: "asyncio.Future[Any]") -> None:
-    if not future.done():
-        future.set_result(None)
 
 
 class Dock:

@@ -76,6 +76,7 @@ class Flusher:
         self._departure: asyncio.TimerHandle | None = None
         self._departing = False
         self._idle: deque[asyncio.Future[None]] = deque()
+        self._lingering = 0
         self._wanted = False
         self._moving: set[AgentKey] = set()
         self._behind: dict[AgentKey, list[Waiting]] = {}
@@ -163,13 +164,16 @@ class Flusher:
                     if idle in self._idle:
                         self._idle.remove(idle)
             await self.tick()
-            if self._wanted:  # a save may have taken no turn of the loop at all, and others want theirs
+            self._lingering += 1  # whoever was answered goes first, and may want the next flush at once
+            try:
                 await asyncio.sleep(0)
+            finally:
+                self._lingering -= 1
 
     def _wake(self) -> None:
-        """There is something to flush. If all lanes are under way, the first to be done looks by itself."""
+        """There is something to flush. A lane that is under way looks by itself when it is done."""
         self._wanted = True
-        if self._idle and not (lane := self._idle.popleft()).done():
+        if self._idle and not self._lingering and not (lane := self._idle.popleft()).done():
             lane.set_result(None)
 
     async def tick(self) -> int:
@@ -204,8 +208,8 @@ class Flusher:
                 self._departure.cancel()
                 self._departure = None
         share = min(len(self._waiting), FLUSH_COMMANDS_MAX)
-        if self._idle and share >= FLUSH_SPLIT_MIN:
-            share = -(-share // (len(self._idle) + 1))
+        if (free := len(self._idle) + self._lingering) and share >= FLUSH_SPLIT_MIN:
+            share = -(-share // (free + 1))
         if not self._moving and share == len(self._waiting):  # nobody is in the way
             batch += self._waiting
             self._waiting.clear()

@@ -1,10 +1,10 @@
 """The plan of one flush: mailboxes as the rules leave them, and the writes that make them so."""
 
-from collections import deque
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from homeostat.core.clock import Millis
@@ -52,61 +52,28 @@ class BoxState:
     born_of: AgentKey | None = None
 
 
-class Plan:
+class Plan(Struct, kw_only=True):
     """What a flush is about to do. Rules read from it and write to it; nothing else happens until it is saved."""
 
-    __slots__ = (
-        "base",
-        "boxes",
-        "closed_runs",
-        "contents",
-        "ends",
-        "events",
-        "followups",
-        "held_runs",
-        "holding_runs",
-        "ids",
-        "items",
-        "lease_ms",
-        "leases",
-        "left",
-        "mailboxes",
-        "now",
-        "revoked",
-        "touched",
-        "writes",
-    )
-
-    def __init__(
-        self,
-        *,
-        now: Millis,
-        ids: Ids,
-        lease_ms: int,
-        leases: dict[WorkerId, Millis],
-        held_runs: Collection[RunId | None] = (),
-        closed_runs: Collection[RunId | None] = (),
-        holding_runs: Collection[RunId | None] = (),
-    ) -> None:
-        self.held_runs = held_runs
-        self.closed_runs = closed_runs
-        self.holding_runs = holding_runs
-        self.now = now
-        self.ids = ids
-        self.lease_ms = lease_ms
-        self.leases = leases
-        self.mailboxes: dict[AgentKey, Mailbox | None] = {}
-        self.base: dict[AgentKey, int] = {}
-        self.boxes: dict[tuple[ProjectId, BoxId], BoxState] = {}
-        self.contents: dict[tuple[ProjectId, CardId], Json] = {}
-        self.items: dict[InboxKey, OpenTurn | None] = {}
-        self.touched: dict[AgentKey, None] = {}
-        self.ends: list[tuple[ProjectId, Deliverable]] = []
-        self.left: list[Worked] = []
-        self.events: list[Event] = []
-        self.followups: deque[Report] = deque()
-        self.revoked: list[Fence] = []
-        self.writes = Writes()
+    now: Millis
+    ids: Ids
+    lease_ms: int
+    leases: dict[WorkerId, Millis]
+    held_runs: Collection[RunId | None] = ()
+    closed_runs: Collection[RunId | None] = ()
+    holding_runs: Collection[RunId | None] = ()
+    mailboxes: dict[AgentKey, Mailbox | None] = {}
+    base: dict[AgentKey, int] = {}
+    boxes: dict[tuple[ProjectId, BoxId], BoxState] = {}
+    contents: dict[tuple[ProjectId, CardId], Json] = {}
+    items: dict[InboxKey, OpenTurn | None] = {}
+    touched: dict[AgentKey, None] = {}
+    ends: list[tuple[ProjectId, Deliverable]] = []
+    left: list[Worked] = []
+    events: list[Event] = []
+    followups: list[Report] = []
+    revoked: list[Fence] = []
+    writes: Writes = field(default_factory=Writes)
 
     # --- mailboxes -----------------------------------------------------------------------------------------
 

@@ -13,8 +13,9 @@ from homeostat.core.ports.store import TurnStore
 from homeostat.core.records.turn import AgentKey, Grant
 from homeostat.core.records.work import fence_of
 from homeostat.kernel.commands import Claim, EndLease, Release, Renew
-from homeostat.kernel.dock import Berth, Dock, Revoke, arrival
+from homeostat.kernel.dock import Berth, Dock, Revoke
 from homeostat.kernel.flush import Flusher
+from homeostat.kernel.rounds import Rounds
 
 
 class Workers:
@@ -26,6 +27,7 @@ class Workers:
         self._dock = dock
         self._clock = clock
         self._lease_seconds = lease_seconds
+        self._rounds = Rounds(SAFETY_POLL_SECONDS)
 
     async def open(self, hosted: Collection[AgentKey], revoke: Revoke, worker_id: WorkerId) -> WorkerId:
         self._dock.open(worker_id, hosted, revoke)
@@ -52,7 +54,8 @@ class Workers:
         limit = min(limit, CLAIM_BATCH_MAX)
         try:
             while True:
-                await self._claim_ready(berth, limit)
+                if berth.ready:
+                    await self._claim_ready(berth, limit)
                 if berth.granted:
                     granted, berth.granted = berth.granted[:limit], berth.granted[limit:]
                     return granted
@@ -61,7 +64,7 @@ class Workers:
                     return []
                 parked = berth.park(limit)
                 if not berth.ready:
-                    await arrival(parked, min(left, SAFETY_POLL_SECONDS))
+                    await self._rounds.arrival(parked, left)
                 berth.unpark()
                 if not berth.granted and not berth.ready:
                     self._dock.berth(worker_id)

@@ -137,11 +137,12 @@ async def test_an_end_that_nobody_announced_is_found_by_looking(monkeypatch: pyt
 async def test_rounds_wake_those_who_waited_long_and_nobody_who_left() -> None:
     rounds = Rounds(0.01)
     loop = asyncio.get_running_loop()
-    early, gone, late = (loop.create_future() for _ in range(3))
-    rounds.enter(early)
-    rounds.enter(gone)
-    rounds.leave(gone)
-    assert await early is None
-    assert not gone.done()
-    rounds.enter(late)
-    assert await late is None
+    early, gone, late, soon = (loop.create_future() for _ in range(4))
+    leaving = asyncio.ensure_future(rounds.arrival(gone, 60))
+    waiting = asyncio.ensure_future(rounds.arrival(early, 60))
+    await asyncio.sleep(0)
+    leaving.cancel()
+    assert await waiting is None
+    assert gone.cancelled()
+    assert await rounds.arrival(late, 60) is None
+    assert await rounds.arrival(soon, 0.001) is None
