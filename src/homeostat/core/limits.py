@@ -44,6 +44,7 @@ CLOSED_RUNS_MAX: Final = 10_000  # runs that a kernel remembers to be over
 MAILBOXES_CACHED_MAX: Final = 8_192
 MAILBOX_CACHED_PAYLOAD_BYTES_MAX: Final = 16 << 10  # larger payloads are read again instead of held
 DELIVERABLES_CACHED_MAX: Final = 4_096
+DELIVERABLES_READ_MAX: Final = 256  # ends of turns that are looked for with one statement
 LEFT_CACHED_MAX: Final = 2_048  # turns of runs whose remains are held until the ledger has them
 LEFT_CHARS_MAX: Final = 8 << 10  # what left more behind is read again instead
 STORE_LANES: Final = 2  # saves of one process that a PostgreSQL store works on at once

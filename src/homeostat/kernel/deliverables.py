@@ -5,15 +5,22 @@ from collections.abc import Iterable
 from typing import Any, Protocol
 
 from homeostat.core.ids import ProjectId, TurnId
-from homeostat.core.limits import DELIVERABLES_CACHED_MAX, LEFT_CACHED_MAX, SAFETY_POLL_SECONDS
+from homeostat.core.limits import DELIVERABLES_CACHED_MAX, DELIVERABLES_READ_MAX, LEFT_CACHED_MAX, SAFETY_POLL_SECONDS
 from homeostat.core.ports.store import TurnStore
 from homeostat.core.records.recording import Worked
 from homeostat.core.records.view import Deliverable
+from homeostat.core.urgency import is_urgent
 from homeostat.kernel.rounds import Rounds
 
 End = tuple[ProjectId, Deliverable]
 Ending = asyncio.Future[Deliverable | None]
 """Done once a turn may have ended; with how it did, if it was this process that committed it."""
+
+
+Asked = tuple[ProjectId, bool]
+"""In which project somebody looks for an end, and whether it is an operator who does."""
+
+Reading = tuple[set[TurnId], asyncio.Future[dict[TurnId, Deliverable]]]
 
 
 class Listener(Protocol):
@@ -32,6 +39,7 @@ class Deliverables:
         self._waiters: dict[TurnId, list[Listener]] = {}
         self._recent: dict[TurnId, End] = {}
         self._left: dict[TurnId, Worked] = {}
+        self._readings: dict[Asked, Reading] = {}
         self._rounds = Rounds(SAFETY_POLL_SECONDS)
 
     def watch(self, turn_id: TurnId) -> Ending:
@@ -89,7 +97,25 @@ class Deliverables:
         recent = self._recent.get(turn_id)
         if recent is not None and recent[0] == project:
             return recent[1]
-        return await self._store.deliverable(project, turn_id)
+        asked = (project, is_urgent())
+        wanted, found = self._readings.get(asked) or self._begin_reading(asked)
+        wanted.add(turn_id)
+        if len(wanted) >= DELIVERABLES_READ_MAX:
+            del self._readings[asked]
+        return (await asyncio.shield(found)).get(turn_id)
+
+    def _begin_reading(self, asked: Asked) -> Reading:
+        wanted: set[TurnId] = set()
+        found = asyncio.ensure_future(self._read(asked, wanted))
+        found.add_done_callback(_heard)
+        self._readings[asked] = (wanted, found)
+        return wanted, found
+
+    async def _read(self, asked: Asked, wanted: set[TurnId]) -> dict[TurnId, Deliverable]:
+        """Look once for all who asked in the same turn of the loop: ends come many at a time, and waken as many."""
+        if (reading := self._readings.get(asked)) is not None and reading[0] is wanted:
+            del self._readings[asked]
+        return await self._store.deliverables(asked[0], wanted)
 
     def _at_hand(self, project: ProjectId, turn_id: TurnId) -> bool:
         recent = self._recent.get(turn_id)
@@ -124,3 +150,9 @@ class Deliverables:
                     return None
         finally:
             self.unwatch(turn_id, future)
+
+
+def _heard(found: asyncio.Future[Any]) -> None:
+    """Whoever asked was told of a failure; that nobody waited for it any more is none."""
+    if not found.cancelled():
+        found.exception()

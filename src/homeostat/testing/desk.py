@@ -167,7 +167,7 @@ class Desk:
         return view
 
     def deliverable(self, turn_id: TurnId) -> Deliverable | None:
-        return complete(self.store.deliverable(DEFAULT_PROJECT, turn_id))
+        return self.store.end_of(DEFAULT_PROJECT, turn_id)
 
     def wait(self, turn_id: TurnId, call_id: str) -> Wait:
         return self.store.waits[turn_id][ToolCallId(call_id)]

@@ -1,5 +1,7 @@
 """What readers may ask of the turn store in memory."""
 
+from collections.abc import Collection
+
 from homeostat.adapters.stores.rows import place_of, scope_behind
 from homeostat.adapters.stores.views import resolve, turn_view
 from homeostat.core.clock import Millis
@@ -57,9 +59,12 @@ class MemoryTurnsReading:
             return None
         queued = self.lines.get(turn.key, {}).get(turn.seq)
         head = await self.head(project, turn.agent_id)
-        return turn_view(turn, queued, head, self._waits(turn_id), await self.deliverable(project, turn_id))
+        return turn_view(turn, queued, head, self._waits(turn_id), self.end_of(project, turn_id))
 
-    async def deliverable(self, project: ProjectId, turn_id: TurnId) -> Deliverable | None:
+    async def deliverables(self, project: ProjectId, turns: Collection[TurnId]) -> dict[TurnId, Deliverable]:
+        return {turn_id: end for turn_id in turns if (end := self.end_of(project, turn_id)) is not None}
+
+    def end_of(self, project: ProjectId, turn_id: TurnId) -> Deliverable | None:
         scope = scope_behind(turn_id, "turn_")
         card = self.cards.get(scope, {}).get(DELIVERABLE_POSITION) if scope else None
         if card is None or card.project != project or card.type != DELIVERABLE:

@@ -1,11 +1,12 @@
 """Waiting for the end of a turn."""
 
 import asyncio
+from collections.abc import Collection
 
 import pytest
 
-from homeostat.core.errors import AgentUnknown
-from homeostat.core.ids import DEFAULT_PROJECT, ProjectId, TurnId, scope_of, turn_of
+from homeostat.core.errors import AgentUnknown, StoreUnavailable
+from homeostat.core.ids import DEFAULT_PROJECT, ProjectId, Scope, TurnId, scope_of, turn_of
 from homeostat.core.records.view import Deliverable
 from homeostat.kernel import deliverables as module
 from homeostat.kernel.deliverables import Deliverables
@@ -22,7 +23,7 @@ async def test_a_deliverable_reads_the_same_from_memory_and_from_the_store() -> 
             accepted = await kernel.enqueue(desk.message("a", output_box_id=box))
             await kernel.stop(DEFAULT_PROJECT, accepted.turn_id, reason="enough", actor="ann")
             at_hand = await kernel.deliverables.get(DEFAULT_PROJECT, accepted.turn_id)
-            stored = await desk.store.deliverable(DEFAULT_PROJECT, accepted.turn_id)
+            stored = desk.deliverable(accepted.turn_id)
             assert at_hand is not None
             assert at_hand == stored
             assert box is None or at_hand.output_box_id == box
@@ -99,7 +100,7 @@ async def test_whoever_asks_is_told_of_the_end_and_of_the_message() -> None:
         accepted, end = await asyncio.wait_for(asking, 5.0)
         assert end is not None
         assert accepted.turn_id == end.turn_id == view.head.turn_id
-        assert end == await desk.store.deliverable(DEFAULT_PROJECT, accepted.turn_id)
+        assert end == desk.deliverable(accepted.turn_id)
         assert kernel.deliverables._waiters == {}
 
 
@@ -132,6 +133,50 @@ async def test_an_end_that_nobody_announced_is_found_by_looking(monkeypatch: pyt
         accepted, end = await asyncio.wait_for(asking, 5.0)
         assert end is not None
         assert end.turn_id == accepted.turn_id
+
+
+async def test_many_who_look_at_once_ask_the_store_once_in_each_project(monkeypatch: pytest.MonkeyPatch) -> None:
+    desk = Desk("a")
+    async with running_kernel(desk.store) as kernel:
+        ended = [(await kernel.enqueue(desk.message("a"))).turn_id for _ in range(3)]
+        for turn_id in ended[:2]:
+            await kernel.stop(DEFAULT_PROJECT, turn_id, reason="enough", actor="ann")
+    asked: list[tuple[ProjectId, set[TurnId]]] = []
+    read = desk.store.deliverables
+
+    async def counted(project: ProjectId, turns: Collection[TurnId]) -> dict[TurnId, Deliverable]:
+        asked.append((project, set(turns)))
+        return await read(project, turns)
+
+    monkeypatch.setattr(desk.store, "deliverables", counted)
+    fresh, elsewhere = Deliverables(store=desk.store), ProjectId("elsewhere")
+    gone = asyncio.ensure_future(fresh.get(DEFAULT_PROJECT, ended[0]))
+    looks = [asyncio.ensure_future(fresh.get(DEFAULT_PROJECT, turn_id)) for turn_id in ended]
+    other = asyncio.ensure_future(fresh.get(elsewhere, ended[0]))
+    await asyncio.sleep(0)
+    gone.cancel()
+    found = await asyncio.gather(*looks)
+    assert [end.turn_id if end else None for end in found] == [*ended[:2], None]
+    assert await other is None
+    assert asked == [(DEFAULT_PROJECT, set(ended)), (elsewhere, {ended[0]})]
+
+    monkeypatch.setattr(module, "DELIVERABLES_READ_MAX", 2)
+    asked.clear()
+    await asyncio.gather(*(fresh.get(DEFAULT_PROJECT, turn_id) for turn_id in ended))
+    assert [len(turns) for _, turns in asked] == [2, 1]
+
+
+async def test_everybody_who_looks_hears_that_the_store_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    desk = Desk("a")
+
+    async def away(*_: object) -> dict[TurnId, Deliverable]:
+        raise StoreUnavailable(problem="away")
+
+    monkeypatch.setattr(desk.store, "deliverables", away)
+    fresh = Deliverables(store=desk.store)
+    looks = [fresh.get(DEFAULT_PROJECT, turn_of(Scope(f"{number:024x}"))) for number in range(3)]
+    heard = await asyncio.gather(*looks, return_exceptions=True)
+    assert [type(problem) for problem in heard] == [StoreUnavailable] * 3
 
 
 async def test_rounds_wake_those_who_waited_long_and_nobody_who_left() -> None:

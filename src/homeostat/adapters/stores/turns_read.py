@@ -117,10 +117,13 @@ class TurnsReading(ABC):
     async def recent(self, project: ProjectId, *, before: TurnId | None, limit: int) -> list[TurnView]:
         return list(map(_turn_view, await self._all("turns_recent", project, before or AFTER_ALL, limit)))
 
-    async def deliverable(self, project: ProjectId, turn_id: TurnId) -> Deliverable | None:
-        scope = rows.scope_behind(turn_id, "turn_")
-        row = await self._one("deliverable_get", project, scope) if scope else None
-        return read_deliverable(rows.read_card(row[:-1]), row[-1]) if row else None
+    async def deliverables(self, project: ProjectId, turns: Collection[TurnId]) -> dict[TurnId, Deliverable]:
+        # Strangers ask together: what no store can be asked for must not spoil the answer for the others.
+        scopes = [scope for turn_id in turns if turn_id.isascii() and (scope := rows.scope_behind(turn_id, "turn_"))]
+        wanted = [scope for scope in scopes if scope.isprintable()]
+        found = await self._all("deliverables_get", project, self._list(wanted)) if wanted else []
+        ends = [read_deliverable(rows.read_card(row[:-1]), row[-1]) for row in found]
+        return {end.turn_id: end for end in ends}
 
     async def head(self, project: ProjectId, agent_id: AgentId) -> HeadView | None:
         row = await self._one("head_get", project, agent_id)

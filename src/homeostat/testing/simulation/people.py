@@ -13,7 +13,6 @@ from homeostat.core.records.turn import AgentKey, MessageType
 from homeostat.core.run_errors import RunClosed
 from homeostat.kernel.commands import Enqueue, Enqueued, Idempotency, Stopped
 from homeostat.kernel.kernel import Kernel
-from homeostat.testing.desk import complete
 from homeostat.testing.simulation.process import Process, Question
 from homeostat.testing.simulation.script import ask_late, draw_script, payload_of
 
@@ -138,7 +137,7 @@ class Client:
         if found is not None:
             world.trace.count("waited_for_deliverable")
             world.checks.delivered(turn_id, found.card_id)
-            if turn_id in world.memory.turns and found != complete(world.memory.deliverable(project, turn_id)):
+            if turn_id in world.memory.turns and found != world.memory.end_of(project, turn_id):
                 world.violated("always_a_deliverable_reads_the_same", f"{found}")
 
 

@@ -82,11 +82,10 @@ async def an_ended_turn_is_shown_with_its_deliverable(open_store: OpenStore) -> 
         (rolling, "stop", '{"code":"stopped"}', ItemStatus.CONSUMED),
     )
     for one, status, error, item in ends:
-        assert await store.deliverable(a.PROJECT, one.turn_id) is None
+        assert await store.deliverables(a.PROJECT, [one.turn_id]) == {}
         ended = a.deliverable(one, status, epoch=7, error=error)
         await a.put(store, turns=a.by_id([one]), cards=[ended, a.card(scope_of(one.turn_id), 1)])
-        end = await store.deliverable(a.PROJECT, one.turn_id)
-        assert end is not None
+        end = (await store.deliverables(a.PROJECT, [one.turn_id]))[one.turn_id]
         assert (end.turn_id, end.agent_id, end.card_id) == (one.turn_id, one.agent_id, ended.card_id)
         assert (end.output_box_id, end.finished_at_ms) == (one.output_box, a.NOW)
         assert (end.status, end.epoch, end.result) == (Outcome(status), 7, '{"ok":true}')
@@ -100,7 +99,7 @@ async def what_is_no_turn_has_no_end(open_store: OpenStore) -> None:
     store = await open_store()
     scope = a.scope_at(a.NOW, 5)
     await a.put(store, cards=[a.card(scope, 0, "null", type="box.empty")])
-    assert await store.deliverable(a.PROJECT, TurnId("turn_" + scope)) is None
+    assert await store.deliverables(a.PROJECT, [TurnId("turn_" + scope)]) == {}
     assert await store.box(a.PROJECT, BoxId("box_" + scope), after=-1, limit=5) == [
         a.card(scope, 0, "null", type="box.empty")
     ]
@@ -110,9 +109,13 @@ async def garbage_finds_nothing(open_store: OpenStore) -> None:
     store = await open_store()
     await a.register(store, a.idle())
     await a.finished(store, a.turn())
+    garbage = [TurnId(text) for text in GARBAGE]
+    ends = await store.deliverables(
+        a.PROJECT, [*garbage, a.turn().turn_id, *(TurnId("turn_" + text) for text in GARBAGE)]
+    )
+    assert ends.keys() == {a.turn().turn_id}, "whoever asks together with garbage is answered"
     for text in GARBAGE:
         assert await store.turn(a.PROJECT, TurnId(text)) is None
-        assert await store.deliverable(a.PROJECT, TurnId(text)) is None
         assert await store.card(a.PROJECT, CardId(text)) is None
         assert await store.box(a.PROJECT, BoxId(text), after=-1, limit=9) is None
         assert await store.box_length(a.PROJECT, BoxId(text)) is None
@@ -328,7 +331,7 @@ async def _ask(store: TurnStore, project: ProjectId, one: Turn, child: Turn, not
     questions: dict[str, Awaitable[object]] = {
         "load": store.load([(project, a.AGENT)]),
         "turn": store.turn(project, one.turn_id),
-        "deliverable": store.deliverable(project, one.turn_id),
+        "deliverables": store.deliverables(project, [one.turn_id]),
         "head": store.head(project, a.AGENT),
         "heads": store.heads(project, after=None, limit=9),
         "inbox": store.inbox(project, a.AGENT, after_seq=-1, limit=9),

@@ -1,5 +1,5 @@
--- A turn's end: the card at its fixed place, with the box its reader finds it in.
+-- Ends of some turns: the cards at their fixed place, with the boxes their readers find them in; $2 are scopes.
 SELECT c.project, c.scope, c.position, c.type, c.content, c.digest, c.author, c.created_at_ms, c.reference,
     t.output_box_id
 FROM cards AS c LEFT JOIN turns AS t ON t.turn_id = 'turn_' || c.scope AND t.project = c.project
-WHERE c.project = ?1 AND c.scope = ?2 AND c.position = 0 AND c.type = 'task.deliverable'
+WHERE c.project = $1 AND c.scope = ANY ($2::text[]) AND c.position = 0 AND c.type = 'task.deliverable'
