@@ -1,11 +1,12 @@
-"""Runs: tasks per second through a run of no-op tasks, beside bare turns of the same agents in the same minute; with
-all that is recorded for replays, as a server does, and without.
+"""Runs: what a task of a run of no-op tasks costs, of the processor and by the clock, beside bare turns of the same
+agents in the same minute; with all that is recorded for replays, as a server does, and without.
 
 `HOMEOSTAT_BENCH_QUICK=1` takes smaller samples; `HOMEOSTAT_BENCH_ENGINES=sqlite` leaves PostgreSQL out.
 """
 
 import asyncio
 import os
+import statistics
 import tempfile
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -17,7 +18,7 @@ import asyncpg
 import msgspec
 import uvloop
 
-from benchmarks._measure import Report, cpu_seconds, heading, pairs
+from benchmarks._measure import Rate, Report, cpu_seconds, heading
 from benchmarks._turns import PAYLOAD, PROJECT, Bench, agents, bench
 from homeostat.app.stores import ledger_store, open_engine, run_store, turn_store
 from homeostat.core import collector
@@ -63,23 +64,34 @@ async def _measure(report: Report, engine: str, url: str) -> None:
         keys = agents(AGENTS)
         await subject.closed_loop(keys, TASKS // 4)
         await _one_run(runs, TASKS // 4)
-        cpu = cpu_seconds()
-        await subject.closed_loop(keys, TASKS)
-        bare = (cpu_seconds() - cpu) / TASKS
-        cpu = cpu_seconds()
-        await _one_run(runs, TASKS)
-        ours = (cpu_seconds() - cpu) / TASKS
-        report.add(f"{engine} cpu per task", bare_ms=bare * 1000, run_ms=ours * 1000, ratio=ours / bare)
-        recording.on = False
-        cpu = cpu_seconds()
-        await _one_run(runs, TASKS)
-        ours = (cpu_seconds() - cpu) / TASKS
-        recording.on = True
-        report.add(f"{engine} cpu per task, not recorded", run_ms=ours * 1000, ratio=ours / bare)
-        base, rate, ratio = await pairs(
-            lambda: subject.closed_loop(keys, TASKS), lambda: _one_run(runs, TASKS), count=PAIRS
+
+        async def run(*, recorded: bool) -> float:
+            recording.on = recorded
+            return await _one_run(runs, TASKS)
+
+        kinds: dict[str, Rate] = {
+            "bare turns": lambda: subject.closed_loop(keys, TASKS),
+            "run, not recorded": lambda: run(recorded=False),
+            "run, recorded as a server does": lambda: run(recorded=True),
+        }
+        _tell(report, engine, [{name: await _once(work) for name, work in kinds.items()} for _ in range(PAIRS)])
+
+
+async def _once(work: Rate) -> tuple[float, float]:
+    """What a task or a turn takes, in microseconds: of the processor, and by the clock."""
+    began = cpu_seconds()
+    rate = await work()
+    return (cpu_seconds() - began) / TASKS * 1e6, 1e6 / rate
+
+
+def _tell(report: Report, engine: str, rounds: list[dict[str, tuple[float, float]]]) -> None:
+    """Medians; ratios are those of neighbours, which had the same minute."""
+    for name in rounds[0]:
+        cpu, clock = (statistics.median(taken[name][place] for taken in rounds) for place in (0, 1))
+        of_cpu, of_clock = (
+            statistics.median(taken[name][place] / taken["bare turns"][place] for taken in rounds) for place in (0, 1)
         )
-        report.add(f"{engine} tasks/s", bare_turns=base, run=rate, ratio=ratio)
+        report.add(f"{engine} {name}", cpu_us=cpu, clock_us=clock, cpu_ratio=of_cpu, clock_ratio=of_clock)
 
 
 @asynccontextmanager
