@@ -28,6 +28,7 @@ PATTERNS: Final = {
     ),
     r"^[0-9a-f]{32}(?![\s\S])": "it must be 32 hexadecimal digits, in small letters",
     "^(auto|manual)$": "it must be auto or manual",
+    r"^[0-9]{1,15}\.\w*(?![\s\S])": "it must be `next_cursor` of the page before",
 }
 """What a text that has to fit a pattern is to look like."""
 

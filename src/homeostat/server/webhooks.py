@@ -57,9 +57,11 @@ async def test_webhook(call: Call) -> w.DeliveryShape:
 async def list_deliveries(call: Call, query: w.DeliveriesQuery) -> w.DeliveriesPage:
     """What was sent there, newest first, and what came of it."""
     webhook = await _known(call)
-    before = None if query.cursor is None else Millis(query.cursor)
+    at, _, delivery_id = (query.cursor or "").partition(".")
+    before = (Millis(int(at)), delivery_id) if at else None
     found = await call.system.webhooks.store.deliveries(call.project, webhook.name, before=before, limit=query.limit)
-    following = found[-1].created_at_ms if len(found) == query.limit else None
+    last = found[-1] if len(found) == query.limit else None
+    following = None if last is None else f"{last.created_at_ms}.{last.delivery_id}"
     return w.DeliveriesPage(deliveries=[_delivery(one) for one in found], next_cursor=following)
 
 

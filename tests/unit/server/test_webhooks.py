@@ -17,6 +17,7 @@ from homeostat.app.assemble import System
 from homeostat.core.codec import to_json
 from homeostat.core.ids import ProjectId
 from homeostat.core.records.event import Channel, Event
+from homeostat.core.records.webhook import Delivery, DeliveryStatus
 from homeostat.testing.servers import free_port
 
 EVENT = Event(
@@ -79,6 +80,37 @@ async def settled(http: httpx2.AsyncClient, attempts: int = 1) -> dict[str, Any]
             if page and page[0]["attempts"] >= attempts:
                 return page[0]
             await anyio.sleep(0.05)
+
+
+async def test_deliveries_of_one_moment_are_all_in_the_log(http: httpx2.AsyncClient, system: System) -> None:
+    await made(http, "http://localhost:9/hook")
+    at = system.clock.now_ms()
+    sent = [
+        Delivery(
+            delivery_id=f"whd_{number}",
+            project=ProjectId("default"),
+            webhook="on-call",
+            kind="alert",
+            body=to_json({}),
+            created_at_ms=at,
+            status=DeliveryStatus.DELIVERED,
+        )
+        for number in range(5)
+    ]
+    for one in sent:
+        await system.webhooks.store.put_delivery(one)
+    found: list[str] = []
+    cursor = None
+    while True:
+        asked = {"limit": 2, **({} if cursor is None else {"cursor": cursor})}
+        page = (await http.get("/v1/webhooks/on-call/deliveries", params=asked)).json()
+        found += [one["delivery_id"] for one in page["deliveries"]]
+        cursor = page["next_cursor"]
+        if cursor is None:
+            break
+    assert found == [f"whd_{number}" for number in (4, 3, 2, 1, 0)]
+    wrong = await http.get("/v1/webhooks/on-call/deliveries", params={"cursor": "x"})
+    assert wrong.json()["detail"] == "cursor is not valid: it must be `next_cursor` of the page before."
 
 
 async def test_an_alert_arrives_signed_and_in_a_known_shape(

@@ -141,8 +141,10 @@ class AccessReading(ABC):
     async def due_deliveries(self, now: Millis, limit: int) -> list[Delivery]:
         return [_read_delivery(row) for row in await self._all("deliveries_due", now, limit)]
 
-    async def deliveries(self, project: ProjectId, name: str, *, before: Millis | None, limit: int) -> list[Delivery]:
-        found = await self._all("deliveries_list", project, name, LATEST if before is None else before, limit)
+    async def deliveries(
+        self, project: ProjectId, name: str, *, before: tuple[Millis, str] | None, limit: int
+    ) -> list[Delivery]:
+        found = await self._all("deliveries_list", project, name, *(before or (LATEST, "")), limit)
         return [_read_delivery(row) for row in found]
 
     async def forget_deliveries(self, before: Millis) -> None:

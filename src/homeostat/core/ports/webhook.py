@@ -31,8 +31,10 @@ class WebhookStore(Protocol):
     async def due_deliveries(self, now: Millis, limit: int) -> list[Delivery]: ...
 
     async def deliveries(
-        self, project: ProjectId, name: str, *, before: Millis | None, limit: int
-    ) -> list[Delivery]: ...
+        self, project: ProjectId, name: str, *, before: tuple[Millis, str] | None, limit: int
+    ) -> list[Delivery]:
+        """What was sent to a place, newest first, behind the one of a moment and an id: several may share a moment."""
+        ...
 
     async def forget_deliveries(self, before: Millis) -> None:
         """Drop what was settled and is older."""

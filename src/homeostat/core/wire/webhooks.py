@@ -8,6 +8,7 @@ from homeostat.core.limits import PAGE_MAX
 from homeostat.core.records.webhook import DeliveryStatus
 from homeostat.core.wire.fields import Body, Instant, Shape
 
+DELIVERY_CURSOR = r"^[0-9]{1,15}\.\w*(?![\s\S])"
 WebhookKind = Literal["alert", "approval", "phase", "budget"]
 Address = Annotated[str, msgspec.Meta(pattern=r"^https?://[^\s/@]+(/[^\s]*)?(?![\s\S])", max_length=2048)]
 
@@ -41,7 +42,13 @@ class DeliveriesQuery(msgspec.Struct, frozen=True, kw_only=True):
     """Which part of the log."""
 
     limit: Annotated[int, msgspec.Meta(ge=1, le=PAGE_MAX)] = 50
-    cursor: Annotated[int, msgspec.Meta(ge=0, le=1 << 53)] | None = None
+    cursor: (
+        Annotated[
+            str,
+            msgspec.Meta(pattern=DELIVERY_CURSOR, max_length=100, description="`next_cursor` of the page before."),
+        ]
+        | None
+    ) = None
 
 
 class DeliveryShape(Shape, frozen=True, kw_only=True):
@@ -62,4 +69,4 @@ class DeliveriesPage(Shape, frozen=True, kw_only=True):
     """Deliveries, newest first."""
 
     deliveries: list[DeliveryShape]
-    next_cursor: int | None
+    next_cursor: str | None

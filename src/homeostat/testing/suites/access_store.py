@@ -194,7 +194,7 @@ async def an_alert_is_kept_once_taken_once_and_settled(store: AccessKeeper) -> N
     assert await store.due_deliveries(Millis(9_000), 9) == [delivery(2)]
     project = ProjectId("default")
     assert await store.deliveries(project, "on-call", before=None, limit=9) == [delivery(2), done]
-    assert await store.deliveries(project, "on-call", before=Millis(NOW + 2), limit=9) == [done]
+    assert await store.deliveries(project, "on-call", before=(Millis(NOW + 2), ""), limit=9) == [done]
     await store.forget_deliveries(Millis(9_000))
     assert await store.deliveries(project, "on-call", before=None, limit=9) == [delivery(2)], "it is still to be sent"
     assert await store.drop_webhook(project, "on-call")
