@@ -8,6 +8,7 @@ import os
 import tempfile
 from collections.abc import AsyncGenerator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from homeostat.app.stores import open_engine, turn_store
 from homeostat.core import collector
 from homeostat.core.ids import Scope
 from homeostat.core.ports.store import TurnStore
-from homeostat.core.records.turn import Grant
+from homeostat.core.records.turn import AgentKey, Grant
 from homeostat.testing.servers import NatsServer, PostgresServer
 
 QUICK = os.environ.get("HOMEOSTAT_BENCH_QUICK") == "1"
@@ -33,6 +34,7 @@ Opening = AbstractAsyncContextManager[tuple[Any, Bench]]
 PROCESS_TURNS = 1000 if QUICK else 4000
 LOOPS = {1: 1000, 10: 1500, 50: 5000}
 STARTS = 200 if QUICK else 1000
+TOOL_TURNS = 500 if QUICK else 2000
 
 
 def run() -> None:
@@ -177,19 +179,27 @@ async def _more(report: Report, engine: str, subject: Bench) -> None:
     heading(f"{engine}: tools, queues, idling, failover")
     keys = agents(1000)
     await subject.register(keys)
-    async with _worker(subject, 1000, registered=True) as keys:
-        plain = await subject.closed_loop(keys[:50], 3000)
+    async with _worker(subject, 1000, registered=True):
         report.add(f"{engine} 1,000 agents", turns_per_second=await subject.closed_loop(keys, 5000))
-    await subject.answer_tools()
-    async with _worker(subject, 50, registered=True, calls_tool=True) as keys:
-        tools = await subject.closed_loop(keys, 1500)
-    report.add(f"{engine} one tool call, c=50", turns_per_second=tools, over_plain=tools / plain)
+    await _tools(report, engine, subject, keys)
     before = resident_bytes()
     queued = 10_000 if QUICK else 100_000
     for first in range(0, queued, 500):
         await asyncio.gather(*(subject.kernel.enqueue(message(keys[0])) for _ in range(min(500, queued - first))))
     report.add(f"{engine} {queued:,} queued", resident_MB=(resident_bytes() - before) / 2**20)
     await _suspended(report, engine, subject)
+
+
+async def _tools(report: Report, engine: str, subject: Bench, keys: list[AgentKey]) -> None:
+    """Turns that wait for one tool beside turns that do not, by turns."""
+    await subject.answer_tools()
+    plain, calling = keys[:50], keys[50:100]
+    async with _worker(subject, 50, registered=True), _worker(subject, 0, calls_tool=True, also=calling):
+        await subject.closed_loop(plain, TOOL_TURNS // 2)
+        await subject.closed_loop(calling, TOOL_TURNS // 2)
+        loops = (partial(subject.closed_loop, hosted, TOOL_TURNS) for hosted in (plain, calling))
+        _, rate, ratio = await pairs(*loops, count=PAIRS)
+    report.add(f"{engine} one tool call, c=50", turns_per_second=rate, over_plain=ratio)
 
 
 async def _suspended(report: Report, engine: str, subject: Bench) -> None:
