@@ -1,38 +1,22 @@
 """One suite for every keeper of keys, logins and the audit log; a wrong one is found out."""
 
-from collections.abc import AsyncGenerator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
-from homeostat.adapters.stores.postgres import PostgresAccess, PostgresEngine
-from homeostat.adapters.stores.sqlite import SqliteAccess, SqliteEngine
+from homeostat.adapters.stores.sqlite import SqliteAccess
+from homeostat.app.stores import access_store
 from homeostat.core.chain import FIRST
 from homeostat.core.clock import Millis
 from homeostat.core.ports.access import AccessKeeper
 from homeostat.core.records.access import AuditEntry, Login, LoginKind
 from homeostat.testing.suites import access_store as suite
-
-
-@pytest.fixture(params=["memory", "sqlite", "postgres"])
-def kind(request: pytest.FixtureRequest) -> str:
-    """What keeps it; for PostgreSQL the URL of a database."""
-    return request.getfixturevalue("postgres_url") if request.param == "postgres" else request.param
+from tests.conformance.engines import Engine, found_out
 
 
 @pytest.fixture
-async def keeper(kind: str, tmp_path: Path) -> AsyncGenerator[AccessKeeper]:
-    if kind not in {"memory", "sqlite"}:
-        postgres = PostgresEngine(kind)
-        await postgres.open()
-        yield PostgresAccess(postgres)
-        await postgres.close()
-        return
-    engine = SqliteEngine(tmp_path / "access.db" if kind == "sqlite" else None)
-    await engine.open()
-    yield SqliteAccess(engine)
-    await engine.close()
+def keeper(engine: Engine) -> AccessKeeper:
+    return access_store(engine)
 
 
 @pytest.mark.parametrize("check", suite.CHECKS, ids=lambda check: check.__name__)
@@ -56,14 +40,4 @@ class Unchained(SqliteAccess):
 
 @pytest.mark.parametrize("wrong", [Generous, Unchained])
 async def test_a_wrong_keeper_is_found_out(wrong: type[SqliteAccess]) -> None:
-    failed = 0
-    for check in suite.CHECKS:
-        engine = SqliteEngine(None)
-        await engine.open()
-        try:
-            await check(wrong(engine))
-        except AssertionError:
-            failed += 1
-        finally:
-            await engine.close()
-    assert failed
+    assert await found_out(suite.CHECKS, wrong)

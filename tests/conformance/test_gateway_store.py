@@ -1,39 +1,22 @@
 """One suite for every keeper of the gateway's rules, money and calls; a wrong one is found out."""
 
-from collections.abc import AsyncGenerator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
-from homeostat.adapters.stores.postgres import PostgresEngine, PostgresGateway
-from homeostat.adapters.stores.sqlite import SqliteEngine
 from homeostat.adapters.stores.sqlite.gateway import SqliteGateway
+from homeostat.app.stores import gateway_store
 from homeostat.core.clock import Millis
 from homeostat.core.ports.gateway import GatewayStore
 from homeostat.core.records.budget import Budget, GatewayId, Posted, Posting
 from homeostat.core.records.call import Call
 from homeostat.testing.suites import gateway_store as suite
-
-
-@pytest.fixture(params=["memory", "sqlite", "postgres"])
-def kind(request: pytest.FixtureRequest) -> str:
-    """What keeps it; for PostgreSQL the URL of a database."""
-    return request.getfixturevalue("postgres_url") if request.param == "postgres" else request.param
+from tests.conformance.engines import Engine, found_out
 
 
 @pytest.fixture
-async def keeper(kind: str, tmp_path: Path) -> AsyncGenerator[GatewayStore]:
-    if kind not in {"memory", "sqlite"}:
-        postgres = PostgresEngine(kind)
-        await postgres.open()
-        yield PostgresGateway(postgres)
-        await postgres.close()
-        return
-    engine = SqliteEngine(tmp_path / "gateway.db" if kind == "sqlite" else None)
-    await engine.open()
-    yield SqliteGateway(engine)
-    await engine.close()
+def keeper(engine: Engine) -> GatewayStore:
+    return gateway_store(engine)
 
 
 @pytest.mark.parametrize("check", suite.CHECKS, ids=lambda check: check.__name__)
@@ -93,14 +76,4 @@ class Hasty(SqliteGateway):
 
 @pytest.mark.parametrize("wrong", [Hasty, Forgetful, Generous, Lenient, Careless, Still])
 async def test_a_wrong_keeper_is_found_out(wrong: type[SqliteGateway]) -> None:
-    failed = 0
-    for check in suite.CHECKS:
-        engine = SqliteEngine(None)
-        await engine.open()
-        try:
-            await check(wrong(engine))
-        except AssertionError:
-            failed += 1
-        finally:
-            await engine.close()
-    assert failed
+    assert await found_out(suite.CHECKS, wrong)

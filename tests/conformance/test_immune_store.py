@@ -1,39 +1,23 @@
 """One suite for every keeper of what the immune system knows; a wrong one is found out."""
 
-from collections.abc import AsyncGenerator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
-from homeostat.adapters.stores.postgres import PostgresEnforcement, PostgresEngine, PostgresImmune
-from homeostat.adapters.stores.sqlite import SqliteEnforcement, SqliteEngine, SqliteImmune
+from homeostat.adapters.stores.sqlite import SqliteImmune
+from homeostat.app.stores import enforcement_store, immune_store
 from homeostat.core.clock import Millis
 from homeostat.core.ports.immune import ImmuneStore
 from homeostat.core.records.enforcement import Verb
 from homeostat.core.records.immune import Chart
 from homeostat.testing.suites import immune_store as suite
 from homeostat.testing.suites.enforcement_store import hold
-
-
-@pytest.fixture(params=["memory", "sqlite", "postgres"])
-def kind(request: pytest.FixtureRequest) -> str:
-    """What keeps it; for PostgreSQL the URL of a database."""
-    return request.getfixturevalue("postgres_url") if request.param == "postgres" else request.param
+from tests.conformance.engines import Engine, found_out
 
 
 @pytest.fixture
-async def keeper(kind: str, tmp_path: Path) -> AsyncGenerator[ImmuneStore]:
-    if kind not in {"memory", "sqlite"}:
-        postgres = PostgresEngine(kind)
-        await postgres.open()
-        yield PostgresImmune(postgres)
-        await postgres.close()
-        return
-    engine = SqliteEngine(tmp_path / "immune.db" if kind == "sqlite" else None)
-    await engine.open()
-    yield SqliteImmune(engine)
-    await engine.close()
+def keeper(engine: Engine) -> ImmuneStore:
+    return immune_store(engine)
 
 
 @pytest.mark.parametrize("check", suite.CHECKS, ids=lambda check: check.__name__)
@@ -41,10 +25,8 @@ async def test_keepers(keeper: ImmuneStore, check: suite.Check) -> None:
     await check(keeper)
 
 
-async def test_what_is_wanted_of_a_patient_is_written_with_it_or_not_at_all(keeper: ImmuneStore) -> None:
-    assert isinstance(keeper, SqliteImmune | PostgresImmune)
-    engine = keeper._engine
-    holds = SqliteEnforcement(engine) if isinstance(engine, SqliteEngine) else PostgresEnforcement(engine)
+async def test_what_is_wanted_of_a_patient_is_written_with_it_or_not_at_all(engine: Engine) -> None:
+    keeper, holds = immune_store(engine), enforcement_store(engine)
     wanted = hold()
     assert await keeper.save(Chart(patients=(suite.patient(),), holds=(wanted,)))
     assert await holds.holds() == [wanted]
@@ -69,14 +51,4 @@ class Forgetful(SqliteImmune):
 
 @pytest.mark.parametrize("wrong", [Trusting, Forgetful])
 async def test_a_wrong_keeper_is_found_out(wrong: type[SqliteImmune]) -> None:
-    failed = 0
-    for check in suite.CHECKS:
-        engine = SqliteEngine(None)
-        await engine.open()
-        try:
-            await check(wrong(engine))
-        except AssertionError:
-            failed += 1
-        finally:
-            await engine.close()
-    assert failed
+    assert await found_out(suite.CHECKS, wrong)

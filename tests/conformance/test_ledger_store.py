@@ -1,21 +1,21 @@
 """Ledgers are read alike from every engine, and so is what turns left behind."""
 
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 
-from homeostat.adapters.stores.postgres import PostgresEngine, PostgresLedger, PostgresTurns
 from homeostat.adapters.stores.postgres.ledger import put_lines as put_in_postgres
-from homeostat.adapters.stores.sqlite import SqliteEngine, SqliteLedger, SqliteTurns
+from homeostat.adapters.stores.sqlite import SqliteEngine
 from homeostat.adapters.stores.sqlite.ledger import put_lines as put_in_sqlite
+from homeostat.app.stores import ledger_store, turn_store
 from homeostat.core.ids import ProjectId, RunId
 from homeostat.core.ports.ledger import LedgerStore
 from homeostat.core.ports.store import TurnStore
 from homeostat.core.records.provenance import Chain, Entry, EntryKind, Tip
 from homeostat.core.records.recording import RECORDING
 from homeostat.testing.suites import turn_records as a
+from tests.conformance.engines import Engine
 
 RUN = RunId("run_1")
 
@@ -29,32 +29,15 @@ class Desk:
     put: Callable[[Chain], Awaitable[None]]
 
 
-@pytest.fixture(params=["memory", "sqlite", "postgres"])
-def kind(request: pytest.FixtureRequest) -> str:
-    """What keeps it; for PostgreSQL the URL of a database."""
-    return request.getfixturevalue("postgres_url") if request.param == "postgres" else request.param
-
-
 @pytest.fixture
-async def desk(kind: str, tmp_path: Path) -> AsyncGenerator[Desk]:
-    if kind not in {"memory", "sqlite"}:
-        postgres = PostgresEngine(kind)
-        await postgres.open()
+def desk(engine: Engine) -> Desk:
+    async def put(chain: Chain) -> None:
+        if isinstance(engine, SqliteEngine):
+            await engine.write(lambda connection: put_in_sqlite(connection, *written(chain)))
+        else:
+            await engine.transact(lambda transaction: put_in_postgres(transaction, *written(chain)))
 
-        async def put(chain: Chain) -> None:
-            await postgres.transact(lambda transaction: put_in_postgres(transaction, *written(chain)))
-
-        yield Desk(PostgresLedger(postgres), PostgresTurns(postgres), put)
-        await postgres.close()
-        return
-    engine = SqliteEngine(tmp_path / "ledger.db" if kind == "sqlite" else None)
-    await engine.open()
-
-    async def put_rows(chain: Chain) -> None:
-        await engine.write(lambda connection: put_in_sqlite(connection, *written(chain)))
-
-    yield Desk(SqliteLedger(engine), SqliteTurns(engine), put_rows)
-    await engine.close()
+    return Desk(ledger_store(engine), turn_store(engine), put)
 
 
 def written(chain: Chain) -> tuple[ProjectId, RunId, int, list[str]]:

@@ -1,32 +1,20 @@
 """One suite for every keeper of runs; a wrong one is found out."""
 
-from collections.abc import AsyncGenerator
-from pathlib import Path
-
 import pytest
 from msgspec.structs import replace
 
-from homeostat.adapters.stores.sqlite import SqliteEngine, SqliteLedger, SqliteRuns, SqliteTurns
+from homeostat.adapters.stores.sqlite import SqliteLedger, SqliteRuns, SqliteTurns
 from homeostat.app import stores
 from homeostat.core.clock import Millis
 from homeostat.core.records.run import Run, RunChange
 from homeostat.core.records.writes import Saved, Writes
 from homeostat.testing.suites import run_store as suite
-
-
-@pytest.fixture(params=["memory", "sqlite", "postgres"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str | None:
-    """Where they are kept; None is memory."""
-    if request.param == "postgres":
-        return request.getfixturevalue("postgres_url")
-    return f"sqlite://{tmp_path / 'runs.db'}" if request.param == "sqlite" else None
+from tests.conformance.engines import Engine, found_out
 
 
 @pytest.fixture
-async def keepers(url: str | None) -> AsyncGenerator[suite.Keepers]:
-    engine = await stores.open_engine(url)
-    yield suite.Keepers(stores.run_store(engine), stores.turn_store(engine), stores.ledger_store(engine))
-    await engine.close()
+def keepers(engine: Engine) -> suite.Keepers:
+    return suite.Keepers(stores.run_store(engine), stores.turn_store(engine), stores.ledger_store(engine))
 
 
 @pytest.mark.parametrize("check", suite.CHECKS, ids=lambda check: check.__name__)
@@ -66,14 +54,6 @@ class Unasked(SqliteTurns):
     ("wrong", "turns"), [(Unfenced, SqliteTurns), (Gateless, SqliteTurns), (Greedy, SqliteTurns), (SqliteRuns, Unasked)]
 )
 async def test_a_wrong_keeper_is_found_out(wrong: type[SqliteRuns], turns: type[SqliteTurns]) -> None:
-    failed = 0
-    for check in suite.CHECKS:
-        engine = SqliteEngine(None)
-        await engine.open()
-        try:
-            await check(suite.Keepers(wrong(engine), turns(engine), SqliteLedger(engine)))
-        except (AssertionError, ValueError):
-            failed += 1
-        finally:
-            await engine.close()
-    assert failed
+    assert await found_out(
+        suite.CHECKS, lambda engine: suite.Keepers(wrong(engine), turns(engine), SqliteLedger(engine))
+    )
