@@ -59,6 +59,13 @@ class Inbound(Protocol):
         ...
 
 
+class Repeated(Protocol):
+    """A head that its sender said before. What was made of it then can be kept here, and holds again."""
+
+    reading: Any
+    length: int
+
+
 class AtOnce(Inbound, Protocol):
     """A request that can be answered without a task.
 
@@ -68,6 +75,9 @@ class AtOnce(Inbound, Protocol):
 
     on_lost: Callable[[], None] | None
     on_drained: Callable[[], None] | None
+
+    @property
+    def head(self) -> Repeated | None: ...
 
     @property
     def write_paused(self) -> bool: ...

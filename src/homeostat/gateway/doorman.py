@@ -1,7 +1,6 @@
 """Who is calling: an agent is known by its key, and by nothing else unless development says so."""
 
 import asyncio
-from hashlib import sha256
 
 from homeostat.core.clock import Clock
 from homeostat.core.ids import AgentId, ProjectId
@@ -11,7 +10,7 @@ from homeostat.core.records.turn import AgentKey
 
 
 class Doorman:
-    """Remembers for a moment whose key a key is. What it remembers is the digest; the key itself is never kept."""
+    """Remembers for a moment whose key a key is. It is told the digest of the key, and never the key itself."""
 
     def __init__(self, *, keyring: Keyring, clock: Clock, project: ProjectId, development: bool) -> None:
         self._keyring = keyring
@@ -25,11 +24,11 @@ class Doorman:
         """Who an agent says it is, where its word is taken for it."""
         return (self._project, AgentId(agent_id)) if self._development and agent_id else None
 
-    def recall(self, key: bytes, now: float) -> tuple[bool, AgentKey | None]:
+    def recall(self, digest: str, now: float) -> tuple[bool, AgentKey | None]:
         """Whether the answer is known without asking, and the answer."""
-        if not key:
+        if not digest:
             return True, None
-        known = self._known.get(_digest(key))
+        known = self._known.get(digest)
         if known is None or known[1] < now:
             return False, None
         agent = known[0]
@@ -37,9 +36,8 @@ class Doorman:
             return False, None
         return True, agent
 
-    async def ask(self, key: bytes) -> AgentKey | None:
+    async def ask(self, digest: str) -> AgentKey | None:
         """Ask the register; many who come with the same key ask once."""
-        digest = _digest(key)
         asking = self._asking.get(digest)
         if asking is None:
             asking = asyncio.get_running_loop().create_task(self._look_up(digest))
@@ -57,7 +55,3 @@ class Doorman:
     def forget(self) -> None:
         """An agent came or went: ask again."""
         self._known.clear()
-
-
-def _digest(key: bytes) -> str:
-    return sha256(key).hexdigest()

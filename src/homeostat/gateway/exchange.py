@@ -301,15 +301,16 @@ class Exchange(Booking):
         target = route.target or request.raw_path[route.outlet.prefix_length :]
         if query := request.query:
             target += b"?" + query
-        headers = self._headers.forwarded
-        headers += self._chain.headers
+        headers, written = self._headers.forwarded, self._headers.written
+        if self._chain.headers:
+            headers, written = [*headers, *self._chain.headers], b""
         if self._ask is not None:
-            return UpstreamRequest(method.encode(), target, headers, self._ask.body)
+            return UpstreamRequest(method.encode(), target, headers, self._ask.body, written)
         length = self._headers.content_length
         if not length and method in BODILESS:
             return UpstreamRequest(method.encode(), target, headers)
         if length:
-            headers.append((b"content-length", b"%d" % length))
+            headers = [*headers, (b"content-length", b"%d" % length)]
         self._body = body = RequestBody(request, self._office.manners.body_bytes_max)
         return UpstreamRequest(method.encode(), target, headers, body.pieces())
 

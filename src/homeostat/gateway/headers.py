@@ -1,7 +1,8 @@
 """Which headers pass through the gateway, and what it reads of them on the way."""
 
 from collections.abc import Iterable
-from typing import Final
+from hashlib import sha256
+from typing import Final, Self
 
 from homeostat.core.ids import RunId, TraceId
 from homeostat.core.limits import NAME_CHARS_MAX
@@ -36,6 +37,7 @@ PRIVATE: Final = frozenset(
         b"cookie",
     }
 )
+KEYS: Final = frozenset({b"x-api-key", b"api-key"})
 READ: Final = frozenset({b"accept-encoding", b"x-stainless-retry-count", b"traceparent", b"origin"})
 NOTICED: Final = HOP_BY_HOP | PRIVATE | READ
 NOT_RETURNED: Final = HOP_BY_HOP | {b"set-cookie"}
@@ -45,9 +47,13 @@ NO_HOST: Final = b"\r\n"  # of a request that names several: no host is called l
 
 
 class RequestHeaders:
-    """One pass over a request's headers: what is forwarded, and what is meant for the gateway."""
+    """One pass over a request's headers: what is forwarded, and what is meant for the gateway.
 
-    key = b""
+    Of the agent's key it keeps the digest.
+    """
+
+    digest = ""
+    written = b""  # what is forwarded, as it is on the wire, of a head that is said again and again
     host: bytes | None = None
     origin: bytes | None = None
     agent_id = ""
@@ -62,24 +68,37 @@ class RequestHeaders:
         """`readable` asks the upstream for an answer that is not compressed, so that it can be metered."""
         self.forwarded: Headers = []
         forward = self.forwarded.append
-        named = b""
+        named = key = other = b""
         for line in lines:
             name, value = line
             if name not in NOTICED:
                 forward(line)
             elif name == b"authorization":
                 if value[:7].lower() == b"bearer ":
-                    self.key = value[7:].strip()
+                    key = value[7:].strip()
             elif name == b"content-length":
                 self.content_length = int(value) if value.isdigit() else 0
             elif name == b"connection":
                 named = value.lower()
             elif name in READ:
                 forward(self._read(name, line, readable=readable))
+            elif name in KEYS:
+                other = other or value
             else:
                 self._keep(name, value)
         if named not in ORDINARY:
             self.forwarded = _unnamed(self.forwarded, named)
+        if key or other:
+            self.digest = sha256(key or other).hexdigest()
+
+    def again(self, content_length: int) -> Self:
+        """The same for another request with the same head; what becomes known of the one is not said of the other."""
+        if not self.written:
+            self.written = b"".join([b"%b: %b\r\n" % line for line in self.forwarded])
+        other = object.__new__(type(self))
+        other.__dict__.update(self.__dict__)
+        other.content_length = content_length
+        return other
 
     def _read(self, name: bytes, line: tuple[bytes, bytes], *, readable: bool) -> tuple[bytes, bytes]:
         value = line[1]
@@ -96,8 +115,6 @@ class RequestHeaders:
     def _keep(self, name: bytes, value: bytes) -> None:
         if name == b"host":
             self.host = value if self.host is None else NO_HOST
-        elif name in (b"x-api-key", b"api-key"):
-            self.key = self.key or value
         elif name == b"x-agent-id":
             self.agent_id = value.decode("latin-1")[:NAME_CHARS_MAX]
         elif name == b"x-homeostat-run-id":

@@ -1,6 +1,7 @@
 """The gateway as an ASGI application: who is calling, whether the gate is open, and then the call itself."""
 
 from collections.abc import Container
+from typing import cast
 
 from homeostat.core.errors import StoreUnavailable
 from homeostat.core.records.call import Call, Outcome, call_of
@@ -29,10 +30,10 @@ class Proxy:
         if route is None or request.method != "POST":
             return False
         began = office.clock.monotonic()
-        headers = RequestHeaders(request.headers, readable=True)
+        headers = _read(request)
         if hosts is not None and (headers.origin is not None or headers.host not in hosts):
             return False
-        _, agent = office.doorman.recall(headers.key, began)
+        _, agent = office.doorman.recall(headers.digest, began)
         if agent is None or office.book.is_stale(began) or not office.errands.recall(agent, headers):
             return False
         if headers.run_id is not None or headers.said_run_id is not None:
@@ -66,9 +67,9 @@ class Proxy:
         try:
             agent: AgentKey | None = scope.get(AGENT)
             if agent is None:
-                known, agent = office.doorman.recall(headers.key, began)
+                known, agent = office.doorman.recall(headers.digest, began)
                 if not known:
-                    agent = await office.doorman.ask(headers.key)
+                    agent = await office.doorman.ask(headers.digest)
                 agent = agent or office.doorman.word(headers.agent_id)
             if agent is not None and not office.errands.recall(agent, headers):
                 await office.errands.ask(agent, headers)
@@ -133,3 +134,14 @@ class Proxy:
             await send({"type": "websocket.close", "code": 1011, "reason": "The gateway speaks HTTP only"})
             return
         raise AssertionError(f"the gateway answers requests, not {scope['type']}")
+
+
+def _read(request: AtOnce) -> RequestHeaders:
+    """What a request's headers say. A head that is said again is not read again."""
+    head = request.head
+    if head is None:
+        return RequestHeaders(request.headers, readable=True)
+    reading = cast("RequestHeaders | None", head.reading)
+    if reading is None:
+        reading = head.reading = RequestHeaders(request.headers, readable=True)
+    return reading.again(head.length)

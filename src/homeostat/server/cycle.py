@@ -7,6 +7,8 @@ from http import HTTPStatus
 from typing import Any, Final, Protocol
 from urllib.parse import unquote
 
+from homeostat.gateway.asgi import Repeated
+
 log = logging.getLogger(__name__)
 
 Message = MutableMapping[str, Any]
@@ -71,6 +73,7 @@ class Cycle:
         "bodiless",
         "complete",
         "gone",
+        "head",
         "headers",
         "keep_alive",
         "method",
@@ -106,6 +109,7 @@ class Cycle:
         self.old = old
         self.bodiless = method == "HEAD"
         self.awaits_continue = awaits_continue
+        self.head: Repeated | None = None
         self.on_lost: Callable[[], None] | None = None
         self.on_drained: Callable[[], None] | None = None
         self.more_body = True

@@ -16,6 +16,7 @@ from uvicorn.server import ServerState
 from homeostat.core.urgency import urgent_context
 from homeostat.gateway.asgi import ANSWER, BODY
 from homeostat.server.cycle import UNREAD_BYTES_MAX, App, Cycle, HeaderLines
+from homeostat.server.heads import HEADS_LEARNT_MAX, Head, learn
 from homeostat.server.turnstile import Turnstile, is_control
 
 if TYPE_CHECKING:
@@ -60,6 +61,10 @@ class LeanProtocol(asyncio.Protocol):
         self._head_bytes = 0
         self._continues = False
         self._reading: Cycle | None = None
+        self._between = True
+        self._head: Head | None = None
+        self._heads_learnt = 0
+        self._owed = 0
         self._active: Cycle | None = None
         self._waiting: deque[Cycle] = deque()
         self._starting = False
@@ -98,6 +103,15 @@ class LeanProtocol(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._heard_at = self._loop.time()
+        head, between = self._head, self._between
+        if self._owed:
+            self._hear_out(data)
+            return
+        if head is not None and between and self._active is None and not self._waiting:
+            body = head.again(data)
+            if body is not None and len(body) <= head.length:
+                self._repeat(head, body)
+                return
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
@@ -106,6 +120,9 @@ class LeanProtocol(asyncio.Protocol):
         except httptools.HttpParserError:
             self._refuse(MALFORMED)
             return
+        if between and len(self._waiting) == 1 and self._heads_learnt < HEADS_LEARNT_MAX:
+            self._heads_learnt += 1
+            self._head = learn(data, self._waiting[0])
         self._start()
 
     def pause_writing(self) -> None:
@@ -142,6 +159,7 @@ class LeanProtocol(asyncio.Protocol):
         self._head_bytes = 0
         self._continues = False
         self._reading = None
+        self._between = False
 
     def on_url(self, url: bytes) -> None:
         self._url += url
@@ -189,8 +207,31 @@ class LeanProtocol(asyncio.Protocol):
 
     def on_message_complete(self) -> None:
         cycle, self._reading = self._reading, None
+        self._between = True
         if cycle is not None:
             cycle.end()
+
+    # --- instead of the parser -----------------------------------------------------------------------------------
+
+    def _repeat(self, head: Head, body: bytes) -> None:
+        """A request whose head is known: the parser is between two requests, and would read the same in it again."""
+        self._reading = cycle = head.begin(self)
+        self._owed = head.length
+        self._waiting.append(cycle)
+        self._hear_out(body)
+
+    def _hear_out(self, data: bytes) -> None:
+        """What comes next of a body that the parser does not know of."""
+        body = data if len(data) <= self._owed else data[: self._owed]
+        self._owed -= len(body)
+        if body:
+            self.on_body(body)
+        if not self._owed:
+            self.on_message_complete()
+        if len(body) < len(data):
+            self.data_received(data[len(body) :])
+        else:
+            self._start()
 
     # --- requests and answers ------------------------------------------------------------------------------------
 
@@ -267,6 +308,7 @@ class LeanProtocol(asyncio.Protocol):
             cycle.task = None
 
     def hang_up(self) -> None:
+        self._head = None
         self.transport.close()
         if self._timer is not None:
             self._timer.cancel()

@@ -150,11 +150,9 @@ class HttpUpstream:
     # --- the request's head -----------------------------------------------------------------------------------
 
     def _head(self, request: UpstreamRequest, framing: bytes) -> bytes:
-        parts = [b"%b %b%b HTTP/1.1\r\n" % (request.method, self._base, request.target), self._own_lines]
-        parts += [b"%b: %b\r\n" % line for line in request.headers]
-        parts.append(framing)
-        parts.append(b"\r\n")
-        return b"".join(parts)
+        lines = request.written or b"".join([b"%b: %b\r\n" % line for line in request.headers])
+        first = (request.method, self._base, request.target)
+        return b"%b %b%b HTTP/1.1\r\n%b%b%b\r\n" % (*first, self._own_lines, lines, framing)
 
     def _tells(self, headers: Headers) -> bool:
         return any(self._secret in value for _, value in headers)

@@ -15,12 +15,14 @@ class UpstreamRequest(Struct, frozen=True):
     """What is asked, already clean: no hop-by-hop header, no key of an agent.
 
     `target` is the path below the upstream's base URL, with its query string. `body` is whole, or comes in pieces.
+    `written` are the headers as HTTP writes them, where somebody has written them already.
     """
 
     method: bytes
     target: bytes
     headers: Headers
     body: bytes | AsyncIterable[bytes] = b""
+    written: bytes = b""
 
 
 class UpstreamResponse(Protocol):
