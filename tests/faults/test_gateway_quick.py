@@ -59,6 +59,7 @@ class Scene:
     asked: asyncio.Event = field(default_factory=asyncio.Event)
     hung_up: asyncio.Event = field(default_factory=asyncio.Event)
     tasks: int = 0
+    heads: list[bytes] = field(default_factory=list[bytes])  # as the upstream got them
 
     async def hear(self) -> tuple[int, bytes, bytes]:
         head = await self.reader.readuntil(b"\r\n\r\n")
@@ -94,6 +95,7 @@ async def quick(
                 request = await reader.readuntil(b"\r\n\r\n")
                 await reader.readexactly(int(request.lower().split(b"content-length: ")[1].split(b"\r\n")[0]))
                 scene.asked.set()
+                scene.heads.append(request)
                 await scene.then(reader, writer)
         except (asyncio.IncompleteReadError, ConnectionError):
             scene.hung_up.set()
@@ -147,6 +149,23 @@ async def test_an_answer_that_comes_whole_needs_no_task(monkeypatch: pytest.Monk
         assert scene.tasks == 0
         assert scene.upstream.connects == 1
         assert len(await scene.desk.log()) == 4
+
+
+async def test_a_head_that_is_said_again_is_forwarded_as_it_was_the_first_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with quick(monkeypatch) as scene:
+        await scene.ask()
+        await scene.ask()
+        await scene.desk.put(Action.CLEAR_CONTEXT)
+        await scene.ask()
+        await scene.ask()
+        first, *plain, cleared, last = scene.heads
+        assert plain == [first, first]
+        assert last == cleared != first
+        assert cleared.replace(b"x-clear-context: true\r\n", b"") == first
+        assert KEY.encode() not in b"".join(scene.heads)
+        scene.desk.keys.drop(KEY)
+        scene.desk.gateway.office.doorman.forget()
+        assert (await scene.ask())[0] == 401, "whose key it is, is asked each time"
 
 
 async def test_an_answer_in_pieces_is_passed_on_by_a_task(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,8 @@ import logging
 from collections.abc import Iterable
 from operator import attrgetter
 
+import msgspec
+
 from homeostat.core.clock import Millis
 from homeostat.core.codec import Json, to_json
 from homeostat.core.errors import BusUnavailable
@@ -18,6 +20,7 @@ from homeostat.gateway.hearing import Hearing
 log = logging.getLogger(__name__)
 
 _agent = attrgetter("agent_id")
+_encoder = msgspec.json.Encoder()
 
 
 class Announcer:
@@ -85,7 +88,7 @@ class Announcer:
 
 
 def _event(call: Call, hearsay: Hearsay | None = None) -> Event:
-    body = to_json(vitals_of(call, hearsay))
+    body = Json(_encoder.encode(vitals_of(call, hearsay)).decode())
     return Event(call.call_id, call.project, Channel.EVT, "agent", call.agent_id, "vitals", body)
 
 

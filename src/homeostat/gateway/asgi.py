@@ -63,7 +63,6 @@ class Repeated(Protocol):
     """A head that its sender said before. What was made of it then can be kept here, and holds again."""
 
     reading: Any
-    length: int
 
 
 class AtOnce(Inbound, Protocol):

@@ -10,9 +10,9 @@ from homeostat.gateway.accounting import NOTHING, UNREAD, Statement, reserved, s
 from homeostat.gateway.admission import BODILESS, Admission
 from homeostat.gateway.policy import alert
 from homeostat.gateway.relay import Relay
+from homeostat.gateway.routes import PATH_CHARS_KEPT
 
 HUNG_UP: Final = 499
-PATH_CHARS_KEPT: Final = 200
 
 
 class Booking(Admission):
@@ -68,7 +68,7 @@ class Booking(Admission):
             trace_id=headers.trace_id,
             upstream=self._route.outlet.name,
             api=self._route.api,
-            path=self._request.path[:PATH_CHARS_KEPT],
+            path=self._route.path or self._request.path[:PATH_CHARS_KEPT],
             model=ask.model[:NAME_CHARS_MAX] if ask is not None else "",
             streamed=ask.streamed if ask is not None else False,
             outcome=outcome,

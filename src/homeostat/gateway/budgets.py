@@ -255,7 +255,7 @@ class Budgets:
             if not account.unposted:
                 account.unposted = True
                 self._unposted.append(account)
-        self._ledger.wake()
+                self._ledger.wake()
 
     @property
     def pending(self) -> bool:

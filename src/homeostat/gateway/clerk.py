@@ -126,13 +126,15 @@ class Clerk:
     def opened(self, call_id: CallId, call: Airborne) -> None:
         """A call begins."""
         self.airspace.enter(call_id, call)
-        self.wake()
+        if not self._awake:
+            self.wake()
 
     def ended(self, call_id: CallId, call: Airborne) -> None:
         """A call is over. It is settled with the others of this moment, or as soon as somebody needs what it held."""
         self.airspace.leave(call_id)
         self._ended.append(call)
-        self.wake()
+        if not self._awake:
+            self.wake()
 
     def catch_up(self) -> bool:
         """Settle what is over; says whether there was anything."""
@@ -159,7 +161,8 @@ class Clerk:
             self._calls.popleft()
             self.calls_dropped += 1
         self._calls.append(call)
-        self.wake()
+        if not self._awake:
+            self.wake()
 
     # --- the loop ------------------------------------------------------------------------------------------
 

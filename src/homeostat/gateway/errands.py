@@ -35,28 +35,27 @@ class Errands:
         self._known: dict[AgentKey, tuple[Turn | None, float]] = {}
         self._asking: dict[AgentKey, asyncio.Task[Turn | None]] = {}
 
-    def recall(self, agent: AgentKey, headers: RequestHeaders) -> bool:
-        """Settle what a call counts for, if that is known without asking; says whether it was."""
+    def recall(self, agent: AgentKey, headers: RequestHeaders) -> RequestHeaders | None:
+        """A call's headers with what it counts for, if that is known without asking."""
         known, turn = self._assignments.at_hand(agent)
         if not known:
             remembered, now = self._known.get(agent), self._clock.monotonic()
             if remembered is None or remembered[1] < now:
-                return False
+                return None
             turn = remembered[0]
             if headers.turn_id and (turn is None or turn.turn_id != headers.turn_id):
-                return False
+                return None
             if remembered[1] - now < ASSIGNMENT_STALE_SECONDS / 2 and agent not in self._asking:
                 self._begin(agent)  # an agent that is busy finds the next answer here, and does not wait for it
-        self._settle(headers, turn)
-        return True
+        return self._settle(headers, turn)
 
-    async def ask(self, agent: AgentKey, headers: RequestHeaders) -> None:
+    async def ask(self, agent: AgentKey, headers: RequestHeaders) -> RequestHeaders:
         """Ask the store. Only a question that was put after a call came can answer for it."""
         under_way = self._asking.get(agent)
         if under_way is not None:
             await asyncio.wait({under_way})
         asking = self._asking.get(agent) or self._begin(agent)
-        self._settle(headers, await asyncio.shield(asking))
+        return self._settle(headers, await asyncio.shield(asking))
 
     def _begin(self, agent: AgentKey) -> "asyncio.Task[Turn | None]":
         asking = self._asking[agent] = asyncio.get_running_loop().create_task(self._look_up(agent))
@@ -76,9 +75,9 @@ class Errands:
         self._known[agent] = (turn, asked_at + ASSIGNMENT_STALE_SECONDS)
         return turn
 
-    def _settle(self, headers: RequestHeaders, turn: Turn | None) -> None:
+    def _settle(self, headers: RequestHeaders, turn: Turn | None) -> RequestHeaders:
         if turn is not None:
-            headers.run_id = turn.run_id
-            headers.trace_id = turn.trace_id
-        elif not self._believes_runs:
-            headers.run_id = None
+            return headers.counted(turn.run_id, turn.trace_id)
+        if headers.run_id is not None and not self._believes_runs:
+            return headers.counted(None, headers.trace_id)
+        return headers

@@ -32,6 +32,8 @@ class Exchange(Booking):
 
     _version: int | None = None
     _response: UpstreamResponse | None = None
+    _pending: Pending  # the same, and who waits for it, of a call without a task
+    _waiting: AtOnce
     _hides_usage = False
     _sending_since: float | None = None
     _hung_up = False
@@ -148,7 +150,8 @@ class Exchange(Booking):
         if pending is None:
             request.perform(self._see_through(self._forward(asked)))
             return
-        self._response = pending
+        self._response = self._pending = pending
+        self._waiting = request
         request.on_lost = self._lost
 
     def _lost(self) -> None:
@@ -160,7 +163,7 @@ class Exchange(Booking):
 
     def _arrived(self) -> None:
         """Pass on an answer that is here as a whole; for any other a task is made."""
-        pending, request = cast("Pending", self._response), cast("AtOnce", self._request)
+        pending, request = self._pending, self._waiting
         if not pending.status and pending.error is None:
             return
         pending.arrived = request.on_lost = None
@@ -169,16 +172,16 @@ class Exchange(Booking):
         try:
             self._response = response = quick.received(pending)
             headers = self._answer_headers(response)
-            if response is pending and headers.streams and not self._chain.tool_filters:
+            judged = response is not pending or self._chain.tool_filters
+            if headers.streams and not judged:
                 self._pass_along(request, pending, headers)
                 return
-            if response is not pending or not response.complete or self._has_to_be_relayed(headers):
+            if judged or not pending.complete:
                 request.perform(self._see_through(self._receive_answer(response)))
                 return
             answer = pending.take()
-            request.answer(response.status, headers.returned, answer)
-            self._answered(response, answer, headers)
-            pending.close()
+            request.answer(pending.status, headers.returned, answer)
+            self._answered(pending, answer, headers)
         except UpstreamFailed as error:
             self._fail(error)
             refusal = refusal_of(error)
@@ -200,8 +203,7 @@ class Exchange(Booking):
 
     def _more_arrived(self) -> None:
         """Something more of a stream has come, or the agent has taken what it was sent."""
-        passage, request = cast("Passage", self._relay), cast("AtOnce", self._request)
-        pending = cast("Pending", self._response)
+        passage, request, pending = cast("Passage", self._relay), self._waiting, self._pending
         try:
             if not passage.pass_on():
                 return
@@ -359,10 +361,9 @@ class Exchange(Booking):
             self._hung_up = True
             self._task.cancel()
         elif self._response is not None:
-            request = cast("AtOnce", self._request)
-            request.on_lost = request.on_drained = None
+            self._waiting.on_lost = self._waiting.on_drained = None
             self._lost()
-            request.give_up()
+            self._waiting.give_up()
 
     def _forgive(self) -> bool:
         """Take back a cancellation that was ours; one that came from outside goes on."""

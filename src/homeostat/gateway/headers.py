@@ -1,6 +1,7 @@
 """Which headers pass through the gateway, and what it reads of them on the way."""
 
 from collections.abc import Iterable
+from copy import copy
 from hashlib import sha256
 from typing import Final, Self
 
@@ -91,13 +92,15 @@ class RequestHeaders:
         if key or other:
             self.digest = sha256(key or other).hexdigest()
 
-    def again(self, content_length: int) -> Self:
-        """The same for another request with the same head; what becomes known of the one is not said of the other."""
-        if not self.written:
-            self.written = b"".join([b"%b: %b\r\n" % line for line in self.forwarded])
-        other = object.__new__(type(self))
-        other.__dict__.update(self.__dict__)
-        other.content_length = content_length
+    def write(self) -> Self:
+        """Write down what is forwarded, for whoever will read this again."""
+        self.written = b"".join([b"%b: %b\r\n" % line for line in self.forwarded])
+        return self
+
+    def counted(self, run_id: RunId | None, trace_id: TraceId | None) -> Self:
+        """The same of a call that counts for this run. What was read of a head may be read by others, too."""
+        other = copy(self)
+        other.run_id, other.trace_id = run_id, trace_id
         return other
 
     def _read(self, name: bytes, line: tuple[bytes, bytes], *, readable: bool) -> tuple[bytes, bytes]:
@@ -126,7 +129,7 @@ class RequestHeaders:
 class AnswerHeaders:
     """One pass over an upstream's headers: what the agent gets of them, and how the body is to be read."""
 
-    content_type = b""
+    streams = False  # whether the body is made of events
     encoded = False
 
     def __init__(self, lines: Headers) -> None:
@@ -136,7 +139,7 @@ class AnswerHeaders:
         for line in lines:
             name = line[0]
             if name == b"content-type":
-                self.content_type = line[1]
+                self.streams = line[1].startswith(b"text/event-stream")
             elif name in NOT_RETURNED:
                 if name == b"connection":
                     named = line[1].lower()
@@ -146,11 +149,6 @@ class AnswerHeaders:
             give(line)
         if named not in ORDINARY:
             self.returned = _unnamed(self.returned, named)
-
-    @property
-    def streams(self) -> bool:
-        """Whether the body is made of events."""
-        return self.content_type.startswith(b"text/event-stream")
 
     def drop_length(self) -> None:
         """The body will not be as long as it was announced."""

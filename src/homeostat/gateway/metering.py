@@ -70,7 +70,7 @@ class Bound(Struct, frozen=True, gc=False):
             return Amount(tokens_in + out, 0)
         rate = price.rate(tokens_in) if price.tiers else price.base
         # What is written to a cache costs more than what is read.
-        dearest = max(rate.cache_write, rate.input)
+        dearest = max(rate.input, rate.cache_write)
         return amount_of(tokens_in + out, -(-(tokens_in * dearest + out * rate.output) // 1_000_000))
 
     def fitting(self, left: Amount) -> int:

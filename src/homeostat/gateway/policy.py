@@ -48,7 +48,7 @@ class RateLimit:
         return self._plain or Load(self._requests, tokens)
 
     def take(self, tokens: int, now: float) -> Taken | None:
-        return self.allowance.take(self.load(tokens), self.most, now)
+        return self.allowance.take(self._plain or self.load(tokens), self.most, now)
 
     async def draw(self, tokens: int) -> Taken | RateDrawn:
         return await self.allowance.draw(self.load(tokens), self.most)

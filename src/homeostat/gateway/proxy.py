@@ -1,7 +1,6 @@
 """The gateway as an ASGI application: who is calling, whether the gate is open, and then the call itself."""
 
 from collections.abc import Container
-from typing import cast
 
 from homeostat.core.errors import StoreUnavailable
 from homeostat.core.records.call import Call, Outcome, call_of
@@ -11,7 +10,7 @@ from homeostat.gateway.exchange import Exchange
 from homeostat.gateway.headers import RequestHeaders
 from homeostat.gateway.office import Office
 from homeostat.gateway.refusals import STRANGER, Refusal, refusal_of, render, turn_away
-from homeostat.gateway.routes import Route
+from homeostat.gateway.routes import PATH_CHARS_KEPT, Route
 
 
 class Proxy:
@@ -34,7 +33,10 @@ class Proxy:
         if hosts is not None and (headers.origin is not None or headers.host not in hosts):
             return False
         _, agent = office.doorman.recall(headers.digest, began)
-        if agent is None or office.book.is_stale(began) or not office.errands.recall(agent, headers):
+        if agent is None or office.book.is_stale(began):
+            return False
+        headers = office.errands.recall(agent, headers)
+        if headers is None:
             return False
         if headers.run_id is not None or headers.said_run_id is not None:
             return False  # whether a run may still spend is asked of the store, for every call
@@ -71,8 +73,8 @@ class Proxy:
                 if not known:
                     agent = await office.doorman.ask(headers.digest)
                 agent = agent or office.doorman.word(headers.agent_id)
-            if agent is not None and not office.errands.recall(agent, headers):
-                await office.errands.ask(agent, headers)
+            if agent is not None:
+                headers = office.errands.recall(agent, headers) or await office.errands.ask(agent, headers)
             if office.book.is_stale(office.clock.monotonic()):  # last, and not as of when the call came
                 await office.book.settle()
         except StoreUnavailable as error:
@@ -111,7 +113,7 @@ class Proxy:
                 trace_id=headers.trace_id,
                 upstream=route.outlet.name,
                 api=route.api,
-                path=request.path[:200],
+                path=route.path or request.path[:PATH_CHARS_KEPT],
                 outcome=Outcome.REFUSED,
                 status=refusal.status,
                 code=refusal.code,
@@ -141,7 +143,7 @@ def _read(request: AtOnce) -> RequestHeaders:
     head = request.head
     if head is None:
         return RequestHeaders(request.headers, readable=True)
-    reading = cast("RequestHeaders | None", head.reading)
+    reading: RequestHeaders | None = head.reading
     if reading is None:
-        reading = head.reading = RequestHeaders(request.headers, readable=True)
-    return reading.again(head.length)
+        reading = head.reading = RequestHeaders(request.headers, readable=True).write()
+    return reading

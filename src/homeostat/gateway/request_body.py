@@ -59,7 +59,7 @@ def take_at_hand(request: Inbound, bytes_max: int) -> bytes:
     """The body of a request that is here as a whole. Raises `PayloadTooLarge`."""
     body = request.take_whole()
     assert body is not None, "what is not here yet cannot be read at once"
-    return _bounded(body, bytes_max)
+    return body if len(body) <= bytes_max else _bounded(body, bytes_max)
 
 
 def _bounded(body: bytes, bytes_max: int) -> bytes:

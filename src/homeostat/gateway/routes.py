@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 from homeostat.core.ports.upstream import QuickUpstream, Upstream
 from homeostat.core.records.call import Api
@@ -9,6 +10,8 @@ from homeostat.gateway.dialects.anthropic_messages import AnthropicMessages
 from homeostat.gateway.dialects.openai_chat import OpenAIChat
 from homeostat.gateway.dialects.openai_responses import OpenAIResponses
 from homeostat.gateway.dialects.shapes import Dialect
+
+PATH_CHARS_KEPT: Final = 200
 
 
 class Family(StrEnum):
@@ -48,6 +51,7 @@ class Route:
     dialect: Dialect | None
     quick: QuickUpstream | None = None
     target: bytes = b""  # of a known path, below the upstream's base URL
+    path: str = ""  # a known path
 
 
 class Routes:
@@ -62,8 +66,9 @@ class Routes:
             other = Api.ANTHROPIC_OTHER if outlet.family is Family.ANTHROPIC else Api.OPENAI_OTHER
             self._others[outlet.name] = Route(outlet, other, None)
             for path, dialect in _dialects(outlet).items():
-                route = Route(outlet, dialect.api, dialect, outlet.quick, path.encode())
-                self._known[f"/{outlet.name}{path}"] = self.known[f"/{outlet.name}{path}".encode()] = route
+                known = f"/{outlet.name}{path}"
+                route = Route(outlet, dialect.api, dialect, outlet.quick, path.encode(), known[:PATH_CHARS_KEPT])
+                self._known[known] = self.known[known.encode()] = route
 
     def owns(self, path: str) -> bool:
         """Whether a path is the gateway's to answer."""

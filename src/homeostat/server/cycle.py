@@ -168,6 +168,12 @@ class Cycle:
         self.more_body = False
         self._wake()
 
+    def put_whole(self, body: bytes) -> None:
+        """All of a body at once, before anybody waits for it."""
+        self._pieces.append(body)
+        self.unread = len(body)
+        self.more_body = False
+
     def lose(self) -> None:
         """The client is gone."""
         if not self.complete:
@@ -333,5 +339,6 @@ class Cycle:
 
     def _finish(self) -> None:
         self.complete = True
-        self._wake()
+        if self._waiter is not None:
+            self._wake()
         self._wire.finished(self)

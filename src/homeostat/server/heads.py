@@ -30,7 +30,7 @@ class Head:
         self._query = cycle.query
         self.reading: Any = None
         self.length = 0
-        self._lines = cycle.headers
+        self._lines = cycle.headers.copy()
         self._at = at
         self._before = before
         self._after = after

@@ -215,10 +215,15 @@ class LeanProtocol(asyncio.Protocol):
 
     def _repeat(self, head: Head, body: bytes) -> None:
         """A request whose head is known: the parser is between two requests, and would read the same in it again."""
-        self._reading = cycle = head.begin(self)
-        self._owed = head.length
+        cycle = head.begin(self)
         self._waiting.append(cycle)
-        self._hear_out(body)
+        if len(body) == head.length:
+            cycle.put_whole(body)
+            self._start()
+        else:
+            self._reading = cycle
+            self._owed = head.length
+            self._hear_out(body)
 
     def _hear_out(self, data: bytes) -> None:
         """What comes next of a body that the parser does not know of."""
@@ -254,19 +259,18 @@ class LeanProtocol(asyncio.Protocol):
             self._pause_reading()
 
     def _begin(self, cycle: Cycle) -> None:
-        if not cycle.gone and not self._begin_at_once(cycle):
-            self.perform(cycle, self._app(self._scope(cycle), cycle.receive, cycle.send))
-
-    def _begin_at_once(self, cycle: Cycle) -> bool:
         """Have the application do what it can without waiting, if it has a way to and all of the request is here."""
-        if self._quick is None or cycle.more_body or cycle.awaits_continue:
-            return False
-        try:
-            return self._quick(cycle)
-        except Exception:
-            log.exception("%s %s failed", cycle.method, cycle.path)
-            cycle.give_up()
-            return True
+        if cycle.gone:
+            return
+        if self._quick is not None and not cycle.more_body and not cycle.awaits_continue:
+            try:
+                if self._quick(cycle):
+                    return
+            except Exception:
+                log.exception("%s %s failed", cycle.method, cycle.path)
+                cycle.give_up()
+                return
+        self.perform(cycle, self._app(self._scope(cycle), cycle.receive, cycle.send))
 
     def perform(self, cycle: Cycle, work: "Coroutine[Any, Any, None]", context: "Context | None" = None) -> None:
         cycle.task = self._loop.create_task(cycle.run(work), context=context)

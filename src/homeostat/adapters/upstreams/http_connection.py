@@ -85,9 +85,11 @@ class Answer:
 
     # --- the connection's side -----------------------------------------------------------------------------
 
-    def begin(self, status: int) -> None:
+    def begin(self, status: int, headers: Headers) -> None:
         self.status = status
-        self._wake()
+        self.headers = headers
+        if self._waiter is not None:
+            self._wake()
 
     def put(self, block: bytes) -> None:
         self._blocks.append(block)
@@ -95,12 +97,14 @@ class Answer:
         if self._size > UPSTREAM_BUFFER_BYTES_MAX and not self._paused and self._connection is not None:
             self._paused = True
             self._connection.pause()
-        self._wake()
+        if self._waiter is not None:
+            self._wake()
 
     def end(self) -> None:
         self.complete = True
         self._connection = None
-        self._wake()
+        if self._waiter is not None:
+            self._wake()
 
     def fail(self, error: UpstreamFailed) -> None:
         """Break off; what has arrived can still be read."""
@@ -126,7 +130,6 @@ class Connection(asyncio.Protocol):
         "_answer",
         "_bodiless",
         "_drained",
-        "_ends_with_connection",
         "_header_bytes",
         "_headers",
         "_loop",
@@ -157,7 +160,6 @@ class Connection(asyncio.Protocol):
         self._headers: Headers = []
         self._header_bytes = 0
         self._bodiless = False
-        self._ends_with_connection = False
         self._sending = False
         self._drained: asyncio.Future[None] | None = None
 
@@ -170,7 +172,8 @@ class Connection(asyncio.Protocol):
         answer = self._open(bodiless=bodiless, idle_seconds=idle_seconds)
         self.deadline = self._loop.time() + first_byte_seconds
         self.late = "before the first byte"
-        transport = self._wire
+        transport = self._transport
+        assert transport is not None
         if len(body) < UPSTREAM_HEADER_BYTES_MAX:
             transport.write(head + body)
         else:
@@ -212,7 +215,6 @@ class Connection(asyncio.Protocol):
     def _open(self, *, bodiless: bool, idle_seconds: float) -> Answer:
         assert self._answer is None, "a connection carries one exchange at a time"
         self._bodiless = bodiless
-        self._ends_with_connection = False
         self.idle_seconds = idle_seconds
         self._answer = answer = Answer(self)
         return answer
@@ -260,7 +262,7 @@ class Connection(asyncio.Protocol):
         self.resume_writing()
         answer, self._answer = self._answer, None
         if answer is not None:
-            if self._ends_with_connection and exc is None:
+            if exc is None and answer.status and not _delimited(answer.headers):
                 answer.end()
                 if answer.arrived is not None:
                     answer.arrived()
@@ -317,24 +319,21 @@ class Connection(asyncio.Protocol):
         status = self._parser.get_status_code()
         if answer is None or status < 200:
             return
-        answer.headers = self._headers
-        answer.begin(status)
+        answer.begin(status, self._headers)
         if self._bodiless:
-            self._finish(keep=False)  # the parser would wait for the body that a HEAD only describes
-        else:
-            self._ends_with_connection = not _delimited(self._headers)
+            self._finish(answer, keep=False)  # the parser would wait for the body that a HEAD only describes
 
     def on_body(self, body: bytes) -> None:
         if self._answer is not None:
             self._answer.put(body)
 
     def on_message_complete(self) -> None:
-        if self._answer is not None and self._answer.status:
-            self._finish(keep=self._parser.should_keep_alive())
+        answer = self._answer
+        if answer is not None and answer.status:
+            self._finish(answer, keep=self._parser.should_keep_alive())
 
-    def _finish(self, *, keep: bool) -> None:
-        answer, self._answer = self._answer, None
-        assert answer is not None
+    def _finish(self, answer: Answer, *, keep: bool) -> None:
+        self._answer = None
         self.deadline = NEVER
         answer.end()
         if not keep:
