@@ -30,6 +30,7 @@ HEADS = (
     PLAIN.replace(b"accept: */*", b"upgrade: h2c\r\nconnection: upgrade"),
     PLAIN.replace(b"HTTP/1.1", b"HTTP/1.0"),
     PLAIN.replace(b"\r\n", b"\n"),
+    PLAIN.replace(b"\r\n\r\n", b"\r\n\n"),
     b"\r\n" + PLAIN,
     PLAIN.replace(b"content-length: %b\r\n", b""),
 )
