@@ -1,17 +1,18 @@
 """The chronicle: brings what turns called, wrote and delivered into their run's ledger, as it happens and each once."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from homeostat.core.clock import Millis
 from homeostat.core.ids import TurnId
 from homeostat.core.limits import CALL_SETTLES_SECONDS, CHRONICLE_SECONDS, CHRONICLE_SECONDS_MAX, CHRONICLE_TASKS_MAX
+from homeostat.core.records.recording import TaskTold
 from homeostat.core.records.run import Task
 from homeostat.core.redaction import unlooked
 from homeostat.runs.desk import Desk, Note
 from homeostat.runs.draft import Draft
 
-PLAN: Final = {"name": "plan"}
+PLAN: Final = TaskTold(name="plan")
 
 
 class Chronicle:
@@ -24,10 +25,17 @@ class Chronicle:
         self._pause_ms = int(CHRONICLE_SECONDS * 1000)
         self._next_ms: Millis | None = None
 
-    async def ended(self, draft: Draft, tasks: Sequence[Task]) -> None:
-        """What turns called and made goes into the ledger before their outcome does."""
-        found = await self._notes(draft, tasks, ended=True)
-        _write(draft, [note for task, notes in found for note in notes if note.key not in task.noted])
+    async def ended(self, draft: Draft, tasks: Sequence[Task]) -> bool:
+        """What turns called and made goes into the ledger before their outcome does; says whether all that others wrote
+        of those outcomes has been looked through by that, and holds no secret.
+        """
+        fresh: list[Note] = []
+        looked = 0
+        for task, notes in await self._notes(draft, tasks, ended=True):
+            new = [note for note in notes if note.key not in task.noted] if task.noted else notes
+            fresh += new
+            looked += bool(new) and new[-1].said is not None and new[-1].key.startswith(str(task.turn_id))
+        return _write(draft, fresh) and looked == len(tasks)
 
     async def plan_ended(self, draft: Draft, turn_id: TurnId) -> None:
         """The same for the turn of a plan."""
@@ -78,8 +86,8 @@ class Chronicle:
         if self._desk.notes is None or not tasks:
             return []
         turns = {task.turn_id: task for task in tasks if task.turn_id is not None}
-        named: dict[TurnId, Mapping[str, object]] = {
-            turn_id: {"name": task.spec.name, "number": task.number, "attempt": task.attempt}
+        named = {
+            turn_id: TaskTold(attempt=task.attempt, name=task.spec.name, number=task.number)
             for turn_id, task in turns.items()
         }
         noted = {turn_id: task.noted for turn_id, task in turns.items() if task.noted}
@@ -87,9 +95,12 @@ class Chronicle:
         return [(task, found.get(turn_id, ())) for turn_id, task in turns.items()]
 
 
-def _write(draft: Draft, notes: Sequence[Note]) -> None:
-    """Notes as entries; what others wrote in them is looked through for all of them together."""
-    said = iter(unlooked([note.said for note in notes if note.said is not None]))
+def _write(draft: Draft, notes: Sequence[Note]) -> bool:
+    """Notes as entries. What others wrote in them is looked through for all of them together; says whether that did."""
+    unseen = unlooked([note.said for note in notes if note.said is not None])
+    said = iter(unseen)
     for note in notes:
-        unseen = None if note.said is None else next(said)
-        draft.note(note.kind, note.payload, at_ms=note.at_ms, plain=True, said=unseen)
+        draft.note(
+            note.kind, note.payload, at_ms=note.at_ms, plain=True, said=None if note.said is None else next(said)
+        )
+    return not any(unseen)

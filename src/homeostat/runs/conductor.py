@@ -225,10 +225,10 @@ class Conductor:
                 taken[number] = told
                 ends.append((task, end))
         delivered = [(task, end) for task, end in ends if isinstance(end, Deliverable)]
-        await self._chronicle.ended(draft, [task for task, _ in delivered])
-        said = iter(unlooked([outcomes.said_by(task, end) for task, end in delivered]))
+        looked = await self._chronicle.ended(draft, [task for task, _ in delivered])
+        said = iter(() if looked else unlooked([outcomes.said_by(task, end) for task, end in delivered]))
         for task, end in ends:
-            unseen = next(said) if isinstance(end, Deliverable) else None
+            unseen = next(said, "") if isinstance(end, Deliverable) else None
             if isinstance(end, HomeostatError):
                 outcomes.fail(draft, task, end.code, end.message)
             elif not isinstance(end, Deliverable) or (not end.succeeded and await self._refused_by_budget(task)):

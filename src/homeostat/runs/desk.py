@@ -9,6 +9,7 @@ from homeostat.core.ids import Ids, ProjectId, RunId, TurnId
 from homeostat.core.limits import PLANS_AT_HAND_MAX
 from homeostat.core.ports.runs import Agents, PlanFunction, RunStore
 from homeostat.core.records.provenance import EntryKind
+from homeostat.core.records.recording import TaskTold
 from homeostat.core.records.run import Run, Task
 from homeostat.kernel.kernel import Kernel
 from homeostat.runs.budget import Purse
@@ -25,7 +26,7 @@ class Note(Protocol):
     def kind(self) -> EntryKind: ...
 
     @property
-    def payload(self) -> Mapping[str, object]: ...
+    def payload(self) -> object: ...
 
     @property
     def at_ms(self) -> Millis: ...
@@ -44,7 +45,7 @@ class Notes(Protocol):
     def __call__(
         self,
         project: ProjectId,
-        tasks: Mapping[TurnId, Mapping[str, object]],
+        tasks: Mapping[TurnId, TaskTold],
         noted: Mapping[TurnId, Collection[str]],
         *,
         ended: bool,

@@ -4,8 +4,10 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final, cast
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from homeostat.agent.journal import CARD
+from homeostat.core.canonical import Ordered, canonical_plain
 from homeostat.core.clock import Millis
 from homeostat.core.codec import NULL, Json, from_json, to_json
 from homeostat.core.ids import ProjectId, TurnId
@@ -14,7 +16,7 @@ from homeostat.core.ports.ledger import LedgerStore
 from homeostat.core.ports.store import TurnStore
 from homeostat.core.records.card import DELIVERABLE, TOOL_CALL, TOOL_RESULT, Card
 from homeostat.core.records.provenance import EntryKind
-from homeostat.core.records.recording import RECORDING, Worked
+from homeostat.core.records.recording import RECORDING, TaskTold, Worked
 from homeostat.core.records.turn import Step, Wait, WaitStatus
 from homeostat.core.redaction import redact_json
 
@@ -35,11 +37,36 @@ NOTHING_DELIVERED: Final = Delivered()
 _delivered = msgspec.json.Decoder(Delivered)
 
 
+class TurnTold(Ordered, frozen=True, gc=False):
+    """What the ledger says of a turn that is over; nothing of what most turns have nothing of."""
+
+    agent_id: str
+    code: msgspec.Raw | UnsetType
+    context: msgspec.Raw | UnsetType
+    correlation_id: str | UnsetType
+    created_at_ms: int
+    depth: int | UnsetType
+    error_json: str | UnsetType
+    in_order: bool | UnsetType
+    memory: msgspec.Raw | UnsetType
+    order: tuple[str, ...] | UnsetType
+    parent_turn_id: str | UnsetType
+    payload_json: str
+    result_fields_json: str | UnsetType
+    result_json: str
+    source: str | UnsetType
+    status: str | None
+    task: TaskTold | UnsetType
+    trace_id: str
+    turn_id: str
+    type: str
+
+
 class Note(msgspec.Struct, frozen=True, gc=False):
     """One entry to be."""
 
     kind: EntryKind
-    payload: dict[str, Any]
+    payload: dict[str, Any] | Ordered
     at_ms: Millis
     key: str
     name: str = CARD
@@ -50,7 +77,7 @@ async def notes_of(
     ledger: LedgerStore,
     turns: TurnStore,
     project: ProjectId,
-    tasks: Mapping[TurnId, Mapping[str, object]],
+    tasks: Mapping[TurnId, TaskTold],
     noted: Mapping[TurnId, Collection[str]] = NOTHING,
     *,
     ended: bool = True,
@@ -58,9 +85,9 @@ async def notes_of(
 ) -> dict[TurnId, list[Note]]:
     """What is to be written down of some turns, by the turn at the root: it and all it asked of others.
 
-    `tasks` says of each which task it was, in words that a replay can repeat. Of turns that are under way that is what
-    they have done so far; `noted` says of which turns something was written down then. `left` knows what some turns
-    left behind, and only whether that was all has to be asked.
+    `tasks` says of each which task it was. Of turns that are under way that is what they have done so far; `noted` says
+    of which turns something was written down then. `left` knows what some turns left behind, and only whether that was
+    all has to be asked.
     """
     notes: dict[TurnId, list[Note]] = {turn_id: [] for turn_id in tasks}
     at_hand = (
@@ -89,7 +116,7 @@ async def notes_of(
 def turn_notes(
     worked: Worked,
     context: Collection[Card],
-    task: Mapping[str, object] | None,
+    task: TaskTold | None,
     *,
     over: bool = True,
     early: bool = False,
@@ -128,16 +155,17 @@ def turn_notes(
     return [*ordered, _end_note(worked, context, recording, task, order=order if early else (), said=said)]
 
 
-def _said(worked: Worked, context: Collection[Card], recorded_as: str, task: Mapping[str, object] | None) -> str:
+def _said(worked: Worked, context: Collection[Card], recorded_as: str, task: TaskTold | None) -> str:
     """Everything that others wrote of what is told of a turn's end; the rest are names and numbers made here."""
     turn = worked.turn
-    texts = [turn.agent_id, turn.source, turn.correlation_id, turn.payload, turn.result_fields, recorded_as]
+    texts = [turn.agent_id, turn.payload, recorded_as]
+    texts += [text for text in (turn.source, turn.correlation_id, turn.result_fields) if text]
     texts += [card.content for card in worked.cards if card.type == DELIVERABLE]
     for card in context:
-        texts += (card.type, card.author, card.content)
+        texts += (card.type, card.author or "", card.content)
     if task is not None:
-        texts.append(str(task.get("name")))  # the rest of it are numbers
-    return "\n".join(filter(None, texts))
+        texts.append(task.name)  # the rest of it are numbers
+    return "\n".join(texts)
 
 
 def _as_asked(notes: list[Note], order: list[str]) -> list[Note]:
@@ -196,26 +224,25 @@ def _card_note(card: Card, turn_id: TurnId) -> Note:
     return Note(EntryKind.CARD, payload, card.created_at_ms, f"{turn_id} card {card.position}")
 
 
-def _shown(card: Card) -> dict[str, object]:
-    return {"type": card.type, "author": card.author, "content_json": card.content}
+def _shown(context: Collection[Card]) -> msgspec.Raw:
+    return _spelled([{"type": card.type, "author": card.author, "content_json": card.content} for card in context])
 
 
-def _of_the_code(recording: Mapping[str, Any]) -> dict[str, object]:
-    """Whose code it was, whether it did one thing after the other, and what it remembered."""
+def _remembered(recording: Mapping[str, Any]) -> msgspec.Raw | UnsetType:
+    """What the code read from its agent's memory."""
     memory = cast("dict[str, str | None]", recording.get("memory") or {})
-    told = {
-        "code": recording.get("agent"),
-        "in_order": bool(recording.get("order")) and not recording.get("parallel"),
-        "memory": {key: recorded(Json(text or NULL)) for key, text in memory.items()},
-    }
-    return {name: value for name, value in told.items() if value}
+    return _spelled({key: recorded(Json(text or NULL)) for key, text in memory.items()}) if memory else UNSET
+
+
+def _spelled(value: object) -> msgspec.Raw:
+    return msgspec.Raw(canonical_plain(value).encode())
 
 
 def _end_note(
     worked: Worked,
     context: Collection[Card],
     recording: Mapping[str, Any],
-    task: Mapping[str, object] | None,
+    task: TaskTold | None,
     *,
     order: Sequence[str],
     said: str,
@@ -223,32 +250,28 @@ def _end_note(
     turn = worked.turn
     delivered = next((card for card in worked.cards if card.type == DELIVERABLE), None)
     end = _delivered.decode(delivered.content) if delivered is not None else NOTHING_DELIVERED
-    payload: dict[str, Any] = {
-        "turn_id": turn.turn_id,
-        "agent_id": turn.agent_id,
-        "type": turn.type.value,
-        "trace_id": turn.trace_id,
-        "created_at_ms": turn.created_at_ms,
-        "payload_json": turn.payload,
-        "status": end.status,
-        "result_json": bytes(end.result).decode(),
-    }
-    told: tuple[tuple[str, object], ...] = (  # most turns have none of these
-        ("parent_turn_id", turn.parent_turn_id),
-        ("source", turn.source),
-        ("depth", turn.depth),
-        ("result_fields_json", turn.result_fields),
-        ("context", context and [_shown(card) for card in context]),
-        ("order", order and list(order)),
+    error = bytes(end.error)
+    told = TurnTold(  # by its places: this is done once for every task
+        turn.agent_id,
+        _spelled(code) if (code := recording.get("agent")) else UNSET,
+        _shown(context) if context else UNSET,
+        turn.correlation_id or UNSET,
+        turn.created_at_ms,
+        turn.depth or UNSET,
+        UNSET if error == NOTHING_SAID else error.decode(),
+        (bool(recording.get("order")) and not recording.get("parallel")) or UNSET,
+        _remembered(recording),
+        tuple(order) or UNSET,
+        turn.parent_turn_id or UNSET,
+        turn.payload,
+        turn.result_fields or UNSET,
+        bytes(end.result).decode(),
+        turn.source or UNSET,
+        end.status,
+        task or UNSET,
+        turn.trace_id,
+        turn.turn_id,
+        turn.type.value,
     )
-    payload |= {name: value for name, value in told if value}
-    if task:
-        payload["task"] = task
-    if turn.correlation_id:
-        payload["correlation_id"] = turn.correlation_id
-    if recording:
-        payload |= _of_the_code(recording)
-    if (error := bytes(end.error)) != NOTHING_SAID:
-        payload["error_json"] = error.decode()
     at = delivered.created_at_ms if delivered is not None else turn.created_at_ms
-    return Note(EntryKind.TURN_ENDED, payload, at, f"{turn.turn_id} end", "", said)
+    return Note(EntryKind.TURN_ENDED, told, at, f"{turn.turn_id} end", "", said)

@@ -16,7 +16,7 @@ from homeostat.agent.turn import Turn
 from homeostat.core.clock import Millis
 from homeostat.core.ids import DEFAULT_PROJECT, Chance, ProjectId, RunId, TurnId, scope_of
 from homeostat.core.records.provenance import START, Block, Chain, Entry, EntryKind
-from homeostat.core.records.recording import RECORDING, Worked
+from homeostat.core.records.recording import RECORDING, TaskTold, Worked
 from homeostat.core.records.turn import WaitStatus
 from homeostat.runs.bundle import Bundle, Header, Page, lines_of
 from homeostat.runs.recording import notes_of
@@ -167,7 +167,7 @@ async def written(ledger: MemoryLedger, store: MemoryTurns, run_id: RunId, tasks
     """The ledger of a run that did these turns as its tasks."""
     chain = Chain(DEFAULT_PROJECT, run_id)
     chain.add(EntryKind.RUN_CREATED, {"goal": "made up"}, at_ms=Millis(1))
-    told = {turn_id: {"number": number, "name": f"task{number}"} for turn_id, number in tasks.items()}
+    told = {turn_id: TaskTold(name=f"task{number}", number=number) for turn_id, number in tasks.items()}
     for turn_id, notes in (await notes_of(ledger, store, DEFAULT_PROJECT, told)).items():
         for note in notes:
             chain.add(note.kind, note.payload, at_ms=note.at_ms, plain=True)

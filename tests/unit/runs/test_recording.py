@@ -2,8 +2,10 @@
 
 from collections.abc import Collection
 
+from homeostat.core.canonical import Ordered, canonical_of, canonical_plain
+from homeostat.core.codec import to_json
 from homeostat.core.ids import DEFAULT_PROJECT, ProjectId, RunId, TurnId
-from homeostat.core.records.recording import Worked
+from homeostat.core.records.recording import TaskTold, Worked
 from homeostat.runs.recording import notes_of
 from homeostat.testing.recorded_runs import ACTS, Act, MemoryLedger, agent_of, studio
 
@@ -27,7 +29,7 @@ async def test_what_is_at_hand_is_told_as_if_it_had_been_read() -> None:
                 turns[await bench.send(kind, {"n": number}, run_id=RunId(f"run_{number:024x}"))] = kind
             for turn_id in turns:
                 await bench.end(turn_id, 60.0)
-        tasks = {turn_id: {"name": kind, "number": 1, "attempt": 1} for turn_id, kind in turns.items()}
+        tasks = {turn_id: TaskTold(name=kind, number=1, attempt=1) for turn_id, kind in turns.items()}
         kept: dict[TurnId, Worked | None] = {}
 
         def left(turn_id: TurnId) -> Worked | None:
@@ -42,4 +44,14 @@ async def test_what_is_at_hand_is_told_as_if_it_had_been_read() -> None:
         assert {"chance", "memory"} <= quick
         assert not quick & {"step", "model", "tool", "agent", "card"}
         assert told == await notes_of(ledger, bench.store, DEFAULT_PROJECT, tasks, noted)
+        for note in (note for notes in told.values() for note in notes):
+            assert canonical_plain(note.payload) == canonical_of(to_json(note.payload))
         assert bench.kernel.deliverables.take_left(next(iter(turns))) is None
+
+
+def test_records_that_are_not_sorted_are_declared_in_the_order_of_their_names() -> None:
+    found = list(Ordered.__subclasses__())
+    for record in found:
+        found += record.__subclasses__()
+        assert list(record.__struct_encode_fields__) == sorted(record.__struct_encode_fields__), record
+    assert {"TurnTold", "TaskTold", "TaskEnded", "Written"} <= {record.__name__ for record in found}

@@ -133,8 +133,13 @@ def _text(tip: Tip, owner: str, kind: str, at_ms: int, payload: str) -> str:
     return f'{{"at_ms":{at_ms},"kind":{_quoted(kind)},"payload":{payload},"previous":"{tip.hash}{owner}{tip.next_seq}}}'
 
 
+_leaf = hashlib.sha256(LEAF)
+
+
 def hash_of(line: bytes) -> str:
-    return hashlib.sha256(LEAF + line).hexdigest()
+    leaf = _leaf.copy()  # OpenSSL takes longer to find and set up an algorithm than to hash a line by it
+    leaf.update(line)
+    return leaf.hexdigest()
 
 
 def entry_of(line: str, project: ProjectId, run_id: RunId, seq: int) -> Entry:

@@ -2,8 +2,9 @@
 
 from typing import Final
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
+from homeostat.core.canonical import Ordered
 from homeostat.core.records.card import Card
 from homeostat.core.records.turn import Step, Turn, Wait
 
@@ -18,3 +19,11 @@ class Worked(Struct, frozen=True, gc=False):
     steps: tuple[Step, ...]
     waits: tuple[Wait, ...]
     cards: tuple[Card, ...]
+
+
+class TaskTold(Ordered, frozen=True, kw_only=True, gc=False):
+    """Which task a turn was, in words that a replay can repeat."""
+
+    attempt: int | UnsetType = UNSET
+    name: str
+    number: int | UnsetType = UNSET
