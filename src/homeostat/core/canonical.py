@@ -54,6 +54,11 @@ _FOUR_BYTES = 0xF0  # where a character outside the basic plane begins in UTF-8
 
 def canonical_of(text: str | bytes, *, what: str = "payload") -> Json:
     """The canonical text of a JSON text."""
+    return Json(canonical_raw(text, what=what).decode())
+
+
+def canonical_raw(text: str | bytes, *, what: str = "payload") -> bytes:
+    """The same, as it is hashed."""
     try:
         value = _decoder.decode(text)
         encoded = _sorting.encode(value)
@@ -62,7 +67,7 @@ def canonical_of(text: str | bytes, *, what: str = "payload") -> Json:
             encoded = _as_given.encode(_sorted(value))
     except (msgspec.MsgspecError, RecursionError, UnicodeError) as problem:
         raise malformed(problem, what=what) from problem
-    return Json(encoded.decode())
+    return encoded
 
 
 class Ordered(msgspec.Struct, frozen=True, gc=False):

@@ -18,7 +18,7 @@ from homeostat.core.records.view import Deliverable, Outcome
 from homeostat.core.records.work import Delivered
 from homeostat.kernel.claim import claim
 from homeostat.kernel.commands import Claim, Deliver, Recover, Report, Stop, Stopped
-from homeostat.kernel.dispatch import dispatch, revoke
+from homeostat.kernel.dispatch import dispatch, lease_front, revoke
 from homeostat.kernel.plan import Need, Plan
 
 Followups = list[Report]
@@ -61,7 +61,10 @@ def _leave(plan: Plan, entry: OpenTurn, steps: tuple[Step, ...]) -> None:
     if entry.cards or entry.waits or turn.context_box_id is not None or turn.output_box_id is not None:
         return
     card = plan.writes.cards[-1]  # the deliverable was written last
-    if len(turn.payload) + sum(len(step.outcome) for step in steps) + len(card.content) <= LEFT_CHARS_MAX:
+    size = len(turn.payload) + len(card.content)
+    if steps:
+        size += sum(len(step.outcome) for step in steps)
+    if size <= LEFT_CHARS_MAX:
         plan.left.append(Worked(turn, steps, (), (card,)))
 
 
@@ -154,9 +157,8 @@ def finish(
     card_id = conclude(
         plan, entry, head.epoch, status=status, result=result, error=error, followups=followups, worked_ms=worked
     )
-    plan.put(Mailbox(moved, None, mailbox.queue))
-    if moved.queued:
-        dispatch(plan, key)
+    ended = Mailbox(moved, None, mailbox.queue)
+    plan.put(lease_front(plan, ended) if moved.queued else ended)
     return card_id
 
 

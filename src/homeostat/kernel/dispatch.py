@@ -49,20 +49,28 @@ def can_dispatch(head: Head) -> bool:
 
 
 def dispatch(plan: Plan, key: AgentKey) -> bool:
-    """Lease the front of the queue if the agent is idle and its gate open, passing over what its run may not begin."""
+    """Give an agent the front of its queue, if it can take it."""
     mailbox = plan.mailbox(key)
-    head = mailbox.head
-    if not can_dispatch(head) or not mailbox.queue:
+    leased = lease_front(plan, mailbox)
+    if leased is mailbox:
         return False
-    entry, queue = mailbox.queue[0], mailbox.queue[1:]
+    plan.put(leased)
+    return True
+
+
+def lease_front(plan: Plan, mailbox: Mailbox) -> Mailbox:
+    """Lease the front of the queue if the agent is idle and its gate open, passing over what its run may not begin."""
+    head, line = mailbox.head, mailbox.queue
+    if not line or not can_dispatch(head):
+        return mailbox
+    entry, queue = line[0], line[1:]
     if not plan.may_begin(entry.turn.run_id):
         behind = next((waiting for waiting in queue if plan.may_begin(waiting.turn.run_id)), None)
         if behind is None:
-            return False
-        entry, queue = behind, tuple(other for other in mailbox.queue if other is not behind)
+            return mailbox
+        entry, queue = behind, tuple(other for other in line if other is not behind)
     plan.dequeue_row(entry)
-    plan.put(lease(plan, Mailbox(head, mailbox.active, queue), entry, queued=head.queued - 1))
-    return True
+    return lease(plan, Mailbox(head, mailbox.active, queue), entry, queued=head.queued - 1)
 
 
 def redispatch(plan: Plan, command: Dispatch) -> bool:

@@ -8,7 +8,7 @@ from homeostat.core.records.head import Gate, Head, Mailbox
 from homeostat.core.records.turn import OPENS_A_TURN, MessageType, OpenTurn, Turn
 from homeostat.core.run_errors import RunClosed, RunHeld
 from homeostat.kernel.commands import Enqueue, Enqueued, Register
-from homeostat.kernel.dispatch import can_dispatch, dispatch, lease
+from homeostat.kernel.dispatch import can_dispatch, lease, lease_front
 from homeostat.kernel.plan import Plan
 
 
@@ -63,13 +63,36 @@ def enqueue(plan: Plan, command: Enqueue) -> Enqueued:
     if can_dispatch(head) and not head.queued and plan.may_begin(turn.run_id):
         plan.put(lease(plan, mailbox, entry, tail_seq=turn.seq, last_turn_id=turn.turn_id))
     else:
-        whole = mailbox.queue_complete and len(mailbox.queue) < QUEUE_FRONT
-        moved = plan.move(mailbox, None, queued=head.queued + 1, tail_seq=turn.seq, last_turn_id=turn.turn_id)
         plan.enqueue_row(entry)
-        queue = (*mailbox.queue, entry) if whole else mailbox.queue
-        plan.put(Mailbox(moved, mailbox.active, queue))
-        dispatch(plan, command.key)
+        plan.put(lease_front(plan, line_up(plan, mailbox, entry)))
     return Enqueued(inbox_of(turn.turn_id), turn.turn_id, turn.trace_id)
+
+
+def line_up(plan: Plan, mailbox: Mailbox, entry: OpenTurn) -> Mailbox:
+    """Put a turn behind all others; it is kept at hand as long as it stands near the front."""
+    head, queue = mailbox.head, mailbox.queue
+    moved = Head(  # by its places: this is done once for every turn of an agent that is busy
+        head.project,
+        head.agent_id,
+        plan.base[head.project, head.agent_id] + 1,
+        head.status,
+        head.epoch,
+        head.turn_id,
+        head.worker_id,
+        head.starts,
+        head.losses,
+        head.cards,
+        head.gate,
+        head.gate_reason,
+        head.queued + 1,
+        entry.turn.seq,
+        entry.turn.turn_id,
+        head.waiting,
+        head.deadline_ms,
+        head.since_ms,
+    )
+    near = len(queue) == head.queued and len(queue) < QUEUE_FRONT
+    return Mailbox(moved, mailbox.active, (*queue, entry) if near else queue)
 
 
 def admit(plan: Plan, command: Enqueue) -> Mailbox:

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from heapq import heappop, heappush
 
 from homeostat.core.clock import Millis
-from homeostat.core.machines.task import TaskStatus
+from homeostat.core.machines.task import TASK, TaskStatus
 from homeostat.core.records.run import OnFailure, Task
 from homeostat.runs.plan import references
 
@@ -21,7 +21,6 @@ class Board:
         self._ready: list[int] = []
         self._later: list[tuple[Millis, int]] = []
         self.running: dict[int, None] = {}  # those that began first come first
-        self.unfinished = 0
         self.referred: set[int] = set()  # tasks whose results others ask for
         self.broken: int | None = None
         for number, task in self.tasks.items():
@@ -31,21 +30,21 @@ class Board:
                 self._dependants.setdefault(self.numbers[name], []).append(number)
             if names:
                 self.referred.update(self.numbers[name] for name in references(task.spec))
-            self.unfinished += not task.final
-        for task in list(self.tasks.values()):
-            if task.final:
-                self._settled(task)
+        over = [task for task in self.tasks.values() if task.status in TASK.final]
+        self.unfinished = len(self.tasks) - len(over)
+        for task in over:
+            self._settled(task)
         for task in sorted(self.tasks.values(), key=lambda task: task.started_at_ms or 0):
             self._place(task)
 
     def put(self, task: Task) -> None:
         """A task has moved."""
-        number = task.number
-        before = self.tasks[number]
+        number, status = task.number, task.status
+        before = self.tasks[number].status
         self.tasks[number] = task
-        if before.status is TaskStatus.RUNNING:
+        if before is TaskStatus.RUNNING:
             self.running.pop(number, None)
-        if task.final and not before.final:
+        if status in TASK.final and before not in TASK.final:
             self.unfinished -= 1
             self._settled(task)
         else:

@@ -8,11 +8,11 @@ from homeostat.core.clock import Millis
 from homeostat.core.errors import HomeostatError, Unavailable
 from homeostat.core.limits import PAGE_MAX, RUN_GATHER_SECONDS_MAX, RUNS_SEEN_SECONDS, SAFETY_POLL_SECONDS
 from homeostat.core.machines.run import RunEvent, RunStatus
-from homeostat.core.machines.task import TaskEvent, TaskStatus
+from homeostat.core.machines.task import TASK, TaskEvent, TaskStatus
 from homeostat.core.records.budget import WARNING_PERCENT
 from homeostat.core.records.provenance import EntryKind
-from homeostat.core.records.run import Bounds, OnBudget, PauseCause, Run, Task
-from homeostat.core.records.view import Deliverable
+from homeostat.core.records.run import Bounds, OnBudget, PauseCause, Run, Target, Task
+from homeostat.core.records.view import Deliverable, Outcome
 from homeostat.core.redaction import unlooked
 from homeostat.runs import outcomes
 from homeostat.runs.board import Board
@@ -20,7 +20,7 @@ from homeostat.runs.chronicle import Chronicle
 from homeostat.runs.desk import Desk
 from homeostat.runs.draft import Draft
 from homeostat.runs.planning import Planning
-from homeostat.runs.starting import Returned, Starter
+from homeostat.runs.starting import Candidates, Returned, Starter
 from homeostat.runs.stopping import preempt_turns, seal, stop_turns
 
 log = logging.getLogger(__name__)
@@ -231,7 +231,9 @@ class Conductor:
             unseen = next(said, "") if isinstance(end, Deliverable) else None
             if isinstance(end, HomeostatError):
                 outcomes.fail(draft, task, end.code, end.message)
-            elif not isinstance(end, Deliverable) or (not end.succeeded and await self._refused_by_budget(task)):
+            elif not isinstance(end, Deliverable) or (
+                end.status is not Outcome.SUCCESS and await self._refused_by_budget(task)
+            ):
                 draft.task(task, TaskEvent.RETURN, attempt=task.attempt - 1, turn_id=None, started_at_ms=None)
             else:
                 keep = task.number in self._board.referred
@@ -254,7 +256,7 @@ class Conductor:
     def _skip_doomed(self, draft: Draft) -> None:
         """What waits for a task that failed will never begin; nor will what waits for that, a step later."""
         for task in draft.tasks.values():
-            if task.final:
+            if task.status in TASK.final:
                 self._board.put(task)
         while (doomed := self._board.next_doomed()) is not None:
             self._board.put(draft.task(doomed, TaskEvent.SKIP, ended_at_ms=draft.now))
@@ -279,6 +281,8 @@ class Conductor:
         )
         starts: list[Task] = []
         starter, at = self._starter, self._desk.clock.monotonic()
+        target: Target | None = None
+        fitting: Candidates | None = None
         while room > 0 and (task := board.next_ready(now)) is not None:
             current = draft.tasks.get(task.number, task)
             if current.status is not TaskStatus.WAITING:
@@ -287,8 +291,9 @@ class Conductor:
                 draft.task(current, TaskEvent.ASK)
                 draft.note(EntryKind.RUN_CHANGED, {"change": "approval_asked", "task": current.spec.name})
                 continue
-            target = current.spec.target
-            fitting = starter.at_hand(target, at) or await starter.find(draft.run, target, at)
+            if fitting is None or current.spec.target is not target:
+                target = current.spec.target
+                fitting = starter.at_hand(target, at) or await starter.find(draft.run, target, at)
             if (agent_id := starter.assign(fitting)) is None:
                 outcomes.fail(draft, current, "target_unknown", f"there is no agent for {current.spec.target}")
                 continue

@@ -5,7 +5,7 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from homeostat.core.canonical import Ordered, canonical_of
+from homeostat.core.canonical import Ordered, canonical_raw
 from homeostat.core.clock import Millis
 from homeostat.core.codec import Json
 from homeostat.core.ids import AgentId, TurnId
@@ -163,10 +163,10 @@ class Draft:
         entry = TaskEnded(
             task.agent_id,
             task.attempt,
-            None if error is None else msgspec.Raw(canonical_of(error).encode()),
+            None if error is None else msgspec.Raw(canonical_raw(error)),
             EVENTS[event],
             task.number,
-            None if result is None else msgspec.Raw(canonical_of(result).encode()),
+            None if result is None else msgspec.Raw(canonical_raw(result)),
             task.started_at_ms,
             WORDS[ended.status],
             task.spec.name,

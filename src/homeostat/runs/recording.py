@@ -17,11 +17,12 @@ from homeostat.core.ports.store import TurnStore
 from homeostat.core.records.card import DELIVERABLE, TOOL_CALL, TOOL_RESULT, Card
 from homeostat.core.records.provenance import EntryKind
 from homeostat.core.records.recording import RECORDING, TaskTold, Worked
-from homeostat.core.records.turn import Step, Wait, WaitStatus
+from homeostat.core.records.turn import MessageType, Step, Turn, Wait, WaitStatus
 from homeostat.core.redaction import redact_json
 
 KERNEL_CARDS: Final = frozenset({DELIVERABLE, TOOL_CALL, TOOL_RESULT})
 NOTHING: Final[Mapping[TurnId, Collection[str]]] = {}
+TYPES: Final = {kind: kind.value for kind in MessageType}
 NOTHING_SAID: Final = NULL.encode()
 
 
@@ -141,26 +142,35 @@ def turn_notes(
             continue
         at = wait.answered_at_ms or wait.created_at_ms
         notes.append((at, place, _call_note(wait, cards)))
-    notes += [
-        (card.created_at_ms, card.position, _card_note(card, turn.turn_id))
-        for card in worked.cards
-        if card.type not in KERNEL_CARDS
-    ]
+    delivered: Card | None = None
+    for card in worked.cards:
+        if card.type == DELIVERABLE:
+            delivered = delivered or card
+        elif card.type not in KERNEL_CARDS:
+            notes.append((card.created_at_ms, card.position, _card_note(card, turn.turn_id)))
     ordered = [note for _, _, note in sorted(notes, key=lambda one: one[:2])] if notes else []
     if not over:
         return ordered
     if order := cast("list[str]", recording.get("order") or []):
         ordered = _as_asked(ordered, order)
-    said = _said(worked, context, recorded_as, task)
-    return [*ordered, _end_note(worked, context, recording, task, order=order if early else (), said=said)]
+    said = _said(turn, delivered, context, recorded_as, task)
+    end = _end_note(turn, delivered, context, recording, task, order=order if early else (), said=said)
+    return [*ordered, end] if ordered else [end]
 
 
-def _said(worked: Worked, context: Collection[Card], recorded_as: str, task: TaskTold | None) -> str:
+def _said(
+    turn: Turn, delivered: Card | None, context: Collection[Card], recorded_as: str, task: TaskTold | None
+) -> str:
     """Everything that others wrote of what is told of a turn's end; the rest are names and numbers made here."""
-    turn = worked.turn
     texts = [turn.agent_id, turn.payload, recorded_as]
-    texts += [text for text in (turn.source, turn.correlation_id, turn.result_fields) if text]
-    texts += [card.content for card in worked.cards if card.type == DELIVERABLE]
+    if turn.source is not None:
+        texts.append(turn.source)
+    if turn.correlation_id is not None:
+        texts.append(turn.correlation_id)
+    if turn.result_fields is not None:
+        texts.append(turn.result_fields)
+    if delivered is not None:
+        texts.append(delivered.content)
     for card in context:
         texts += (card.type, card.author or "", card.content)
     if task is not None:
@@ -239,7 +249,8 @@ def _spelled(value: object) -> msgspec.Raw:
 
 
 def _end_note(
-    worked: Worked,
+    turn: Turn,
+    delivered: Card | None,
     context: Collection[Card],
     recording: Mapping[str, Any],
     task: TaskTold | None,
@@ -247,8 +258,6 @@ def _end_note(
     order: Sequence[str],
     said: str,
 ) -> Note:
-    turn = worked.turn
-    delivered = next((card for card in worked.cards if card.type == DELIVERABLE), None)
     end = _delivered.decode(delivered.content) if delivered is not None else NOTHING_DELIVERED
     error = bytes(end.error)
     told = TurnTold(  # by its places: this is done once for every task
@@ -259,9 +268,9 @@ def _end_note(
         turn.created_at_ms,
         turn.depth or UNSET,
         UNSET if error == NOTHING_SAID else error.decode(),
-        (bool(recording.get("order")) and not recording.get("parallel")) or UNSET,
-        _remembered(recording),
-        tuple(order) or UNSET,
+        True if recording.get("order") and not recording.get("parallel") else UNSET,
+        _remembered(recording) if recording else UNSET,
+        tuple(order) if order else UNSET,
         turn.parent_turn_id or UNSET,
         turn.payload,
         turn.result_fields or UNSET,
@@ -271,7 +280,7 @@ def _end_note(
         task or UNSET,
         turn.trace_id,
         turn.turn_id,
-        turn.type.value,
+        TYPES[turn.type],
     )
     at = delivered.created_at_ms if delivered is not None else turn.created_at_ms
     return Note(EntryKind.TURN_ENDED, told, at, f"{turn.turn_id} end", "", said)

@@ -101,12 +101,12 @@ class Starter:
         another of a few has less.
         """
         agents = known.agents
-        if len(agents) <= 1:
+        if (count := len(agents)) <= 1:
             return agents[0] if agents else None
-        first = known.following % len(agents)
+        first = known.following % count
         known.following = first + 1
         load, agent_id = self._load, agents[first]
-        if load[agent_id] * len(agents) <= len(self._watched):
+        if load[agent_id] * count <= len(self._watched):
             return agent_id
         some = agents[first : first + CHOICES]
         if len(some) < CHOICES:
@@ -213,7 +213,8 @@ class Starter:
         """An end that was told with the word of it, if it is that of the turn which the task is now."""
         if end is None or end.turn_id != task.turn_id:
             return None
-        self._forget(task)
+        if (known := self._watched.pop(task.number, None)) is not None and known.agent_id is not None:
+            self._load[known.agent_id] -= 1
         return end
 
     async def outcome(self, run: Run, task: Task) -> Deliverable | HomeostatError | Returned | None:

@@ -5,8 +5,10 @@ from collections.abc import Collection
 from homeostat.core.canonical import Ordered, canonical_of, canonical_plain
 from homeostat.core.codec import to_json
 from homeostat.core.ids import DEFAULT_PROJECT, ProjectId, RunId, TurnId
+from homeostat.core.records.provenance import Written
 from homeostat.core.records.recording import TaskTold, Worked
-from homeostat.runs.recording import notes_of
+from homeostat.runs.draft import TaskEnded
+from homeostat.runs.recording import TurnTold, notes_of
 from homeostat.testing.recorded_runs import ACTS, Act, MemoryLedger, agent_of, studio
 
 
@@ -50,8 +52,8 @@ async def test_what_is_at_hand_is_told_as_if_it_had_been_read() -> None:
 
 
 def test_records_that_are_not_sorted_are_declared_in_the_order_of_their_names() -> None:
-    found = list(Ordered.__subclasses__())
+    found = Ordered.__subclasses__()
     for record in found:
         found += record.__subclasses__()
         assert list(record.__struct_encode_fields__) == sorted(record.__struct_encode_fields__), record
-    assert {"TurnTold", "TaskTold", "TaskEnded", "Written"} <= {record.__name__ for record in found}
+    assert {TurnTold, TaskTold, TaskEnded, Written} <= set(found)

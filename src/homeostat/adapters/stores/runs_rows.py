@@ -100,28 +100,28 @@ def place_of(number: int) -> tuple[int, int]:
 
 def places_of(tasks: Iterable[Task]) -> list[int]:
     """The rows in which the states of some tasks stand."""
-    return list({place_of(task.number)[0]: None for task in tasks})
+    return list({task.number // TASKS_IN_A_ROW: None for task in tasks})
 
 
 def write_states(run_id: str, lines: dict[int, list[str]], tasks: Iterable[Task]) -> list[Row]:
     """The rows in which some tasks have moved, put into the lines of those rows; what moved last comes last there."""
     moved: dict[int, list[str]] = {}
+    encode = _encoder.encode
     for task in tasks:
-        row, place = place_of(task.number)
+        row, place = divmod(task.number, TASKS_IN_A_ROW)
         if (line := moved.get(row)) is None:
             line = moved[row] = lines.pop(row, None) or [""] * TASKS_IN_A_ROW
-        line[place] = _text(
-            State(
-                task.status,
-                task.attempt,
-                task.turn_id,
-                task.agent_id,
-                task.not_before_ms,
-                task.started_at_ms,
-                task.ended_at_ms,
-                task.approved_by,
-            )
+        state = State(
+            task.status,
+            task.attempt,
+            task.turn_id,
+            task.agent_id,
+            task.not_before_ms,
+            task.started_at_ms,
+            task.ended_at_ms,
+            task.approved_by,
         )
+        line[place] = encode(state).decode()
     lines.update(moved)
     return [(run_id, row, "\n".join(line)) for row, line in moved.items()]
 

@@ -40,6 +40,10 @@ class EntryKind(StrEnum):
     GATEWAY_CALL = "gateway.call"  # a model call as the gateway metered it
 
 
+KINDS: Final = {kind: kind.value for kind in EntryKind}
+"""How each is written: looking it up is quicker than asking a member for its value."""
+
+
 class Tip(NamedTuple):
     """Where a ledger goes on: the sequence number of its next entry, and the hash of its last."""
 
@@ -154,6 +158,8 @@ def entry_of(line: str, project: ProjectId, run_id: RunId, seq: int) -> Entry:
 
 def blocks_of(first_seq: int, lines: Sequence[str]) -> list[Block]:
     """Lines that follow each other as rows of a bounded size."""
+    if sum(map(len, lines)) + len(lines) <= LEDGER_BLOCK_CHARS:
+        return [Block(first_seq, first_seq + len(lines) - 1, "\n".join(lines))]
     blocks: list[Block] = []
     start, size = 0, 0
     for place, line in enumerate(lines):
@@ -216,10 +222,10 @@ class Chain:
     ) -> None:
         """Go on with an entry; what it takes is told at `told`."""
         if plain and said == "" and isinstance(payload, Ordered):  # nothing in it has to be sorted or looked for
-            self._waiting.append((at_ms, kind.value, payload))
+            self._waiting.append((at_ms, KINDS[kind], payload))
         else:
             text = told(payload, plain=plain, said=said)
-            self._waiting.append((at_ms, kind.value, msgspec.Raw(text.encode())))
+            self._waiting.append((at_ms, KINDS[kind], msgspec.Raw(text.encode())))
 
     def _settle(self) -> None:
         project, run_id, lines, encode = self.project, self.run_id, self._lines, _encoder.encode
