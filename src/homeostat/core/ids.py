@@ -9,6 +9,7 @@ import hmac
 import os
 import random
 import re
+from collections.abc import Iterator
 from typing import Final, NewType, Protocol
 
 from homeostat.core.clock import Clock, SystemClock
@@ -73,6 +74,13 @@ class Ids:
         else:
             self._last += 1
         return Scope(f"{self._last:024x}")
+
+    def scopes(self) -> Iterator[Scope]:
+        """As many as somebody needs at one time: the clock is read for the first."""
+        yield self.scope()
+        while True:
+            self._last += 1
+            yield Scope(f"{self._last:024x}")
 
     def worker(self) -> WorkerId:
         return WorkerId("wrk_" + self.scope())

@@ -344,11 +344,10 @@ class Flusher:
         for waiting in batch:
             future, answer = waiting.future, waiting.answer
             waiting.settled = True
-            if future.done():
-                continue
             if isinstance(answer, HomeostatError):
-                future.set_exception(answer)
-            elif not waiting.lasting:
+                if not future.done():
+                    future.set_exception(answer)
+            elif not waiting.lasting and not future.done():
                 future.set_result(answer)
         for berth, grant in claims:
             self._dock.grant(berth, grant)

@@ -34,8 +34,11 @@ class Board:
         self.unfinished = len(self.tasks) - len(over)
         for task in over:
             self._settled(task)
-        for task in sorted(self.tasks.values(), key=lambda task: task.started_at_ms or 0):
-            self._place(task)
+        under_way = [task for task in self.tasks.values() if task.status is TaskStatus.RUNNING]
+        self.running.update((task.number, None) for task in sorted(under_way, key=lambda task: task.started_at_ms or 0))
+        for task in self.tasks.values():
+            if task.status is TaskStatus.WAITING:
+                self._place(task)
 
     def put(self, task: Task) -> None:
         """A task has moved."""

@@ -20,7 +20,7 @@ from homeostat.runs.chronicle import Chronicle
 from homeostat.runs.desk import Desk
 from homeostat.runs.draft import Draft
 from homeostat.runs.planning import Planning
-from homeostat.runs.starting import Candidates, Returned, Starter
+from homeostat.runs.starting import Candidates, Starter
 from homeostat.runs.stopping import preempt_turns, seal, stop_turns
 
 log = logging.getLogger(__name__)
@@ -214,30 +214,32 @@ class Conductor:
 
     async def _take_ends(self, draft: Draft) -> list[End]:
         """What has ended since the last step becomes outcomes of tasks."""
-        ends: list[tuple[Task, Deliverable | HomeostatError | Returned]] = []
+        delivered: list[tuple[Task, Deliverable]] = []
         taken: dict[int, Deliverable | None] = {}
         while self._ended:
             number, told = self._ended.popleft()
             task = self._board.tasks[number]
             if number in taken or task.status is not TaskStatus.RUNNING:
                 continue
-            if (end := self._starter.told(task, told) or await self._starter.outcome(self.run, task)) is not None:
-                taken[number] = told
-                ends.append((task, end))
-        delivered = [(task, end) for task, end in ends if isinstance(end, Deliverable)]
-        looked = await self._chronicle.ended(draft, [task for task, _ in delivered])
-        said = iter(() if looked else unlooked([outcomes.said_by(task, end) for task, end in delivered]))
-        for task, end in ends:
-            unseen = next(said, "") if isinstance(end, Deliverable) else None
-            if isinstance(end, HomeostatError):
+            end = self._starter.told(task, told) or await self._starter.outcome(self.run, task)
+            if end is None:
+                continue
+            taken[number] = told
+            if isinstance(end, Deliverable):
+                delivered.append((task, end))
+            elif isinstance(end, HomeostatError):
                 outcomes.fail(draft, task, end.code, end.message)
-            elif not isinstance(end, Deliverable) or (
-                end.status is not Outcome.SUCCESS and await self._refused_by_budget(task)
-            ):
-                draft.task(task, TaskEvent.RETURN, attempt=task.attempt - 1, turn_id=None, started_at_ms=None)
             else:
-                keep = task.number in self._board.referred
-                outcomes.conclude(draft, task, end, said=unseen, keep=keep)
+                outcomes.give_back(draft, task)
+        looked = await self._chronicle.ended(draft, [task for task, _ in delivered])
+        said = [] if looked else unlooked([outcomes.said_by(task, end) for task, end in delivered])
+        referred = self._board.referred
+        for place, (task, end) in enumerate(delivered):
+            if end.status is not Outcome.SUCCESS and await self._refused_by_budget(task):
+                outcomes.give_back(draft, task)
+            else:
+                unseen = said[place] if said else ""
+                outcomes.conclude(draft, task, end, said=unseen, keep=task.number in referred)
         return list(taken.items())
 
     async def _refused_by_budget(self, task: Task) -> bool:
@@ -280,7 +282,7 @@ class Conductor:
             + sum(1 for number in draft.tasks if number in board.running)
         )
         starts: list[Task] = []
-        starter, at = self._starter, self._desk.clock.monotonic()
+        starter, at, scopes = self._starter, self._desk.clock.monotonic(), self._desk.ids.scopes()
         target: Target | None = None
         fitting: Candidates | None = None
         while room > 0 and (task := board.next_ready(now)) is not None:
@@ -297,7 +299,7 @@ class Conductor:
             if (agent_id := starter.assign(fitting)) is None:
                 outcomes.fail(draft, current, "target_unknown", f"there is no agent for {current.spec.target}")
                 continue
-            starts.append(starter.mark(draft, current, agent_id))
+            starts.append(starter.mark(draft, current, agent_id, next(scopes)))
             room -= 1
         return starts
 

@@ -46,6 +46,11 @@ def fail(draft: Draft, task: Task, code: str, message: str) -> Task:
     return draft.end(task, TaskEvent.FAIL, result=None, error=to_json({"code": code, "message": message}))
 
 
+def give_back(draft: Draft, task: Task) -> Task:
+    """A task that was not carried out, through no fault of its own, waits again."""
+    return draft.task(task, TaskEvent.RETURN, attempt=task.attempt - 1, turn_id=None, started_at_ms=None)
+
+
 def failure_of(task: Task) -> Json:
     """Why a run failed, in terms of the task it failed by."""
     return to_json({"code": "task_failed", "task": task.spec.name, "message": f"task {task.spec.name!r} failed"})

@@ -165,7 +165,7 @@ def _said(
     texts = [turn.agent_id, turn.payload, recorded_as]
     if turn.source is not None:
         texts.append(turn.source)
-    if turn.correlation_id is not None:
+    if turn.correlation_id is not None and task is None:  # that of a task names its run and seed
         texts.append(turn.correlation_id)
     if turn.result_fields is not None:
         texts.append(turn.result_fields)

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import Literal
 
+from msgspec import Struct
+
 from homeostat.core.clock import Millis
 from homeostat.core.codec import Json
 from homeostat.core.errors import HomeostatError, Unavailable
-from homeostat.core.ids import AgentId, TurnId, turn_of
+from homeostat.core.ids import AgentId, Scope, TurnId, turn_of
 from homeostat.core.limits import RUNS_SEEN_SECONDS, SAFETY_POLL_SECONDS
 from homeostat.core.machines.run import RunStatus
 from homeostat.core.records.run import Run, Target, TargetKind, Task
@@ -41,30 +43,26 @@ class Candidates:
     following: int
 
 
-class Watch:
+class Watch(Struct, eq=False):
     """A task's turn on its way. The kernel tells it of the end, or of why no turn was made of its command."""
 
-    __slots__ = ("_starter", "agent_id", "command", "number", "over", "turn_id")
-
-    def __init__(self, starter: "Starter", task: Task, command: Enqueue | None) -> None:
-        assert task.turn_id is not None
-        self._starter = starter
-        self.number = task.number
-        self.turn_id = task.turn_id
-        self.agent_id = task.agent_id
-        self.command = command
-        self.over = False
+    starter: "Starter"
+    number: int
+    turn_id: TurnId
+    agent_id: AgentId | None
+    command: Enqueue | None
+    over: bool = False
 
     def done(self) -> bool:
         return self.over
 
     def set_result(self, end: Deliverable | None, /) -> None:
         self.over = True
-        self._starter.ended(self.number, end)
+        self.starter.ended(self.number, end)
 
     def set_exception(self, problem: BaseException, /) -> None:
         self.over = True
-        self._starter.refused(self, problem)
+        self.starter.refused(self, problem)
 
 
 class Starter:
@@ -113,10 +111,10 @@ class Starter:
             some += agents[: CHOICES - len(some)]
         return min(some, key=load.__getitem__)
 
-    def mark(self, draft: Draft, task: Task, agent_id: AgentId) -> Task:
+    def mark(self, draft: Draft, task: Task, agent_id: AgentId, scope: Scope) -> Task:
         """A task is about to run, as a turn that does not exist yet."""
         self._load[agent_id] += 1
-        return draft.start(task, turn_of(self._desk.ids.scope()), agent_id)
+        return draft.start(task, turn_of(scope), agent_id)
 
     # --- after the save ------------------------------------------------------------------------------------
 
@@ -155,11 +153,13 @@ class Starter:
 
     def _attend(self, task: Task, command: Enqueue | None = None) -> Watch:
         """Be told of the end of a task's turn, and of its time being over."""
-        watch = self._watched[task.number] = Watch(self, task, command)
+        turn_id = task.turn_id
+        assert turn_id is not None
+        watch = self._watched[task.number] = Watch(self, task.number, turn_id, task.agent_id, command)
         if task.spec.timeout_seconds is not None and task.started_at_ms is not None:
             due = Millis(task.started_at_ms + int(task.spec.timeout_seconds * 1000))
-            heappush(self._deadlines, (due, task.number, watch.turn_id))
-        self._desk.kernel.deliverables.listen(watch.turn_id, watch)
+            heappush(self._deadlines, (due, task.number, turn_id))
+        self._desk.kernel.deliverables.listen(turn_id, watch)
         return watch
 
     def refused(self, watch: Watch, problem: BaseException) -> None:

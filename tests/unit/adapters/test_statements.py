@@ -20,6 +20,7 @@ ONLY_SQLITE = {
         "turns_load": "as above",
         "waits_load": "as above",
         "head_take": "a swap leaves the index on holders alone, where PostgreSQL sees by itself that nothing changed",
+        "turn_put_task": "the same, for the tasks of runs",
         "turn_put_plain": "a column is cheaper left out than bound empty, where PostgreSQL takes whole rows",
         "turns_old": "one statement per table, in one transaction",
         "expire_answers": "as above",

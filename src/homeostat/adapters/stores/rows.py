@@ -2,7 +2,7 @@
 
 import re
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
 from typing import Any
 
@@ -109,35 +109,49 @@ def write_turn(turn: Turn) -> tuple[object, ...]:
     )
 
 
-def is_plain(turn: Turn) -> bool:
-    """Whether a turn is one message among others to the same agent, with nothing that points elsewhere."""
-    return (
-        turn.previous_turn_id is not None
-        and turn.correlation_id is None
-        and turn.source is None
-        and turn.run_id is None
-        and turn.parent_turn_id is None
-        and turn.parent_step_id is None
-        and turn.reply_call_id is None
-        and turn.context_box_id is None
-        and turn.output_box_id is None
-        and turn.result_fields is None
-    )
+TurnRow = tuple[object, ...]
+TURN_SHAPES = ("turn_put_plain", "turn_put_task", "turn_put")
 
 
-def write_plain_turn(turn: Turn) -> tuple[object, ...]:
-    return (
-        turn.turn_id,
-        turn.project,
-        turn.agent_id,
-        turn.seq,
-        _WORDS[turn.type],
-        turn.payload,
-        turn.trace_id,
-        turn.depth,
-        turn.previous_turn_id,
-        turn.created_at_ms,
-    )
+def turns_by_shape(turns: Iterable[Turn]) -> Iterator[tuple[str, list[TurnRow]]]:
+    """Turns by the columns they fill, each kind with its statement: one message among others to the same agent, a task
+    of a run, or whatever points elsewhere.
+    """
+    plain: list[TurnRow] = []
+    tasks: list[TurnRow] = []
+    others: list[TurnRow] = []
+    for turn in turns:
+        if (
+            turn.previous_turn_id is None
+            or turn.source is not None
+            or turn.parent_turn_id is not None
+            or turn.parent_step_id is not None
+            or turn.reply_call_id is not None
+            or turn.context_box_id is not None
+            or turn.output_box_id is not None
+            or turn.result_fields is not None
+        ):
+            others.append(write_turn(turn))
+            continue
+        row = (
+            turn.turn_id,
+            turn.project,
+            turn.agent_id,
+            turn.seq,
+            _WORDS[turn.type],
+            turn.payload,
+            turn.trace_id,
+            turn.depth,
+            turn.previous_turn_id,
+            turn.created_at_ms,
+        )
+        if turn.run_id is None and turn.correlation_id is None:
+            plain.append(row)
+        elif turn.run_id is not None and turn.correlation_id is not None:
+            tasks.append((*row, turn.correlation_id, turn.run_id))
+        else:
+            others.append(write_turn(turn))
+    return ((name, found) for name, found in zip(TURN_SHAPES, (plain, tasks, others), strict=True) if found)
 
 
 def write_boxes(turn: Turn) -> tuple[object, ...]:

@@ -229,6 +229,7 @@ class Chain:
 
     def _settle(self) -> None:
         project, run_id, lines, encode = self.project, self.run_id, self._lines, _encoder.encode
+        keep, fresh = lines.append, _leaf.copy
         waiting, self._waiting = self._waiting, []
         seq, previous = self._tip
         for at_ms, kind, payload in waiting:
@@ -236,8 +237,10 @@ class Chain:
             if len(line) > ENTRY_BYTES_MAX // 4 and isinstance(payload, Ordered):
                 text = msgspec.Raw(told(payload).encode())
                 line = encode(Written(at_ms, kind, text, previous, project, run_id, seq))
-            lines.append(line.decode())
-            previous = hash_of(line)
+            keep(line.decode())
+            leaf = fresh()  # as `hash_of` does it
+            leaf.update(line)
+            previous = leaf.hexdigest()
             seq += 1
         self._tip = Tip(seq, previous)
 

@@ -145,10 +145,8 @@ def _save_keyed(connection: sqlite3.Connection, writes: Writes) -> None:
         many(SQL["box_owner_put"], [(key[0], box_id, key[1]) for box_id, key in writes.box_owners.items()])
 
 
-# The rows of a save by the field they stand in; most saves have some in two or three of these.
+# The other rows of a save by the field they stand in; most saves have some in two or three of these.
 PARTS: Final[tuple[tuple[str, str, Callable[[Any], Iterable[Sequence[object]]]], ...]] = (
-    ("turns", "turn_put_plain", lambda turns: [rows.write_plain_turn(t) for t in turns.values() if rows.is_plain(t)]),
-    ("turns", "turn_put", lambda turns: [rows.write_turn(t) for t in turns.values() if not rows.is_plain(t)]),
     ("turn_boxes", "turn_boxes", lambda turns: map(rows.write_boxes, turns.values())),
     ("inbox_put", "inbox_put", lambda entries: map(rows.write_inbox, entries.values())),
     ("inbox_drop", "inbox_drop", lambda keys: keys),
@@ -164,6 +162,8 @@ PARTS: Final[tuple[tuple[str, str, Callable[[Any], Iterable[Sequence[object]]]],
 
 
 def _save_rows(connection: sqlite3.Connection, writes: Writes) -> None:
+    for name, turns in rows.turns_by_shape(writes.turns.values()):
+        connection.executemany(SQL[name], turns)
     for field, name, written in PARTS:
         if found := getattr(writes, field):
             connection.executemany(SQL[name], written(found))
