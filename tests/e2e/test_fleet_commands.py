@@ -224,6 +224,7 @@ def test_top_follows_the_fleet_and_leaves_the_terminal_as_it_was(server: Homeost
     with in_terminal(server, "top", "--every", "0.1") as terminal:
         before = termios.tcgetattr(terminal.master)
         screen = terminal.until("3 agents: 2 idle, 1 registered")
+        assert "running" not in screen, "what an agent says of itself is nowhere shown for its turn"
         assert "\x1b[?1049h" in screen
         terminal.until("inf-2")
         agent_id = f"late-{how}"
@@ -246,6 +247,14 @@ def test_top_follows_the_fleet_and_leaves_the_terminal_as_it_was(server: Homeost
         assert terminal.process.wait(20) == 0
         assert terminal.rest().endswith("\x1b[?25h\x1b[?1049l")
         assert termios.tcgetattr(terminal.master)[3] == before[3]
+
+
+def test_a_wide_table_names_what_the_terminal_has_no_room_for(server: HomeostatServer) -> None:
+    for arguments, told in ((("-o", "wide"), True), ((), False)):
+        with in_terminal(server, "get", "agents", *arguments) as terminal:
+            terminal.process.wait(30)
+            assert ("There is no room for" in terminal.rest()) is told
+    assert "There is no room for" not in run(server, "get", "agents", "-o", "wide").stderr
 
 
 def test_no_color_is_heeded(server: HomeostatServer) -> None:

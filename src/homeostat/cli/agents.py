@@ -8,7 +8,7 @@ import typer
 
 from homeostat.cli.connection import Project, Url, talk
 from homeostat.cli.nouns import bare
-from homeostat.cli.output import document
+from homeostat.cli.output import document, show_table
 from homeostat.cli.selection import FilterOption, Selection, SelectorOption, StatusOption, TypeOption, selection
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 Row = dict[str, Any]
 
 get = typer.Typer(help="List things.", no_args_is_help=True)
-describe = typer.Typer(help="Show one thing in full.", no_args_is_help=True)
+describe = typer.Typer(help="Show one thing in full; an id alone will do.", no_args_is_help=True)
 
 
 class ListOutput(StrEnum):
@@ -97,7 +97,6 @@ async def _beside(client: "Client", rows: list[Row]) -> "Beside | None":
 
 def _show_list(rows: list[Row], output: ListOutput, beside: "Beside | None") -> None:
     from homeostat.cli.fleet_view import COLUMNS, WIDE_COLUMNS, cells
-    from homeostat.cli.tables import screen, table
     from homeostat.core.clock import SystemClock
 
     if output is ListOutput.NAME:
@@ -110,7 +109,7 @@ def _show_list(rows: list[Row], output: ListOutput, beside: "Beside | None") -> 
         columns = WIDE_COLUMNS if output is ListOutput.WIDE else COLUMNS
         now = SystemClock().now_ms()
         made = [cells(row, columns, now_ms=now, beside=beside) for row in rows]
-        typer.echo("\n".join(table(columns, made, on=screen())))
+        show_table(columns, made, wide=output is ListOutput.WIDE)
 
 
 async def _watch(client: "Client", wanted: Selection, ids: set[str], output: ListOutput) -> None:

@@ -33,7 +33,7 @@ from homeostat.cli import (
     worker,
 )
 from homeostat.cli.failures import EXIT_CODES
-from homeostat.cli.grouping import Grouped
+from homeostat.cli.grouping import Grouped, OfThings, Whole
 
 application = typer.Typer(
     name="homeostat",
@@ -90,12 +90,15 @@ for verb in (drill.drill, doctor.doctor, ui.ui):
     application.command()(verb)
 listing.add_nouns()
 agents.get.command("events")(events.events)
-application.add_typer(agents.get, name="get")
-application.add_typer(why.why, name="why")
-application.add_typer(agents.describe, name="describe")
-application.add_typer(keys.key, name="key")
-application.add_typer(config.config, name="config")
-application.add_typer(db.database, name="db")
-application.add_typer(bench.bench, name="bench")
-application.add_typer(baseline.baseline, name="baseline")
-application.add_typer(treatments.treatment, name="treatment")
+application.add_typer(agents.get, name="get", cls=Whole)
+for group, name in ((why.why, "why"), (agents.describe, "describe")):
+    application.add_typer(group, name=name, cls=OfThings)
+for group, name in (
+    (keys.key, "key"),
+    (config.config, "config"),
+    (db.database, "db"),
+    (bench.bench, "bench"),
+    (baseline.baseline, "baseline"),
+    (treatments.treatment, "treatment"),
+):
+    application.add_typer(group, name=name, cls=Whole)

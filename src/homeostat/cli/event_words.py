@@ -88,7 +88,8 @@ def _alert(data: Data) -> tuple[str, str]:
 def _policy(data: Data) -> tuple[str, str]:
     if (rule := data.get("set")) is not None:
         whom = rule["agent_id"] or "every agent"
-        why = f": {rule['reason']}" if rule.get("reason") else ""
+        phase_told_it = rule["policy_id"].startswith("immune.hold.")
+        why = f": {rule['reason']}" if rule.get("reason") and not phase_told_it else ""
         return whom, f"{rule['action']} is in force by {rule['origin']} ({rule['policy_id']}){why}"
     if data.get("dropped"):
         return str(data["dropped"]), "is lifted"

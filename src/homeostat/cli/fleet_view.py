@@ -118,7 +118,8 @@ def _working(head: Row | None) -> str:
 
 def state(row: Row, beside: Beside | None = None, *, now_ms: int | None = None) -> Cell:
     word = headline(row, beside)
-    text = f"{MARKS.get(row['presence'], '?')} {word}"
+    said = f"{row['phase']} ({ASKED})" if word == ASKED and row["phase"] in ISOLATED else word
+    text = f"{MARKS.get(row['presence'], '?')} {said}"
     head = None if beside is None else beside.heads.get(row["agent_id"])
     if word == "suspended" and head is not None and now_ms is not None:
         text += _waiting(head, now_ms)

@@ -22,6 +22,11 @@ Ids = Annotated[list[str] | None, typer.Argument(metavar="[ID]…", help="These 
 Limit = Annotated[int, typer.Option("--limit", min=1, help="How many at most, newest first.")]
 AgentOption = Annotated[str | None, typer.Option("--agent", help="Of this agent only.")]
 PAGE = 100
+SAID = {
+    "heads": "List which turn each agent has, who holds it, and what waits behind it.",
+    "audit": "List what operators did, newest first.",
+    "tools": "List the tools that services offer to agents.",
+}
 VIEWED = frozenset({"runs"})  # described in a view of their own
 FILTERED = frozenset({"turns", "heads", "approvals", "incidents", "policies", "budgets", "calls", "audit", "runs"})
 
@@ -38,7 +43,7 @@ class Wanted:
 def add_nouns() -> None:
     """Give every noun its commands."""
     for noun in NOUNS:
-        get.command(noun.name, help=f"List {noun.name}, newest first.")(_getter(noun))
+        get.command(noun.name, help=SAID.get(noun.name, f"List {noun.name}, newest first."))(_getter(noun))
         if noun.name != noun.one:
             get.command(noun.one, hidden=True)(_getter(noun))
         if noun.show_path and noun.name not in VIEWED:
@@ -152,8 +157,8 @@ async def _listed(client: "Client", noun: Noun, wanted: Wanted) -> Row:
 
 def show_rows(noun: Noun, rows: list[Row], output: ListOutput, *, body: object) -> None:
     """A table, or the API's own members."""
-    from homeostat.cli.output import document
-    from homeostat.cli.tables import Cell, screen, table
+    from homeostat.cli.output import document, show_table
+    from homeostat.cli.tables import Cell
     from homeostat.core.clock import SystemClock
 
     if output is ListOutput.NAME:
@@ -165,12 +170,12 @@ def show_rows(noun: Noun, rows: list[Row], output: ListOutput, *, body: object) 
     elif noun.name == "runs":
         from homeostat.cli.run_view import listing
 
-        typer.echo("\n".join(listing(rows, wide=output is ListOutput.WIDE)))
+        show_table(*listing(rows, wide=output is ListOutput.WIDE), wide=output is ListOutput.WIDE)
     else:
         wanted = (*noun.columns, *noun.wide) if output is ListOutput.WIDE else noun.columns
         now = SystemClock().now_ms()
         lines = [[Cell(written(one, row.get(one.name), now_ms=now)) for one in wanted] for row in rows]
-        typer.echo("\n".join(table([_column(one) for one in wanted], lines, on=screen())))
+        show_table([_column(one) for one in wanted], lines, wide=output is ListOutput.WIDE)
 
 
 def _column(member: Member) -> "Column":

@@ -277,6 +277,18 @@ EVENTS_HINT: Final = "presence, turn, deliverable, call, phase, approval, alert,
 
 KINDS: Final = frozenset({"agent", *(noun.one for noun in NOUNS)})
 
+PREFIXES: Final = {"run": "run", "turn": "turn", "apr": "approval", "inc": "incident", "call": "call"}
+
+
+def kind_of(name: str) -> str:
+    """The kind of thing that an id is of, by how ids of that kind begin, or by what `-o name` writes before them.
+
+    >>> kind_of("inc_1"), kind_of("policy/stop"), kind_of("ann")
+    ('incident', 'policy', 'agent')
+    """
+    kind, slash, _ = name.partition("/")
+    return kind if slash and kind in KINDS else PREFIXES.get(name.partition("_")[0], "agent")
+
 
 def bare(name: str) -> str:
     """An id, also as `-o name` writes it: what one command lists, another takes.

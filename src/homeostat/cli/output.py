@@ -1,9 +1,14 @@
 """How commands show what they found: a table for people, or JSON for whatever comes behind the pipe."""
 
 from enum import StrEnum
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from homeostat.cli.tables import Cell, Column
 
 
 class Output(StrEnum):
@@ -14,6 +19,18 @@ class Output(StrEnum):
 
 
 OutputOption = Annotated[Output, typer.Option("--output", "-o", help="json is the API's body, unchanged.")]
+
+
+def show_table(columns: "Sequence[Column]", rows: "Sequence[Sequence[Cell]]", *, wide: bool) -> None:
+    """A table on the standard output. Who asked for a wide one is told what there is no room for."""
+    from homeostat.cli.tables import Layout, screen, table
+
+    on = screen()
+    typer.echo("\n".join(table(columns, rows, on=on)))
+    missing = Layout(columns, rows, width=on.width).left_out if wide else []
+    if missing:
+        said = f"There is no room for {', '.join(missing)}; a wider terminal shows them, and so does `| less -S`."
+        typer.echo(said, err=True)
 
 
 def show(answer: object, output: Output) -> None:

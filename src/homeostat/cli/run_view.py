@@ -87,8 +87,8 @@ def spending(budget: Row) -> list[str]:
     return parts
 
 
-def listing(runs: list[Row], *, wide: bool = False) -> list[str]:
-    """A list, one line each."""
+def listing(runs: list[Row], *, wide: bool = False) -> tuple[list[Column], list[tuple[Cell, ...]]]:
+    """The columns of a list, and a row for each run."""
     columns = [
         Column("RUN"),
         Column("STATUS"),
@@ -111,7 +111,7 @@ def listing(runs: list[Row], *, wide: bool = False) -> list[str]:
         )
         for run in runs
     ]
-    return list(table(columns, cells, on=screen()))
+    return columns, cells
 
 
 def _when(instant: str) -> str:

@@ -1,6 +1,7 @@
 """What a table of agents shows besides their rows: their turns and queues, open questions, what they spent."""
 
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
@@ -14,6 +15,13 @@ if TYPE_CHECKING:
 PAGE = 500
 LOOK_SECONDS = 2.0
 NAMED_CHARS_MAX = 400  # a few agents are asked for by name; for more, all are read
+
+
+async def around(client: "Client", spending: "Spending") -> Beside | None:
+    """How agents stand with their turns, and what they spent."""
+    await spending.look()
+    found = await beside(client)
+    return None if found is None else replace(found, today=spending.today)
 
 
 async def beside(client: "Client", ids: "Collection[str]" = ()) -> Beside | None:

@@ -112,6 +112,11 @@ class Layout:
         self._chosen = chosen
         self._sizes = needed
 
+    @property
+    def left_out(self) -> list[str]:
+        """The titles for which there is no room."""
+        return [column.title for number, column in enumerate(self._columns) if number not in self._chosen]
+
     def heading(self, *, on: Screen) -> str:
         return self.line([Cell(column.title, "bold") for column in self._columns], on=on)
 

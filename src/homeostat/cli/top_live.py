@@ -2,14 +2,13 @@
 
 import asyncio
 import contextlib
-from dataclasses import replace
 
 import msgspec
 import typer
 
 from homeostat.cli.fleet_view import TOP_COLUMNS, Beside, cells, summary, urgency
 from homeostat.cli.selection import Selection
-from homeostat.cli.surroundings import Spending, beside
+from homeostat.cli.surroundings import Spending, around
 from homeostat.cli.tables import screen, table
 from homeostat.cli.terminal import Terminal
 from homeostat.cli.top_view import Rate, TopView
@@ -24,12 +23,12 @@ LOOK_SECONDS = 2.0  # how often turns and spending are read, at most
 async def show_once(client: Client, wanted: Selection) -> None:
     """The fleet as it stands, for where there is no terminal to draw on."""
     found = await client.agents(agent_type=wanted.agent_type, status=wanted.status, query=wanted.asked)
-    around = await beside(client)
-    rows = sorted(msgspec.to_builtins(found), key=lambda row: urgency(row, around))
+    beside = await around(client, Spending(client))
+    rows = sorted(msgspec.to_builtins(found), key=lambda row: urgency(row, beside))
     now = SystemClock().now_ms()
-    typer.echo(summary(rows, around))
+    typer.echo(summary(rows, beside))
     if rows:
-        made = [cells(row, TOP_COLUMNS, now_ms=now, beside=around) for row in rows]
+        made = [cells(row, TOP_COLUMNS, now_ms=now, beside=beside) for row in rows]
         typer.echo("\n".join(table(TOP_COLUMNS, made, on=screen())))
 
 
@@ -40,6 +39,7 @@ class Top:
         self._client = client
         self._wanted = wanted
         self._every = every
+        self._spending: Spending = Spending(client)
         self._beside: Beside | None = None
         self._clock = SystemClock()
         self._feed: FleetFeed = client.follow(agent_type=wanted.agent_type, tag=wanted.tag)
@@ -49,6 +49,7 @@ class Top:
         self._leaving = False
 
     async def run(self) -> None:
+        self._beside = await around(self._client, self._spending)  # without it, an agent's own word would be shown
         with Terminal(on_key=self._press, on_resize=self._stirred.set, on_stop=self._leave) as terminal:
             following = asyncio.create_task(self._follow(), name="feed")
             looking = asyncio.create_task(self._look(), name="turns")
@@ -77,13 +78,10 @@ class Top:
 
     async def _look(self) -> None:
         """Turns, questions and spending are not in the feed; they are read now and then."""
-        spending = Spending(self._client)
         while True:
-            with contextlib.suppress(HomeostatError):  # the feed says what is wrong with the connection
-                await spending.look()
-                found = await beside(self._client)
-                self._beside = None if found is None else replace(found, today=spending.today)
             await asyncio.sleep(max(self._every, LOOK_SECONDS))
+            with contextlib.suppress(HomeostatError):  # the feed says what is wrong with the connection
+                self._beside = await around(self._client, self._spending)
 
     def _press(self, key: str) -> None:
         self._leaving = self._leaving or not self._view.press(key)

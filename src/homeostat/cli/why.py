@@ -13,7 +13,9 @@ from homeostat.cli.output import Output, OutputOption, show
 if TYPE_CHECKING:
     from homeostat.client.client import Client
 
-why = typer.Typer(help="Tell why something is as it is: cause, evidence, decision, effect.", no_args_is_help=True)
+why = typer.Typer(
+    help="Tell why something is as it is: cause, evidence, decision, effect. An id alone will do.", no_args_is_help=True
+)
 
 NOUNS = {
     "agent": "Tell how an agent's health came to be what it is, from the evidence.",

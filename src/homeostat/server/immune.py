@@ -1,5 +1,7 @@
 """Health over HTTP: vitals in, incidents and approvals out, and what operators may do to an agent."""
 
+from dataclasses import replace
+
 from homeostat.core.clock import Millis, rfc3339
 from homeostat.core.enforcement_errors import AgentKilled
 from homeostat.core.errors import (
@@ -10,6 +12,7 @@ from homeostat.core.errors import (
 )
 from homeostat.core.ids import AgentId
 from homeostat.core.limits import NAME_CHARS_MAX
+from homeostat.core.machines.phase import RUNS
 from homeostat.core.records.call import ToolUse
 from homeostat.core.records.immune import (
     Incident,
@@ -176,7 +179,7 @@ async def _health(call: Call, key: AgentKey) -> w.HealthShape:
         actor=patient.actor,
         sigma=patient.sigma,
         quarantines=patient.quarantines,
-        incident=None if incident is None else _incident(incident),
+        incident=None if incident is None else await _standing(call, incident),
         baseline=normal_shapes(immune.normals(key)),
         history=[
             w.StepShape(
@@ -226,7 +229,7 @@ async def list_incidents(call: Call, query: w.IncidentsQuery) -> w.IncidentsPage
 
     async def read(before: IncidentId | None, limit: int) -> list[w.IncidentShape]:
         found = await store.incidents(call.project, agent_id=agent_id, before=before, limit=limit)
-        return [_incident(one) for one in found]
+        return [await _standing(call, one) for one in found]
 
     found, following = await sifted(
         asked(call, "incidents", query.q),
@@ -245,13 +248,24 @@ async def read_incident(call: Call) -> w.IncidentShape:
     found = await call.system.immune.store.incident(call.project, incident_id)
     if found is None:
         raise IncidentUnknown(incident_id=incident_id)
-    return _incident(found)
+    return await _standing(call, found)
 
 
 def word_of(call: Call, name: str) -> str:
     """A name out of the path; what cannot be one is as good as unknown."""
     word = call.parameters[name][:NAME_CHARS_MAX]
     return word if word.isprintable() else "?"
+
+
+async def _standing(call: Call, incident: Incident) -> w.IncidentShape:
+    """An incident as it stands. What was held is counted when its agent is let out; until then it is what waits now."""
+    agent_id = incident.agent_id
+    if agent_id is None or incident.closed_at_ms is not None:
+        return _incident(incident)
+    key = (incident.project, agent_id)
+    if call.system.immune.phase_of(key) in RUNS:
+        return _incident(incident)
+    return _incident(replace(incident, held=await call.system.immune.enforcement.waiting(key)))
 
 
 def _incident(incident: Incident) -> w.IncidentShape:

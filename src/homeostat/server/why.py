@@ -152,7 +152,10 @@ def _decision(incident: IncidentShape) -> str:
 
 
 def _kept(incident: IncidentShape) -> str:
-    return f"{incident.held} messages were held, {incident.resumed} resumed, {incident.lost} lost."
+    held = "1 message" if incident.held == 1 else f"{incident.held} messages"
+    if incident.closed_at is None and not incident.resumed:
+        return f"{held} waiting, {incident.lost} lost."
+    return f"{held} held, {incident.resumed} resumed, {incident.lost} lost."
 
 
 def of_approval(approval: ApprovalShape) -> WhyShape:

@@ -42,7 +42,7 @@ async def test_a_place_that_hears_of_alerts_is_added_tried_and_removed(
     hooks = page.get_by_role("region", name="Webhooks")
     await hooks.get_by_label("Name").fill("on-call")
     await hooks.get_by_label("Address").fill(receiver.url)
-    await hooks.get_by_label("inside the house").check()
+    await hooks.get_by_label("in my own network").check()
     await hooks.get_by_role("button", name="Add webhook").click()
     await confirm(page)
     await expect(hooks.get_by_role("status")).to_contain_text("whsec_")

@@ -54,3 +54,10 @@ def test_every_command_has_its_place_in_the_help() -> None:
     assert [title for title in GROUPS if f"\n{title}:\n" in shown] == list(GROUPS)
     assert "Other:" not in shown
     assert all(len(line) <= 80 for line in shown.splitlines())
+
+
+def test_no_sentence_of_the_help_is_cut() -> None:
+    for group in ([], ["get"], ["describe"], ["why"], ["treatment"]):
+        shown = CliRunner().invoke(application, [*group, "--help"], terminal_width=80).stdout
+        told = shown.split("[ARGS]...", 1)[1]
+        assert "..." not in told, group

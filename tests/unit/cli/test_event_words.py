@@ -51,6 +51,11 @@ def test_an_event_is_a_sentence(kind: str, data: dict[str, Any], whom: str, word
     assert not re.search(r"[{}']", said), "what programs write is not shown to people"
 
 
+def test_why_an_agent_is_held_is_told_by_its_phase_and_not_again() -> None:
+    assert "latency" not in told("policy", {"target": "x", "set": RULE})[1]
+    assert "latency" in told("policy", {"target": "x", "set": RULE | {"policy_id": "calm", "origin": "ann"}})[1]
+
+
 def test_what_does_not_fit_goes_on_below() -> None:
     said = {"agent_id": "ann", "action": "reset_memory", "status": "pending", "approval_id": "apr_" + "0" * 24}
     text = line({"event": "approval", "data": {"at_ms": 0, **said}}, on=Screen(60))

@@ -160,6 +160,11 @@ def test_nothing_runs_without_a_lease(facts: Row, head: Row, asked: bool, word: 
     assert headline(row(**facts), beside) == word
 
 
+def test_an_agent_that_somebody_is_asked_about_says_that_it_is_held() -> None:
+    told = state(row(phase="quarantined"), Beside({}, frozenset({"inference-1"})), now_ms=NOW)
+    assert told.text == "● quarantined (approval waiting)"
+
+
 def test_a_turn_that_waits_says_for_how_long() -> None:
     head = HEAD | {"status": "suspended", "waiting_tool_count": 1, "resume_deadline": "2025-06-15T15:07:20.000Z"}
     told = state(row(), Beside({"inference-1": head}), now_ms=NOW)

@@ -55,6 +55,22 @@ async def test_an_operator_isolates_and_releases_and_the_story_is_told(http: htt
     assert (await http.post("/v1/agents/nobody/heal", json={})).status_code == 404
 
 
+async def test_an_open_incident_says_what_waits_and_a_closed_chapter_what_was_held(http: httpx2.AsyncClient) -> None:
+    await register(http)
+    await http.post("/v1/agents/ann/quarantine", json={"reason": "a look inside"})
+    for _ in range(2):
+        assert (await http.post("/v1/agents/ann/inbox", json={"type": "turn", "payload": {}})).status_code == 202
+    (incident,) = (await http.get("/v1/immune/incidents")).json()["incidents"]
+    counted = (incident["held"], incident["resumed"], incident["lost"])
+    assert counted == (2, 0, 0)
+    assert (await http.get("/v1/agents/ann/health")).json()["incident"] == incident
+    told = (await http.get(f"/v1/why/incidents/{incident['incident_id']}")).json()["text"]
+    assert "2 messages waiting, 0 lost." in told
+    await http.post("/v1/agents/ann/release", json={"reason": "seen"})
+    freed = (await http.get(f"/v1/immune/incidents/{incident['incident_id']}")).json()
+    assert (freed["held"], freed["resumed"], freed["lost"]) == (2, 2, 0)
+
+
 async def test_feedback_is_about_an_incident_and_unknown_causes_are_refused(http: httpx2.AsyncClient) -> None:
     await register(http)
     said = {"agent_id": "ann", "actual_cause": "provider_outage", "notes": "five minutes"}

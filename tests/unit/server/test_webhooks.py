@@ -161,7 +161,7 @@ async def test_the_neighbours_hear_nothing_unless_it_is_meant(
     if allow:
         assert delivery["last_status"] == 302, "a redirect is not followed"
     else:
-        assert "inside the house" in delivery["last_problem"]
+        assert "of your own network" in delivery["last_problem"]
 
 
 @pytest.mark.parametrize(

@@ -59,8 +59,9 @@ export class Paged<T> {
           if (cursor === null || !known.size || page.items.some((item) => known.has(this.#key(item)))) break
           if (pages + 1 === NEWS_PAGES_MAX) return void this.restart()
         }
+        const held = new Set(this.items.map(this.#key)) // another answer may have been faster
         const kept = this.items.map((item) => fresh.get(this.#key(item)) ?? item)
-        this.items = [...[...fresh.values()].filter((item) => !known.has(this.#key(item))), ...kept]
+        this.items = [...[...fresh.values()].filter((item) => !held.has(this.#key(item))), ...kept]
         if (!known.size) this.next = cursor
         this.problem = null
       } catch (error) {

@@ -34,7 +34,9 @@ class HttpCourier:
         try:
             address = await _address(host, port)
             if not allow_private and not address.is_global:
-                return Posted(None, f"{host} is {address}, inside the house; say allow_private if that is meant")
+                return Posted(
+                    None, f"{host} is {address}, an address of your own network; say allow_private if that is meant"
+                )
             bracketed = f"[{address}]" if address.version == 6 else str(address)
             pinned = parts._replace(netloc=f"{bracketed}:{port}").geturl()
             sent = dict(headers) | {"host": parts.netloc.rpartition("@")[2]}
