@@ -136,6 +136,9 @@ def show_blast(told: list[Any]) -> None:
         columns = [Column(title) for title, _ in REACHED]
         rows = [[Cell(brief(one[member])) for _, member in REACHED] for one in agents.values()]
         typer.echo("\n".join(table(columns, rows, on=screen())))
+    for blast in told:
+        if blast.get("rehearsal"):
+            typer.echo(f"{blast['agents'][0]['agent_id']}: {blast['rehearsal']}")
     more = sum(blast["more"] for blast in told)
     counted = [
         f"{count} {noun}{'s' * (count > 1)}" for count, noun in ((len(runs), "run"), (len(agents), "agent")) if count

@@ -13,9 +13,11 @@ from homeostat.core.ids import AgentId, ProjectId, RunId
 from homeostat.core.limits import NAME_CHARS_MAX, PAGE_MAX
 from homeostat.core.machines.run import RUN
 from homeostat.core.machines.task import TaskStatus
-from homeostat.core.records.immune import ApprovalId
+from homeostat.core.records.immune import Approval, ApprovalId
+from homeostat.core.records.policy import Action
 from homeostat.core.records.run import Run
 from homeostat.core.records.turn import AgentKey
+from homeostat.core.remedy_rules import rules_of
 from homeostat.core.run_errors import RunFinished
 from homeostat.core.wire import orders as w
 from homeostat.core.wire.operations import DrillBody
@@ -27,6 +29,7 @@ from homeostat.server.call import Call
 from homeostat.server.endpoints import Endpoint
 
 MICROS: Final = 1_000_000
+CALLS_TRIED_MAX: Final = 1_000  # of an agent's log, newest first
 SHOWN_MAX: Final = 50
 """Runs, and agents, that a rehearsal shows one by one; of the rest it tells how many they are."""
 
@@ -49,6 +52,7 @@ class Effect:
     does: str
     undo: str
     reach: Reach
+    try_on: Callable[[Call], Awaitable[str]] | None = None  # the logged past, and what it would have been
 
 
 async def _named_agent(call: Call) -> Reached:
@@ -75,11 +79,32 @@ async def _turns_agent(call: Call) -> Reached:
 
 
 async def _approvals_agent(call: Call) -> Reached:
+    found = await _approval(call)
+    return Reached(agents=((found.project, found.agent_id),))
+
+
+async def _approval(call: Call) -> Approval:
     approval_id = ApprovalId(call.parameters["approval_id"][:NAME_CHARS_MAX])
     found = await call.system.immune.store.approval(call.project, approval_id)
     if found is None:
         raise ApprovalUnknown(approval_id=approval_id)
-    return Reached(agents=((found.project, found.agent_id),))
+    return found
+
+
+async def _cure_on_the_past(call: Call) -> str:
+    """What the rules of a treatment would have done to the agent's own logged calls."""
+    asked, gateway = await _approval(call), call.system.gateway
+    rules = rules_of((asked.project, asked.agent_id), asked.action, reason=asked.why, now=call.system.clock.now_ms())
+    tried = [
+        (rule.action, await gateway.rehearse(rule, since_ms=0, limit=CALLS_TRIED_MAX))
+        for rule in rules
+        if rule.action is not Action.CLEAR_CONTEXT  # it asks the agent, and refuses nothing
+    ]
+    told = [
+        f"as a {action.replace('_', ' ')} it would have refused {done.refused} and trimmed {done.trimmed}"
+        for action, done in tried
+    ]
+    return f"Of its last {tried[0][1].seen} calls, {'; '.join(told)}." if tried else ""
 
 
 async def _named_run(call: Call) -> Reached:
@@ -167,7 +192,10 @@ EFFECTS: Final[Mapping[str, Effect]] = {
         _turns_agent,
     ),
     "approve": Effect(
-        "The treatment is tried once; probation shows whether it helped.", "homeostat quarantine", _approvals_agent
+        "The treatment is tried once; probation shows whether it helped.",
+        "homeostat quarantine",
+        _approvals_agent,
+        _cure_on_the_past,
     ),
     "reject": Effect(
         "The treatment is not tried; the agent stays isolated until somebody heals or releases it.",
@@ -206,6 +234,7 @@ async def blast(call: Call, endpoint: Endpoint) -> Answer:
         agents=[await _agent(call, key) for key in agents],
         runs=[await _run(call, run) for run in runs],
         more=len(reached.agents) - len(agents) + len(reached.runs) - len(runs),
+        rehearsal="" if effect.try_on is None else await effect.try_on(call),
     )
     return Answer(endpoint.status, msgspec.json.encode(shape))
 

@@ -2,7 +2,6 @@
 
 from typing import Final
 
-from homeostat.adapters.remedies.gateway import remedy_id
 from homeostat.core.clock import Millis, rfc3339
 from homeostat.core.codec import to_json
 from homeostat.core.errors import AgentUnknown, Forbidden, Unauthenticated
@@ -10,6 +9,7 @@ from homeostat.core.ports.memory import TREATED
 from homeostat.core.records.immune import RemedyAction
 from homeostat.core.records.policy import Action, PolicyId
 from homeostat.core.records.turn import AgentKey
+from homeostat.core.remedy_rules import remedy_id
 from homeostat.core.wire import treatments as w
 from homeostat.server import identity, names
 from homeostat.server.call import Call

@@ -23,9 +23,12 @@ from homeostat.core.clock import Clock, Millis
 from homeostat.core.codec import to_json
 from homeostat.core.errors import Conflict, Refused
 from homeostat.core.ids import DEFAULT_PROJECT, AgentId, chance
+from homeostat.core.limits import PUSH_INTERVAL_SECONDS_DEFAULT
 from homeostat.core.machines.phase import Phase
 from homeostat.core.machines.run import RUN, RunStatus
 from homeostat.core.ports.upstream import UpstreamRequest
+from homeostat.core.records.access import Act as AuditedAct
+from homeostat.core.records.access import AuditOutcome
 from homeostat.core.records.fleet import AgentStatus, ReportedStatus
 from homeostat.core.records.immune import ApprovalStatus, Diagnosis, RemedyAction
 from homeostat.core.records.run import Bounds, PauseCause, RunConfig, Target, TargetKind, TaskSpec
@@ -51,7 +54,6 @@ ANSWER_TOKENS_MAX: Final = 4_000
 READERS: Final = 4  # the first so many read pages with a tool
 LEARNING_CALLS: Final = 40  # made at once, so that it is soon known what is normal
 WORK_SECONDS: Final = 2.0
-BEAT_SECONDS: Final = 10.0
 FIRST_INCIDENT_SECONDS: Final = 10.0
 INCIDENT_SECONDS: Final = 90.0
 ANSWER_SECONDS: Final = 80.0  # how long a question waits for you before the simulated operator answers it
@@ -160,15 +162,19 @@ class Village:
         await booth.call(f"/{NAME}/v1/chat/completions", body, key=self._keys.get(_key(name)))
 
     async def _beat(self, system: System) -> None:
+        """Each as often as it is told to."""
         began = self._clock.now_ms()
+        due, every = dict.fromkeys(self.names, began), dict.fromkeys(self.names, PUSH_INTERVAL_SECONDS_DEFAULT)
         while True:
             for name in self.names:
                 member = system.fleet.registry.get(AgentId(name))
-                if member is not None:
-                    await system.fleet.beat(member, self._status(name, began))
-            await asyncio.sleep(BEAT_SECONDS)
+                if member is not None and due[name] <= self._clock.now_ms():
+                    told = await system.fleet.beat(member, self._status(name, began, every[name]))
+                    every[name] = told.interval.seconds
+                    due[name] = Millis(told.received_ms + told.interval.ms)
+            await asyncio.sleep(1.0)
 
-    def _status(self, name: str, began: Millis) -> AgentStatus:
+    def _status(self, name: str, began: Millis, every: float) -> AgentStatus:
         now = self._clock.now_ms()
         return AgentStatus(
             agent_id=AgentId(name),
@@ -184,7 +190,7 @@ class Village:
             processing_time_avg_ms=300.0,
             error_count=0,
             memory_mb=64.0,
-            push_interval_seconds=BEAT_SECONDS,
+            push_interval_seconds=every,
         )
 
     async def _strive(self, system: System) -> None:
@@ -219,6 +225,7 @@ class Village:
                 if self._clock.now_ms() - one.asked_at_ms > ANSWER_SECONDS * 1000:
                     with suppress(Conflict):  # you were faster
                         await immune.approvals.approve(DEFAULT_PROJECT, one.approval_id, reason=UNASKED, actor=OPERATOR)
+                        await self._note(system, "approve", f"approval/{one.approval_id}")
             await self._let_runs_go_on(system)
 
     async def _let_runs_go_on(self, system: System) -> None:
@@ -228,9 +235,23 @@ class Village:
             if run.paused is PauseCause.GATE and run.created_by == OPERATOR and waited_ms > ANSWER_SECONDS * 1000:
                 with suppress(Conflict):  # you were faster
                     key = (DEFAULT_PROJECT, run.run_id)
-                    await system.runs.control.answer(
-                        key, PUBLISH, approve=True, who=Act(actor=OPERATOR, reason=UNASKED)
-                    )
+                    who = Act(actor=OPERATOR, reason=UNASKED)
+                    await system.runs.control.answer(key, PUBLISH, approve=True, who=who)
+                    await self._note(system, "approve_task", f"task/{run.run_id}/{PUBLISH}")
+
+    async def _note(self, system: System, verb: str, thing: str) -> None:
+        """Who answers for others is in the audit log, simulated or not."""
+        await system.access.store.append(
+            AuditedAct(
+                at_ms=self._clock.now_ms(),
+                actor=OPERATOR,
+                verb=verb,
+                object=thing,
+                project=DEFAULT_PROJECT,
+                outcome=AuditOutcome.DONE,
+                reason=UNASKED,
+            )
+        )
 
 
 def _tasks() -> list[TaskSpec]:

@@ -19,14 +19,14 @@ def _word(status: str) -> Event:
     return Event(status, ProjectId("default"), Channel.EVT, "agent", "ann", "approval", to_json(said))
 
 
-async def test_a_question_is_one_line_with_the_command_that_answers(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_a_question_is_one_line_with_the_command_that_answers(capfd: pytest.CaptureFixture[str]) -> None:
     async with assemble(Settings(ephemeral=True)) as system:
         await _tell_questions(system, "http://127.0.0.1:7999")
         await system.bus.publish((_word("approved"), _word("pending")))
         told: list[str] = []
 
         def heard() -> bool:
-            told.extend(capsys.readouterr().out.splitlines())
+            told.extend(capfd.readouterr().out.splitlines())
             return bool(told)
 
         await until(heard)
@@ -35,7 +35,7 @@ async def test_a_question_is_one_line_with_the_command_that_answers(capsys: pyte
     assert "\x1b" not in line, "what an agent is called commands no terminal"
 
 
-async def test_a_task_that_waits_is_told_once_with_the_command_that_answers(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_a_task_that_waits_is_told_once_with_the_command_that_answers(capfd: pytest.CaptureFixture[str]) -> None:
     async with assemble(Settings(ephemeral=True)) as system:
         await _tell_questions(system, "http://127.0.0.1:7700")
         await system.enrol(Introduction(agent_type="t", agent_id=AgentId("ann")), AgentId("ann"), key=None)
@@ -44,7 +44,7 @@ async def test_a_task_that_waits_is_told_once_with_the_command_that_answers(caps
         told: list[str] = []
 
         def heard() -> bool:
-            told.extend(capsys.readouterr().out.splitlines())
+            told.extend(capfd.readouterr().out.splitlines())
             return bool(told)
 
         await until(heard)

@@ -3,6 +3,9 @@
 import httpx2
 
 from homeostat.app.assemble import System
+from homeostat.core.clock import Millis
+from homeostat.core.ids import DEFAULT_PROJECT, AgentId
+from homeostat.core.records.immune import Approval, ApprovalId, Chart, Diagnosis, IncidentId, RemedyAction
 
 
 async def register(http: httpx2.AsyncClient, agent_id: str = "ann") -> str:
@@ -96,3 +99,41 @@ async def test_an_isolated_agent_that_registers_again_stays_isolated(http: httpx
     assert again.json()["api_key"] == key
     row = (await http.get("/v1/agents/ann")).json()
     assert row["phase"] in (held, "quarantined"), "a restart is no release"
+
+
+async def test_a_cure_is_tried_on_what_is_logged_before_anybody_says_yes(
+    http: httpx2.AsyncClient, system: System
+) -> None:
+    said = {"authorization": f"Bearer {await register(http)}"}
+    tools = [{"type": "function", "function": {"name": "search", "parameters": {"type": "object"}}}]
+    body = {"model": "gpt-4o-mini", "max_tokens": 20, "messages": [{"role": "user", "content": "hello"}]}
+    for asked in (body, body, body | {"max_tokens": 4_000}, body | {"tools": tools}):
+        answer = await http.post("/openai/v1/chat/completions", json=asked, headers=said)
+        assert answer.status_code == 200, answer.text
+    now = system.clock.now_ms()
+    told: list[str] = []
+    for action in (RemedyAction.REDUCE_AUTONOMY, RemedyAction.REVOKE_TOOLS, RemedyAction.RESET_AGENT):
+        question = Approval(
+            approval_id=ApprovalId(f"apr_{action}"),
+            project=DEFAULT_PROJECT,
+            agent_id=AgentId("ann"),
+            incident_id=IncidentId("inc_1"),
+            action=action,
+            diagnosis=Diagnosis.COST_OVERRUN,
+            sigma=7.0,
+            evidence_digest="",
+            why="it costs too much",
+            asked_at_ms=now,
+            expires_at_ms=Millis(now + 1_000_000),
+        )
+        assert await system.immune.store.save(Chart(asked=(question,)))
+        path = f"/v1/immune/approvals/{question.approval_id}/approve"
+        rehearsed = await http.post(path, params={"dry_run": "true"}, json={})
+        assert rehearsed.status_code == 200, rehearsed.text
+        told.append(rehearsed.json()["rehearsal"])
+    assert told[0].startswith(
+        "Of its last 4 calls, as a rate limit it would have refused 2 and trimmed 0; as a token cap"
+    )
+    assert told[1].startswith("Of its last 4 calls, as a tool filter it would have refused 0 and trimmed")
+    assert told[2] == "", "nobody can tell what a restart would have done"
+    assert (await http.get("/v1/policies")).json()["policies"] == [], "nothing was done"

@@ -66,3 +66,9 @@ class BlastShape(Shape, frozen=True, kw_only=True):
     agents: list[ReachShape]
     runs: list[RunReachShape]
     more: Annotated[int, msgspec.Meta(description="Runs and agents beyond those that are shown.")]
+    rehearsal: Annotated[
+        str,
+        msgspec.Meta(
+            description="What a treatment would have done to the agent's logged calls, where that can be told."
+        ),
+    ] = ""
