@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -42,7 +43,9 @@ def test_a_turn_is_listed_described_explained_and_logged(server: HomeostatServer
     assert homeostat(server, "get", "turns", "--agent", "cid", "-o", "name").stdout == f"turn/{turn_id}\n"
     row = json.loads(homeostat(server, "get", "turns", turn_id, "-o", "json").stdout)
     assert row["turn_id"] == turn_id
-    assert f"turn_id: {turn_id}" in homeostat(server, "describe", "turn", turn_id).stdout
+    shown = homeostat(server, "describe", turn_id).stdout
+    assert re.search(rf"^Turn id +{turn_id}$", shown, re.MULTILINE)
+    assert f"turn_id: {turn_id}" in homeostat(server, "describe", "turn", turn_id, "-o", "yaml").stdout
     assert "asked for from outside" in homeostat(server, "why", "turn", turn_id).stdout
     assert "hello" in homeostat(server, "logs", "cid").stdout
     assert "cid" in homeostat(server, "get", "heads").stdout

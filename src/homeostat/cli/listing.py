@@ -204,14 +204,17 @@ def written(member: Member, value: Any, *, now_ms: int) -> str:
 
 def show_detail(noun: Noun, row: Row, output: DetailOutput) -> None:
     from homeostat.cli.output import document
-    from homeostat.cli.tables import plain
 
     if output is DetailOutput.NAME:
         typer.echo(f"{noun.one}/{noun.id_of(row)}")
-    elif output is DetailOutput.JSON:
-        typer.echo(document(row, yaml=False))
+    elif output is not DetailOutput.TEXT:
+        typer.echo(document(row, yaml=output is DetailOutput.YAML))
     else:
-        typer.echo("\n".join(map(plain, document(row, yaml=True).splitlines())))
+        from homeostat.cli.detail import page
+        from homeostat.cli.tables import screen
+        from homeostat.core.clock import SystemClock
+
+        typer.echo("\n".join(page(row, now_ms=SystemClock().now_ms(), width=screen().width)))
 
 
 def brief(value: Any) -> str:
