@@ -100,7 +100,7 @@ def test_what_is_listed_can_be_filtered(server: HomeostatServer) -> None:
 def test_an_order_to_many_is_rehearsed_asked_for_and_given(server: HomeostatServer) -> None:
     silent = homeostat(server, "cordon", "ann")
     assert (silent.returncode, "--reason" in silent.stderr) == (2, True)
-    tried = homeostat(server, "cordon", "-l", "gpu", "--reason", "a release", "--dry-run")
+    tried = homeostat(server, "cordon", "-l", "gpu", "--dry-run")
     assert tried.returncode == 0, tried.stderr
     assert "ann" in tried.stdout
     assert "bob" in tried.stdout

@@ -46,8 +46,9 @@ def show_config(
 
     titles = ("SETTING", "VALUE", "ORIGIN", "VARIABLE") if origin else ("SETTING", "VALUE")
     members = ("name", "value", "origin", "variable")[: len(titles)]
+    columns = [Column(title, least=8 if title == "VALUE" else None) for title in titles]
     lines = [[Cell(plain(str(row[member]))) for member in members] for row in rows]
-    typer.echo("\n".join(table([Column(title) for title in titles], lines, on=screen())))
+    typer.echo("\n".join(table(columns, lines, on=screen())))
 
 
 def shown(name: str, value: object) -> str:

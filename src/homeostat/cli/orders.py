@@ -78,7 +78,7 @@ class Order:
 
 def give(order: Order, url: str | None, project: str | None) -> None:
     """Find whom it is for, show it, ask where more than one is hit, and do it."""
-    if order.verb.stops:
+    if order.verb.stops and not order.dry_run:
         require(order.reason)
 
     async def work(client: "Client") -> None:

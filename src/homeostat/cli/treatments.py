@@ -47,7 +47,8 @@ def lift_treatments(
     output: OutputOption = Output.TABLE,
 ) -> None:
     """End remedies before their time: the agent is made anew without them before its next turn, and watched as ever."""
-    require(reason)
+    if not dry_run:
+        require(reason)
     body: dict[str, Any] = {"reason": reason, "actor": actor, **({"action": action} if action else {})}
 
     async def work(client: "Client") -> None:
