@@ -19,6 +19,7 @@ from typing import Any, cast
 
 import atheris
 
+from tests.fuzz.harness import keeping
 from tests.fuzz.targets import TARGETS, Target
 
 # Where foreign bytes are taken apart, and the targets themselves: what else there is would only slow the search down.
@@ -147,7 +148,7 @@ def drive(chosen: Target, options: argparse.Namespace) -> None:
             f"-max_total_time={options.seconds}",
             "-print_final_stats=1",
         ]
-        atheris.Setup([sys.argv[0], *flags, str(grown), str(kept), str(seeds)], chosen.check)
+        atheris.Setup([sys.argv[0], *flags, str(grown), str(kept), str(seeds)], keeping(chosen, kept))
         atheris.Fuzz()
 
 

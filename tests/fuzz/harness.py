@@ -1,8 +1,10 @@
 """What targets share: their table, bytes that are cut anywhere, and a loop in which nothing takes time."""
 
+import hashlib
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 Check = Callable[[bytes], None]
@@ -34,6 +36,19 @@ def target(
         return check
 
     return enter
+
+
+def keeping(chosen: Target, folder: Path) -> Check:
+    """A target's check that keeps what breaks it: libFuzzer does so only where a sanitizer tells it of its death."""
+
+    def check(data: bytes) -> None:
+        try:
+            chosen.check(data)
+        except BaseException:
+            (folder / f"broke-{hashlib.sha256(data).hexdigest()[:16]}").write_bytes(data)
+            raise
+
+    return check
 
 
 def pieces(data: bytes) -> tuple[bytes, list[bytes]]:

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from homeostat.core.ids import chance
-from tests.fuzz.harness import mutations
-from tests.fuzz.targets import TARGETS, Target
+from tests.fuzz.harness import Target, keeping, mutations
+from tests.fuzz.targets import TARGETS
 
 CORPUS = Path(__file__).parent / "corpus"
 ATTEMPTS = 300
@@ -33,6 +33,17 @@ def test_a_slice_of_what_could_be_found_holds(target: Target) -> None:
 
 def test_nobody_keeps_a_corpus_for_a_target_that_is_gone() -> None:
     assert {folder.name for folder in CORPUS.iterdir() if any(folder.iterdir())} <= {*TARGETS}
+
+
+def test_what_breaks_a_target_is_kept(tmp_path: Path) -> None:
+    def check(data: bytes) -> None:
+        assert data != b"bad", "it broke"
+
+    kept = keeping(Target("one", check, ()), tmp_path)
+    kept(b"good")
+    with pytest.raises(AssertionError, match="it broke"):
+        kept(b"bad")
+    assert [found.read_bytes() for found in tmp_path.iterdir()] == [b"bad"]
 
 
 def test_atheris_drives_a_target() -> None:
