@@ -72,6 +72,7 @@ WORDS = (
     b'"type":', b'"message_delta"', b'"message_stop"', b'"content_block_delta"', b'"tool_use"', b'"output":', b"null",
     b'"max_tokens":', b'"max_completion_tokens":', b'"max_output_tokens":', b"1e999", b"\\u0000", b"\\ud800", b"[[[[[[",
 )  # fmt: skip
+CUT_BYTES_MAX = 261  # a byte says where it is cut: a longer stream is never cut behind them
 EVENTS_MAX = 20  # more of the same events only take longer
 NUMBERED = tuple(bytes([number]) for number in range(3))
 
@@ -86,7 +87,7 @@ def events_of(blocks: list[bytes]) -> tuple[list[bytes], bytes]:
     return found, cutter.rest()
 
 
-@target(b"\1\5" + CHAT, b"\3\1\2\3" + RESPONSES.replace(b"\n", b"\r\n"), words=WORDS)
+@target(b"\1\5" + CHAT, b"\3\1\2\3" + RESPONSES.replace(b"\n", b"\r\n"), words=WORDS, bytes_max=CUT_BYTES_MAX)
 def events(data: bytes) -> None:
     """A stream says the same wherever the network cuts it, in either kind of line."""
     stream, _ = pieces(data)
