@@ -25,7 +25,7 @@ def acknowledged(folder: Path) -> Acknowledged:
 
 
 def effects(folder: Path) -> list[Effect]:
-    return journals.effects(journals.entries(folder, "effects.jsonl"))
+    return journals.effects(journals.entries(folder, "effects-*.jsonl"))
 
 
 def heard_events(folder: Path) -> list[Event]:

@@ -55,10 +55,17 @@ def agents(count: int) -> list[AgentKey]:
 
 
 class Journal:
-    """Lines that are in the file when `note` returns, whatever becomes of the process that wrote them."""
+    """Lines that are in the file when `note` returns, whatever becomes of the process that wrote them.
+
+    A kill can fall in the middle of a line, so processes that are killed share no file; who is given the number and
+    with it the file of one that was killed begins behind the last line that is whole.
+    """
 
     def __init__(self, path: Path) -> None:
         self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        said = path.read_bytes()
+        if (whole := said.rfind(b"\n") + 1) < len(said):
+            os.ftruncate(self._file, whole)
 
     def note(self, **entry: object) -> None:
         os.write(self._file, json.dumps(entry).encode() + b"\n")
@@ -100,7 +107,7 @@ class Worker:
         self._kernel = kernel
         self._chance = chance
         self._journal = Journal(folder / f"told-{os.getpid()}.jsonl")
-        self._effects = Journal(folder / "effects.jsonl")
+        self._effects = Journal(folder / f"effects-{os.getpid()}.jsonl")
         self._tasks: dict[TurnId, asyncio.Task[None]] = {}
         self._hosted: list[AgentKey] = []
         self.session: WorkerSession

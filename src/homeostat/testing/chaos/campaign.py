@@ -185,7 +185,7 @@ async def _look(hurt: Installation, cast: Cast, verdict: Verdict, clock: Clock) 
         await cast.operators.audit()
         await cast.patients.audit()
         told = _told(hurt.folder, verdict)
-        ran = journals.effects(journals.entries(hurt.folder, "effects.jsonl"))
+        ran = journals.effects(journals.entries(hurt.folder, "effects-*.jsonl"))
         await _until_heard(cast, set(told.ends))
         found = await check(
             kernel.store,

@@ -53,7 +53,7 @@ def seen(noted: Iterable[dict[str, Any]]) -> Counter[str]:
 
 
 def effects(noted: Iterable[dict[str, Any]]) -> list[Effect]:
-    """What steps really did (`effects.jsonl`)."""
+    """What steps really did (`effects-*.jsonl`)."""
     return [Effect(TurnId(e["turn"]), e["step"], e["epoch"], e["token"]) for e in noted]
 
 

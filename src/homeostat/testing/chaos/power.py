@@ -20,7 +20,7 @@ from homeostat.testing.history import check
 from homeostat.testing.parties import PROJECT
 
 DATABASE = "turns.db"
-NOTES = ("told-*.jsonl", "effects.jsonl", "heard.jsonl")
+NOTES = ("told-*.jsonl", "effects-*.jsonl", "heard.jsonl")
 SYNCS_FIRST = 200
 """The migrations and the first registrations: cuts among them are rare in a long recording, and drawn on purpose."""
 
