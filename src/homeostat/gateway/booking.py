@@ -96,6 +96,7 @@ class Booking(Admission):
         """What this call is settled at should nobody live to settle it."""
         self._ended = self._office.clock.monotonic()
         call = self._call(Outcome.LOST, 0, "gateway_died", self._reserved() or UNREAD)
-        if self._reservation is None:
+        reservation = self._reservation
+        if reservation is None or reservation.buried:  # what was set aside for it is charged already
             return Flight(call, ZERO, ())
-        return Flight(call, self._reservation.amount, self._reservation.keys)
+        return Flight(call, reservation.amount, reservation.keys)

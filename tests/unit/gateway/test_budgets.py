@@ -15,7 +15,18 @@ from homeostat.core.clock import Millis
 from homeostat.core.errors import StoreUnavailable
 from homeostat.core.ids import DEFAULT_PROJECT
 from homeostat.core.limits import FLIGHT_SECONDS, POLICY_OUTAGE_SECONDS
-from homeostat.core.records.budget import ZERO, Amount, Budget, BudgetKey, BudgetKind, Draw, Drawn, Posted, Posting
+from homeostat.core.records.budget import (
+    ZERO,
+    Amount,
+    Budget,
+    BudgetKey,
+    BudgetKind,
+    Draw,
+    Drawn,
+    GatewayId,
+    Posted,
+    Posting,
+)
 from homeostat.core.records.call import CallId, Metered, Outcome, Priced
 from homeostat.core.records.event import Channel, Event, subject
 from homeostat.gateway.budgets import Answered, Budgets, Reservation
@@ -340,6 +351,36 @@ async def test_a_gateway_that_died_is_settled_at_what_it_had_reserved(tmp_path: 
         await context.__aexit__(None, None, None)
         assert (await desk.account()).spent == account.spent
         assert (await desk.account()).held == ZERO
+    await engine.close()
+
+
+async def test_a_call_that_lives_through_two_burials_is_charged_once(tmp_path: Path) -> None:
+    clock = ManualClock()
+    engine = SqliteEngine(tmp_path / "x.db")
+    await engine.open()
+    store = SqliteGateway(engine)
+    never = asyncio.Event()
+
+    async def pause(_: float) -> None:
+        await never.wait()
+
+    async with booth(store=store, clock=clock, upstream=SimulatedUpstream(pace=Pace(0.0, 1.0), pause=pause)) as desk:
+        await desk.grant(tokens_max=10_000)
+        stream = asyncio.create_task(desk.chat(stream=True, max_tokens=1000))
+        await until(lambda: desk.gateway.in_flight_here(ANN) == 1)
+        clock.advance(FLIGHT_SECONDS)
+        charged: list[int] = []
+        for _ in range(2):
+            while not await store.flights(*ANN, 9):
+                pass
+            ahead = Millis(clock.now_ms() + 3_600_000)  # the clock of whoever buries
+            assert await store.bury(ahead, latest=Millis(2 * ahead), sparing=GatewayId("gw_ahead"), limit=9)
+            account = await store.budget(AGENT)
+            assert account is not None
+            charged.append(account.spent.tokens)
+        assert charged[0] == charged[1] > 1000
+        stream.cancel()
+        await asyncio.gather(stream, return_exceptions=True)
     await engine.close()
 
 
