@@ -118,6 +118,7 @@ class Server:
         """End the server and its children at once, as a crash would; its data stays as it is on disk."""
         if self._process is None:
             return
+        self._process.send_signal(signal.SIGSTOP)  # or a child that it makes meanwhile outlives it and keeps its data
         for member in _family(self._process.pid):
             try:
                 member.kill()

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import asyncpg
@@ -48,6 +49,39 @@ async def test_nats_answers_and_stores(nats_url: str) -> None:
         await stream.delete_stream("smoke")
     finally:
         await connection.close()
+
+
+class Fertile(Server):
+    """Makes children for ever."""
+
+    title = "fertile"
+    ready_words = "ready"
+
+    def command(self) -> list[str]:
+        forking = "import os, time\nprint('ready', flush=True)\nwhile os.fork(): time.sleep(0.001)\ntime.sleep(60)"
+        return [sys.executable, "-c", forking]
+
+
+def test_no_child_that_is_made_meanwhile_outlives_a_kill() -> None:
+    server = Fertile()
+    try:
+        for _ in range(5):
+            server.start()
+            time.sleep(0.1)
+            session = server.pid
+            server.kill()
+            left = [one for one in psutil.process_iter() if _session_of(one) == session]
+            _, alive = psutil.wait_procs(left, timeout=1)
+            assert not [one for one in alive if one.status() != psutil.STATUS_ZOMBIE]
+    finally:
+        server.close()
+
+
+def _session_of(process: psutil.Process) -> int:
+    try:
+        return os.getsid(process.pid)
+    except ProcessLookupError:
+        return 0
 
 
 async def test_postgres_killed_under_a_connection_keeps_what_it_acknowledged() -> None:
