@@ -54,17 +54,28 @@ def _bounds(account: Budget) -> Amount:
 
 
 async def closed_spans(store: ImmuneStore, patient: Patient, now: Millis) -> AsyncGenerator[Span]:
-    """When an agent was held: from the step that closed it to the one that opened it, the latest first."""
+    """When an agent was held: from the step that closed it to the one that opened it, the latest first.
+
+    A step came after the one before it and before the next, whatever the clock of its process said.
+    """
     before: str | None = None
     opened: Millis | None = now
+    closing: Span | None = None
+    next_ms = now
     while page := await store.transitions(patient.key, before=before, limit=PAGE_MAX):
         for step in page:
+            if closing is not None:
+                yield Millis(max(closing[0], step.at_ms)), closing[1]
+                closing = None
             if step.target in RUNS:
-                opened = step.at_ms
+                opened = Millis(min(step.at_ms, next_ms))
             elif step.source in RUNS and opened is not None:
-                yield step.at_ms, opened
+                closing = step.at_ms, opened
                 opened = None
+            next_ms = step.at_ms
         before = page[-1].transition_id
+    if closing is not None:
+        yield closing
 
 
 async def always_the_isolated_are_not_served(store: GatewayStore, agent: AgentKey, span: Span) -> list[Violation]:

@@ -1,0 +1,57 @@
+"""When an agent was held, from steps that were written by processes with clocks of their own."""
+
+from typing import Any, cast
+
+import pytest
+
+from homeostat.app.verification.books import closed_spans
+from homeostat.core.clock import Millis
+from homeostat.core.ids import DEFAULT_PROJECT, AgentId
+from homeostat.core.machines.phase import Phase, PhaseEvent
+from homeostat.core.records.immune import Patient, Transition
+
+DAY_MS = 86_400_000
+NOW = Millis(10 * DAY_MS)
+ANN = Patient(
+    project=DEFAULT_PROJECT, agent_id=AgentId("ann"), version=1, phase=Phase.PROBATION, since_ms=Millis(0)
+)  # fmt: skip
+
+
+class Steps:
+    """Quarantined, released, quarantined again and released again, at the times that were written down."""
+
+    def __init__(self, *times: int) -> None:
+        turns = ((Phase.HEALTHY, Phase.QUARANTINED), (Phase.QUARANTINED, Phase.PROBATION)) * 2
+        self._steps = [
+            Transition(
+                transition_id=f"trn_{number}",
+                project=DEFAULT_PROJECT,
+                agent_id=AgentId("ann"),
+                at_ms=Millis(at),
+                source=source if number != 2 else Phase.PROBATION,
+                event=PhaseEvent.ORDER_QUARANTINE,
+                target=target,
+                cause="",
+                actor="",
+            )
+            for number, ((source, target), at) in enumerate(zip(turns, times, strict=True))
+        ]
+
+    async def transitions(self, key: object, *, before: str | None, limit: int) -> list[Transition]:
+        del key, limit
+        return [] if before is not None else self._steps[::-1]
+
+
+@pytest.mark.parametrize(
+    ("times", "spans"),
+    [
+        ((1000, 2000, 3000, 4000), [(3000, 4000), (1000, 2000)]),
+        ((1000, 2000, 3000 - DAY_MS, 4000), [(2000, 4000), (1000, 3000 - DAY_MS)]),
+        ((1000, 2000 + DAY_MS, 3000, 4000), [(2000 + DAY_MS, 4000), (1000, 3000)]),
+    ],
+    ids=["clocks that are right", "a clock behind", "a clock ahead"],
+)
+async def test_a_clock_that_is_wrong_by_a_day_makes_no_span_longer(
+    times: tuple[int, ...], spans: list[tuple[int, int]]
+) -> None:
+    assert [span async for span in closed_spans(cast("Any", Steps(*times)), ANN, NOW)] == spans
