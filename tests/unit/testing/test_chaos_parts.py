@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -14,10 +16,13 @@ from homeostat.core.errors import StoreUnavailable
 from homeostat.core.ids import Chance
 from homeostat.testing.chaos import disk, world
 from homeostat.testing.chaos.faults import timetable
+from homeostat.testing.chaos.installation import STARTS_MAX, Installation, Size
+from homeostat.testing.chaos.people import Patience
 from homeostat.testing.chaos.proxy import Link, link_to
 from homeostat.testing.chaos.scene import Postgres
 from homeostat.testing.chaos.world import World
 from homeostat.testing.chaos.zygote import Zygote
+from homeostat.testing.clock import ManualClock
 from homeostat.testing.servers import free_port
 
 HOUR = 3600.0
@@ -123,3 +128,52 @@ async def test_a_database_lives_in_its_world_too_and_comes_back_from_a_full_disk
         await engine.close()
     finally:
         await asyncio.to_thread(database.close)
+
+
+def test_patience_runs_out_only_while_there_is_a_store() -> None:
+    clock, trouble = ManualClock(), True
+    patience = Patience(60.0, clock, lambda: trouble)
+    clock.advance(600)
+    assert not patience.over
+    trouble = False
+    clock.advance(59)
+    assert not patience.over
+    clock.advance(2)
+    assert patience.over
+
+
+class Reluctant:
+    """A server that gives up as often as it is told to."""
+
+    role = SimpleNamespace(title="server")
+    last_words = "the store is away"
+
+    def __init__(self, often: int) -> None:
+        self.left = often
+
+    async def ready(self) -> None:
+        self.left -= 1
+        assert self.left < 0
+
+    def kill(self) -> None: ...
+
+    def start(self) -> None: ...
+
+
+@pytest.mark.parametrize("away", [True, False], ids=["without a store", "with a store"])
+async def test_who_gives_up_for_want_of_a_store_is_started_until_it_is_back(
+    *, away: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def at_once(_: float) -> None: ...
+
+    monkeypatch.setattr("homeostat.testing.chaos.installation.asyncio.sleep", at_once)
+    anybody: Any = None
+    hurt = Installation("sqlite", Size(), anybody, anybody, anybody, tmp_path, Chance(1), anybody)
+    hurt.store_trouble_until = float("inf") if away else float("-inf")
+    one: Any = Reluctant(STARTS_MAX + 5)
+    if away:
+        await hurt.begin([one])
+        assert hurt.counts["starts that failed"] == STARTS_MAX + 5
+    else:
+        with pytest.raises(AssertionError, match="does not start"):
+            await hurt.begin([one])

@@ -104,7 +104,7 @@ async def campaign(ask: Ask, folder: Path) -> Verdict:
         cast = Cast(people, citizens, operators, Patients(people), [])
         await cast.patients.desk.open()
         stack.callback(cast.patients.desk.close)
-        people.store_in_trouble = lambda: clock.monotonic() < hurt.store_trouble_until
+        people.store_in_trouble = lambda: hurt.store_in_trouble
         if not ask.size.absent:
             await _listen(hurt, cast, stack)
         await citizens.settle_in()

@@ -157,14 +157,14 @@ class Citizens:
                 return False
         except IllegalTransition:  # it was done, and the answer was lost
             people.counts["quarantines whose answer was lost"] += 1
-        until = self._clock.monotonic() + PATIENCE_SECONDS
+        patience = people.patience(PATIENCE_SECONDS, self._clock)
         while (receipt := await self._receipt()) is not None:
             if (receipt["verb"], receipt["effect"]) == (Verb.QUARANTINE, Effect.ENFORCED):
                 await asyncio.sleep(POLICY_STALE_SECONDS_MAX)  # how long a gateway may believe what it knew
                 return True
             if await self._released_late():
                 return await self._isolate()
-            if self._clock.monotonic() > until:
+            if patience.over:
                 people.violations.append(f"finally_the_isolated_are_not_served: {receipt}")
                 return False
             await asyncio.sleep(0.05)
@@ -192,7 +192,7 @@ class Citizens:
     async def _release(self) -> None:
         """Released means that calls are answered again, sooner or later."""
         people = self._people
-        until = self._clock.monotonic() + PATIENCE_SECONDS
+        patience = people.patience(PATIENCE_SECONDS, self._clock)
         while not people.over.is_set():
             try:
                 await self._chance.choice(people.clients).post_json(f"{PATIENT}/release", BECAUSE)
@@ -205,7 +205,7 @@ class Citizens:
             if answer.ok:
                 people.counts["releases"] += 1
                 return
-            if self._clock.monotonic() > until:
+            if patience.over:
                 people.violations.append(f"finally_the_released_are_served: still {answer}")
                 return
             await asyncio.sleep(0.1)

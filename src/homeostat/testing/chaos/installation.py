@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from homeostat.core.clock import Clock, SystemClock
 from homeostat.core.ids import Chance
 from homeostat.testing.chaos import disk, world
 from homeostat.testing.chaos.processes import Process, Role, command, party
@@ -52,6 +53,7 @@ class Installation:
     processes: dict[str, list[Process]] = field(default_factory=dict[str, list[Process]])
     busy: set[Process] = field(default_factory=set[Process])
     counts: Counter[str] = field(default_factory=Counter[str])
+    clock: Clock = field(default_factory=SystemClock)
     store_trouble_until: float = float("-inf")
     troubles: list[str] = field(default_factory=list[str])
     """What went wrong that nobody meant to."""
@@ -92,19 +94,26 @@ class Installation:
         await asyncio.gather(*(self._attend(one) for one in processes))
 
     async def _attend(self, one: Process) -> None:
-        for _ in range(STARTS_MAX):
+        failed = 0
+        while failed < STARTS_MAX:
             try:
                 await one.ready()
             except (AssertionError, TimeoutError):
-                if one.role.title not in CONTROL_PLANE:
+                if one.role.title not in CONTROL_PLANE and not self.store_in_trouble:
                     raise
                 self.counts["starts that failed"] += 1
+                failed += not self.store_in_trouble  # on a slow machine a database takes long to come back
                 one.kill()
                 await asyncio.sleep(0.5)
                 one.start()
             else:
                 return
         raise AssertionError(f"{one.role.title} does not start: {one.last_words}")
+
+    @property
+    def store_in_trouble(self) -> bool:
+        """Whether somebody is doing something to the store, or has just stopped."""
+        return self.clock.monotonic() < self.store_trouble_until
 
     @property
     def fallen(self) -> list[str]:

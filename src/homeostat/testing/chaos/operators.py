@@ -71,9 +71,9 @@ class Operators:
     async def _answer(self, run_id: str) -> None:
         """Wait for the question, and have two people answer it at the same time, each at another server."""
         people = self._people
-        until = self._clock.monotonic() + PATIENCE_SECONDS
+        patience = people.patience(PATIENCE_SECONDS, self._clock)
         while True:
-            if self._clock.monotonic() > until:
+            if patience.over:
                 people.violations.append(f"finally_a_run_asks: {run_id} did not come to its question")
                 return
             run = await people.insist(lambda client: client.runs.get(run_id), always=True)

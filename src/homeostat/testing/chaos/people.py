@@ -10,6 +10,7 @@ from typing import Any, Final, Self, TypeVar
 import httpx2
 
 from homeostat.client.client import Client
+from homeostat.core.clock import Clock
 from homeostat.core.enforcement_errors import ReceiptUnknown
 from homeostat.core.errors import AgentExists, HomeostatError, IllegalTransition, Unavailable
 from homeostat.core.ids import Chance
@@ -38,6 +39,23 @@ class Answered:
         return self.status is not None and self.status < OK_BELOW
 
 
+class Patience:
+    """Runs out after so many seconds in which there was a store: without one nobody can do what is waited for."""
+
+    def __init__(self, seconds: float, clock: Clock, store_in_trouble: Callable[[], bool]) -> None:
+        self._left = seconds
+        self._clock = clock
+        self._store_in_trouble = store_in_trouble
+        self._looked = clock.monotonic()
+
+    @property
+    def over(self) -> bool:
+        before, self._looked = self._looked, self._clock.monotonic()
+        if not self._store_in_trouble():
+            self._left -= self._looked - before
+        return self._left < 0
+
+
 class People:
     """Their connections, what they met, and what should not have been. What got no answer is unknown."""
 
@@ -61,6 +79,9 @@ class People:
         for client in self.clients:
             await client.__aexit__(None, None, None)
         await self._http.aclose()
+
+    def patience(self, seconds: float, clock: Clock) -> Patience:
+        return Patience(seconds, clock, self.store_in_trouble)
 
     async def insist(self, ask: Callable[[Client], Awaitable[T]], *, always: bool = False) -> T | None:
         """Ask until somebody answers, or it is over; what got no answer is asked again under its key."""

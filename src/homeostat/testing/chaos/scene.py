@@ -5,6 +5,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -25,7 +26,7 @@ from homeostat.testing.servers import NatsServer, PostgresServer, Server, Server
 LEASE_SECONDS = 1.0
 REST_SECONDS = 60.0
 LEAVE_SECONDS = 15.0
-REVIVE_LOOKS_MAX = 200
+REVIVE_SECONDS = 120.0
 
 Fault = Callable[[], Awaitable[None]]
 
@@ -135,7 +136,8 @@ class Postgres:
 
     def revive(self) -> None:
         """A database that cannot write its log gives up, and does not always find the way back by itself."""
-        for _ in range(REVIVE_LOOKS_MAX):
+        until = time.monotonic() + REVIVE_SECONDS
+        while time.monotonic() < until:
             if not self._server.running:
                 self._server.kill()
                 self._server.start()
