@@ -10,12 +10,11 @@ from contextlib import suppress
 from typing import Self
 
 from nats.aio.msg import Msg
-from nats.errors import Error as NatsError
 from nats.js.api import RetentionPolicy, StorageType, StreamConfig
 
 from homeostat.adapters.doorbells.nats import interest
 from homeostat.adapters.doorbells.nats.interest import Interest
-from homeostat.adapters.doorbells.nats.link import Link
+from homeostat.adapters.doorbells.nats.link import LOST, Link
 from homeostat.adapters.doorbells.nats.subscription import NatsSubscription
 from homeostat.core.errors import BusUnavailable
 from homeostat.core.ids import Ids
@@ -102,7 +101,7 @@ class NatsBus:
             await subscription.close()
         self._refresh()
         if self._link is not None:
-            with suppress(NatsError):
+            with suppress(*LOST):
                 await self._say(self._link)
         self._closing = True
         if (runner := self._runner) is not None:
@@ -138,7 +137,7 @@ class NatsBus:
                 self._sound &= await subscription.attach(link)
                 await self._say(link)
                 await link.settle()
-            except (BusUnavailable, NatsError, OSError, TimeoutError) as problem:
+            except (BusUnavailable, *LOST) as problem:
                 log.warning("listening to %s begins later: %s", pattern, problem or type(problem).__name__)
                 self._sound = False
         return subscription
@@ -148,7 +147,7 @@ class NatsBus:
             self._subscriptions.remove(subscription)
             self._refresh()
             if self._link is not None:
-                with suppress(NatsError):
+                with suppress(*LOST):
                     await self._say(self._link)
 
     def _refresh(self) -> None:
@@ -167,7 +166,7 @@ class NatsBus:
                 pause = shortest
                 await self._look_after(link)
                 log.warning("the connection to the bus was lost")
-            except (BusUnavailable, NatsError, OSError, TimeoutError) as problem:
+            except (BusUnavailable, *LOST) as problem:
                 log.info("the bus is away: %s", problem or type(problem).__name__)
             except Exception:
                 log.exception("the bus failed; it is connected anew")
@@ -198,7 +197,7 @@ class NatsBus:
         try:
             await link.cover(set())
             self._sound = True
-        except (NatsError, TimeoutError) as problem:
+        except LOST as problem:
             log.warning("the streams are not there: %s", problem or type(problem).__name__)
             self._sound = False
         for subscription in tuple(self._subscriptions):

@@ -11,10 +11,10 @@ from datetime import datetime
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
-from nats.errors import Error as NatsError
 from nats.js import JetStreamContext
 from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy, Header, StreamInfo
 
+from homeostat.adapters.doorbells.nats.link import LOST
 from homeostat.core.limits import BUS_BEAT_SECONDS
 
 log = logging.getLogger(__name__)
@@ -88,7 +88,7 @@ class Following:
         if subscription is not None:
             try:
                 await subscription.unsubscribe()
-            except NatsError as gone:
+            except LOST as gone:
                 log.debug("the connection of a consumer was gone first: %s", gone)
 
     def check(self) -> bool:

@@ -7,6 +7,7 @@ import asyncio
 import logging
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
+from typing import Final
 
 import msgspec
 from nats.aio.client import Client
@@ -29,6 +30,9 @@ from homeostat.core.records.event import Channel, Event
 log = logging.getLogger(__name__)
 
 Kind = tuple[Channel, str]
+
+LOST: Final = (NatsError, OSError, TimeoutError, RuntimeError)
+"""How nats-py tells that a connection is gone; the last is uvloop's word for a socket that was closed."""
 
 MESSAGE_ID = Header.MSG_ID.value
 """What JetStream drops repeats by. A digest, as ids may hold anything and headers may not."""
@@ -139,7 +143,7 @@ class Link:
         except BusUnavailable:
             self._covered.clear()  # a stream may be gone: look before the next batch
             raise
-        except (NatsError, OSError, TimeoutError) as problem:
+        except LOST as problem:
             raise BusUnavailable(problem=str(problem) or type(problem).__name__) from problem
 
     async def _send_one(self, parcel: Sequence[Event], receipts: Receipts, reply: str) -> None:

@@ -12,10 +12,9 @@ from contextlib import suppress
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
-from nats.errors import Error as NatsError
 
 from homeostat.adapters.doorbells.nats.following import Following, Reply
-from homeostat.adapters.doorbells.nats.link import Link
+from homeostat.adapters.doorbells.nats.link import LOST, Link
 from homeostat.adapters.doorbells.nats.wire import Foreign, interests, passes, unpack
 from homeostat.core.limits import BUS_PENDING_MAX
 from homeostat.core.ports.bus import Handler
@@ -72,7 +71,7 @@ class NatsSubscription:
             for following in broken:
                 try:
                     await following.attach(link.client, link.streams)
-                except (NatsError, TimeoutError) as problem:
+                except LOST as problem:
                     log.warning("cannot follow %s yet: %s", self.pattern, problem or type(problem).__name__)
                     return False
             return True
@@ -84,7 +83,7 @@ class NatsSubscription:
         for following in self._followings:
             await following.detach()
         if self._plain_subscription is not None:
-            with suppress(NatsError):
+            with suppress(*LOST):
                 await self._plain_subscription.unsubscribe()
         await self._gone(self)
 
@@ -134,7 +133,7 @@ class NatsSubscription:
                 if isinstance(entry, Event):
                     await self._handler(entry)
                 else:
-                    with suppress(NatsError):
+                    with suppress(*LOST):
                         await entry()
             except Exception:
                 log.exception("a listener of %s failed", self.pattern)
