@@ -40,6 +40,7 @@ async def open_immune(
         enforcement=holding.enforcement,
         remedies=holding.remedies,
         roster=roster,
+        catch_up=fleet.registry.refresh,
         fleet_size=lambda: len(fleet.registry),
         clock=clock,
         ids=ids,

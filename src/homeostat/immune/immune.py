@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -63,6 +63,7 @@ class Immune:
         enforcement: Enforcement,
         remedies: Remedies,
         roster: Roster,
+        catch_up: Callable[[], Awaitable[object]],
         fleet_size: Callable[[], int],
         clock: Clock | None = None,
         ids: Ids | None = None,
@@ -81,6 +82,7 @@ class Immune:
         enforcement.tell = self._alert
         self.engines = EngineWatch(engines, clock=self.clock, tell=self._alert_engine)
         self._roster = roster
+        self._catch_up = catch_up
         self._name = self.ids.scope()
         self.leading = False
         self.baselines = Baselines()
@@ -364,9 +366,14 @@ class Immune:
 
     async def seen(self, key: AgentKey) -> Watch:
         """An agent as it is known; one that nobody has watched yet is a newcomer, and nothing is written."""
-        if self._roster(key) is None and key not in self.ward.watches:
-            raise AgentUnknown(agent_id=key[1], project=key[0])
+        if not self._knows(key):
+            await self._catch_up()  # another process may have registered it a moment ago
+            if not self._knows(key):
+                raise AgentUnknown(agent_id=key[1], project=key[0])
         watch = self.ward.watches.get(key)
         if watch is None or watch.stale or not self.leading:
             watch = await self.ward.reload(key)
         return watch or self.ward.newcomer(key)
+
+    def _knows(self, key: AgentKey) -> bool:
+        return self._roster(key) is not None or key in self.ward.watches

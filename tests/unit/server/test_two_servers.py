@@ -1,0 +1,25 @@
+"""Two servers on one store with nothing between them: what one was told, the other finds when it is asked."""
+
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from homeostat.app.assemble import System, assemble
+from homeostat.app.settings import Settings
+from homeostat.core.errors import AgentUnknown
+from homeostat.core.ids import DEFAULT_PROJECT, AgentId
+from homeostat.core.machines.phase import Phase
+
+
+async def test_an_agent_is_isolated_wherever_it_was_registered(
+    system: System, http: httpx2.AsyncClient, tmp_path: Path
+) -> None:
+    async with assemble(Settings(data_dir=tmp_path)) as other:
+        assert (await http.post("/v1/agents/register", json={"agent_type": "t", "agent_id": "kim"})).is_success
+        kim = (DEFAULT_PROJECT, AgentId("kim"))
+        assert other.fleet.registry.get(kim[1]) is None, "it has looked already, and nothing is shown"
+        await other.immune.quarantine(kim, reason="odd", actor="ann")
+        assert (await system.immune.patient(kim)).phase is not Phase.INITIALIZING
+        with pytest.raises(AgentUnknown):
+            await other.immune.quarantine((DEFAULT_PROJECT, AgentId("nobody")), reason="odd", actor="ann")
