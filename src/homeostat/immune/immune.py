@@ -261,7 +261,7 @@ class Immune:
     async def quarantine(self, key: AgentKey, *, reason: str, actor: str) -> Patient:
         """Isolate an agent on an operator's word; it stays so until one says otherwise."""
         async with self.deciding:
-            watch = await self.seen(key)
+            watch = await self._ordered(key)
             PHASE.next(watch.phase, PhaseEvent.ORDER_QUARANTINE)
             incident = replace(self.orchestrator.diagnose(watch), cohort=BY_HAND)
             await self.orchestrator.order(
@@ -272,14 +272,14 @@ class Immune:
     async def kill(self, key: AgentKey, *, reason: str, actor: str) -> Patient:
         """Isolate an agent at once and end it; it stays so until an operator releases it."""
         async with self.deciding:
-            watch = await self.seen(key)
+            watch = await self._ordered(key)
             await self.healer.end(watch, self.orchestrator.diagnose(watch), cause=reason, actor=actor)
             return watch.patient
 
     async def release(self, key: AgentKey, *, reason: str, actor: str) -> Patient:
         """Let an agent out untreated; probation watches it."""
         async with self.deciding:
-            watch = await self.seen(key)
+            watch = await self._ordered(key)
             PHASE.next(watch.phase, PhaseEvent.RELEASE)
             await self.healer.let_out(watch, cause=reason, actor=actor)
             return watch.patient
@@ -374,6 +374,11 @@ class Immune:
         if watch is None or watch.stale or not self.leading:
             watch = await self.ward.reload(key)
         return watch or self.ward.newcomer(key)
+
+    async def _ordered(self, key: AgentKey) -> Watch:
+        """An agent as the store has it: who decides may not have heard yet of an order that was given elsewhere."""
+        watch = await self.seen(key)
+        return (watch.patient.version and await self.ward.reload(key)) or watch
 
     def _knows(self, key: AgentKey) -> bool:
         return self._roster(key) is not None or key in self.ward.watches

@@ -23,3 +23,18 @@ async def test_an_agent_is_isolated_wherever_it_was_registered(
         assert (await system.immune.patient(kim)).phase is not Phase.INITIALIZING
         with pytest.raises(AgentUnknown):
             await other.immune.quarantine((DEFAULT_PROJECT, AgentId("nobody")), reason="odd", actor="ann")
+
+
+async def test_an_order_is_judged_by_what_the_store_says(
+    system: System, http: httpx2.AsyncClient, tmp_path: Path
+) -> None:
+    async with assemble(Settings(data_dir=tmp_path)) as other:
+        assert (await http.post("/v1/agents/register", json={"agent_type": "t", "agent_id": "kim"})).is_success
+        kim = (DEFAULT_PROJECT, AgentId("kim"))
+        leader, follower = (system, other) if system.immune.leading else (other, system)
+        assert leader.immune.leading
+        await leader.immune.quarantine(kim, reason="odd", actor="ann")
+        await follower.immune.release(kim, reason="fine", actor="bob")
+        again = await leader.immune.quarantine(kim, reason="odd again", actor="ann")
+        assert again.phase in (Phase.DRAINING, Phase.QUARANTINED)
+        assert again.quarantines == 2
