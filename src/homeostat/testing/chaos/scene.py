@@ -5,7 +5,6 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Protocol
 
 from homeostat.adapters.stores.postgres import PostgresEngine
+from homeostat.core.clock import SystemClock
 from homeostat.core.errors import StoreUnavailable
 from homeostat.core.ids import Chance, Scope
 from homeostat.core.machines.turn import HeadStatus
@@ -136,8 +136,9 @@ class Postgres:
 
     def revive(self) -> None:
         """A database that cannot write its log gives up, and does not always find the way back by itself."""
-        until = time.monotonic() + REVIVE_SECONDS
-        while time.monotonic() < until:
+        clock = SystemClock()
+        until = clock.monotonic() + REVIVE_SECONDS
+        while clock.monotonic() < until:
             if not self._server.running:
                 self._server.kill()
                 self._server.start()
