@@ -58,7 +58,7 @@ def test_what_is_normal_is_shown_and_learned_anew(server: HomeostatServer) -> No
         while not (streams := http.get("/v1/agents/echo-1/baseline").json()["streams"]) or streams[0]["samples"] < 64:
             assert time.monotonic() < until
     assert "64 samples" in homeostat("baseline", "show", "echo-1", *at).stdout
-    accelerated = homeostat("baseline", "accelerate", "echo-1", *at)
+    accelerated = homeostat("baseline", "accelerate", "echo-1", "--reason", "a release", *at)
     assert "fast" in accelerated.stdout, accelerated.stderr
     reset = homeostat("baseline", "reset", "echo-1", "--reason", "another job", *at)
     assert "initializing" in reset.stdout, reset.stderr

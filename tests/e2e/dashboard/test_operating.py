@@ -361,7 +361,7 @@ async def test_where_keys_are_asked_for_the_page_asks_for_one(context: BrowserCo
             await page.get_by_label("Key", exact=True).fill(issued.secret)
             await page.get_by_role("button", name="Log in").click()
             await expect(page.locator("[data-live=live]")).to_be_visible()
-            await page.get_by_label("Name").fill("bob")
+            await page.get_by_role("region", name="Keys").get_by_label("Name").fill("bob")
             await page.get_by_role("button", name="Make key…").click()
             await page.get_by_role("dialog").get_by_role("button", name="Make key").click()
             await expect(page.get_by_text("shown this once")).to_be_visible()

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from contextvars import copy_context
 from typing import Any
 
@@ -161,14 +162,19 @@ class World:
         await asyncio.wait(self._clients)
         until = self.loop.time() + CALM_SECONDS_MAX
         while self.loop.time() < until:
-            await self.operator.open_everything()  # an order to close may have been on its way for long
-            await self.operator.finish_killed()
+            with suppress(Unavailable):  # who was killed last may not be back yet: the next round asks again
+                await self.operator.open_everything()  # an order to close may have been on its way for long
+                await self.operator.finish_killed()
             await self.sleep(4.0)
-            for turn_id in self.operator.hopeless():
-                self.trace.count("waited_for_a_wrong_day")
-                await self.operator.give_up_on(turn_id)
+            with suppress(Unavailable):
+                await self._give_up()
             if self._at_rest():
                 return
+
+    async def _give_up(self) -> None:
+        for turn_id in self.operator.hopeless():
+            self.trace.count("waited_for_a_wrong_day")
+            await self.operator.give_up_on(turn_id)
 
     def _at_rest(self) -> bool:
         store = self.memory
