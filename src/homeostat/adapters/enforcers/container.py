@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import httpx2
 
+from homeostat.adapters.enforcers.workless import Workless
 from homeostat.core.enforcement_errors import ContainerUnknown, EngineDenied, EngineFailed, EngineUnreachable
 from homeostat.core.records.enforcement import Reading, Strategy
 from homeostat.core.records.immune import Stance
@@ -93,7 +94,7 @@ def _lost(found: list[dict[str, Any]], ran: list[str]) -> str:
     return ", ".join(down)
 
 
-class ContainerEnforcer:
+class ContainerEnforcer(Workless):
     """Pauses every container of an agent. A paused one that its engine brought back running is paused again."""
 
     strategy = Strategy.CONTAINER
@@ -158,18 +159,3 @@ class ContainerEnforcer:
         if not found:
             raise ContainerUnknown(kind="container", agent_id=key[1], problem=f"none is labelled {LABEL}={key[1]}")
         return found
-
-    def apart(self, key: AgentKey) -> str:
-        del key
-        return ""
-
-    async def in_flight(self, key: AgentKey) -> int:
-        del key
-        return 0
-
-    async def waiting(self, key: AgentKey) -> int:
-        del key
-        return 0
-
-    async def preempt(self, key: AgentKey) -> None:
-        del key

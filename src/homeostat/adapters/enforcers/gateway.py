@@ -1,5 +1,6 @@
 """Holds agents at the gateway: a policy refuses their model calls, wherever the agent itself runs."""
 
+from homeostat.adapters.enforcers.workless import Workless
 from homeostat.core.clock import Clock
 from homeostat.core.ports.immune import Policies
 from homeostat.core.records.enforcement import Reading, Strategy
@@ -16,7 +17,7 @@ def hold_id(key: AgentKey) -> PolicyId:
     return PolicyId(f"immune.hold.{key[1]}"[:200])
 
 
-class GatewayEnforcer:
+class GatewayEnforcer(Workless):
     """One policy per agent that is held; its action is the stance."""
 
     strategy = Strategy.GATEWAY
@@ -68,16 +69,6 @@ class GatewayEnforcer:
             return Reading(stance=Stance.CLOSED, note=f"calls are refused by policy {policy_id} too")
         return Reading(stance=STANCES[code], note="calls are refused with 503")
 
-    def apart(self, key: AgentKey) -> str:
-        del key
-        return ""
-
     async def in_flight(self, key: AgentKey) -> int:
+        """Calls under way. None is taken back: it is the upstream's by then, and its answer is counted."""
         return await self._policies.in_flight(key)
-
-    async def waiting(self, key: AgentKey) -> int:
-        del key
-        return 0
-
-    async def preempt(self, key: AgentKey) -> None:
-        """A call under way is the upstream's; its answer comes and is counted."""

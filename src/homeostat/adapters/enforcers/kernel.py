@@ -2,6 +2,7 @@
 
 from contextlib import suppress
 
+from homeostat.adapters.enforcers.workless import Workless
 from homeostat.core.errors import AgentUnknown
 from homeostat.core.ports.immune import Gates, Heads
 from homeostat.core.records.access import CORDONED
@@ -19,7 +20,7 @@ GATES = {
 STANCES = {Gate.OPEN: Stance.OPEN, Gate.DRAINING: Stance.DRAINING, Gate.CLOSED: Stance.CLOSED}
 
 
-class KernelEnforcer:
+class KernelEnforcer(Workless):
     """An agent the kernel does not know has no turns to hold."""
 
     strategy = Strategy.KERNEL
@@ -51,10 +52,6 @@ class KernelEnforcer:
         if view.head.gate is Gate.DRAINING and (view.head.gate_reason or "").startswith(CORDONED):
             return Reading(stance=Stance.OPEN, note=f"its gate is ours no more: {view.head.gate_reason}")
         return Reading(stance=STANCES[view.head.gate], note=f"its gate is {view.head.gate}, {view.head.queued} wait")
-
-    def apart(self, key: AgentKey) -> str:
-        del key
-        return ""
 
     async def in_flight(self, key: AgentKey) -> int:
         view = await self._heads.head(*key)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from homeostat.adapters.enforcers.cluster import AGENT_LABEL, Cluster
+from homeostat.adapters.enforcers.workless import Workless
 from homeostat.core.enforcement_errors import ContainerUnknown, DeploymentChanged
 from homeostat.core.records.enforcement import Reading, Strategy
 from homeostat.core.records.immune import Stance
@@ -14,7 +15,7 @@ from homeostat.core.records.turn import AgentKey
 LABEL_VALUE: Final = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 
 
-class KubernetesEnforcer:
+class KubernetesEnforcer(Workless):
     """Remedies are applied to a deployment's description, so it stays at nothing while it is treated."""
 
     strategy = Strategy.KUBERNETES
@@ -78,18 +79,3 @@ class KubernetesEnforcer:
             problem = f"none is labelled {AGENT_LABEL}={key[1]} in {self.cluster.namespace}"
             raise ContainerUnknown(kind="deployment", agent_id=key[1], problem=problem)
         return found
-
-    def apart(self, key: AgentKey) -> str:
-        del key
-        return ""
-
-    async def in_flight(self, key: AgentKey) -> int:
-        del key
-        return 0
-
-    async def waiting(self, key: AgentKey) -> int:
-        del key
-        return 0
-
-    async def preempt(self, key: AgentKey) -> None:
-        del key

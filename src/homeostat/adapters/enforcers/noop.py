@@ -1,11 +1,12 @@
 """Holds agents in memory alone, for simulations and tests."""
 
+from homeostat.adapters.enforcers.workless import Workless
 from homeostat.core.records.enforcement import Reading, Strategy
 from homeostat.core.records.immune import Stance
 from homeostat.core.records.turn import AgentKey
 
 
-class NoopEnforcer:
+class NoopEnforcer(Workless):
     """Remembers what it was told, and does nothing."""
 
     strategy = Strategy.NOOP
@@ -32,18 +33,3 @@ class NoopEnforcer:
     async def held(self, key: AgentKey, before: str) -> Reading:
         del before
         return Reading(stance=self.stances.get(key, Stance.OPEN))
-
-    def apart(self, key: AgentKey) -> str:
-        del key
-        return ""
-
-    async def in_flight(self, key: AgentKey) -> int:
-        del key
-        return 0
-
-    async def waiting(self, key: AgentKey) -> int:
-        del key
-        return 0
-
-    async def preempt(self, key: AgentKey) -> None:
-        del key

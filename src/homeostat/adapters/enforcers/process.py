@@ -11,6 +11,7 @@ from typing import Final
 
 from homeostat.adapters.enforcers import cgroup, proc
 from homeostat.adapters.enforcers.proc import Named
+from homeostat.adapters.enforcers.workless import Workless
 from homeostat.core.clock import Clock
 from homeostat.core.enforcement_errors import CustodyRefused, CustodyTaken, ProcessGone
 from homeostat.core.ports.immune import EnforcementStore
@@ -63,7 +64,7 @@ class _Held:
         return proc.alive(self.root) or bool(self.members())
 
 
-class ProcessEnforcer:
+class ProcessEnforcer(Workless):
     """Freezes a control group where there is one, and stops each process where there is none.
 
     It reaches only agents in custody, and somebody in custody is not exchanged for another as long as he lives.
@@ -301,10 +302,6 @@ class ProcessEnforcer:
         if held is None:
             return 0
         return sum(proc.alive(one) and proc.state(one.pid) not in proc.STOPPED for one in held.told_to_drain)
-
-    async def waiting(self, key: AgentKey) -> int:
-        del key
-        return 0
 
     async def preempt(self, key: AgentKey) -> None:
         """What is stopped does nothing; what it had in work the kernel takes back."""
