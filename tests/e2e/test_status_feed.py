@@ -150,7 +150,17 @@ async def test_a_reader_goes_on_where_it_was(server: HomeostatServer) -> None:
                 assert (await message(reader))["type"] == "snapshot"
 
 
-@pytest.mark.parametrize("wish", ["", "{", '{"action":"dance"}', '{"action":"subscribe","colour":"red"}', "[" * 5000])
+@pytest.mark.parametrize(
+    "wish",
+    [
+        "",
+        "{",
+        '{"action":"dance"}',
+        '{"action":"subscribe","colour":"red"}',
+        '{"action":"subscribe","' + "ä€" * 60 + '":1}',
+        "[" * 5000,
+    ],
+)
 async def test_what_is_not_understood_ends_the_conversation(server: HomeostatServer, wish: str) -> None:
     async with connect(address(server), proxy=None) as reader:
         await message(reader)

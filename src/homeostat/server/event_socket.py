@@ -4,17 +4,14 @@ import asyncio
 import contextlib
 from typing import Final
 
-import msgspec
-
 from homeostat.app.assemble import System
 from homeostat.app.feed import Entry, FeedReader
-from homeostat.core.codec import malformed
 from homeostat.core.errors import HomeostatError
 from homeostat.core.filter import Filter
 from homeostat.core.ids import ProjectId
 from homeostat.core.wire.overview import EventsQuery
 from homeostat.server.events import begin, chosen, told
-from homeostat.server.status_socket import BAD_REQUEST, TRY_AGAIN, Message, Receive, Send, query_of
+from homeostat.server.sockets import Message, Receive, Send, query_of, turn_away
 
 PATH: Final = "/v1/ws/events"
 
@@ -31,16 +28,11 @@ class EventSocket:
         message = await receive()
         assert message["type"] == "websocket.connect"
         try:
-            query = query_of(scope["query_string"], EventsQuery)
+            query = query_of(scope, EventsQuery)
             project = ProjectId(scope["homeostat.project"])
             wanted, reader = await begin(self._system, project, query, query.last_event_id)
-        except msgspec.ValidationError as problem:
-            reason = malformed(problem, what="query", shape=EventsQuery).message[:120]
-            await send({"type": "websocket.close", "code": BAD_REQUEST, "reason": reason})
-            return
         except HomeostatError as error:
-            code = BAD_REQUEST if error.http_status < 500 else TRY_AGAIN
-            await send({"type": "websocket.close", "code": code, "reason": error.message[:120]})
+            await turn_away(send, error)
             return
         try:
             await send({"type": "websocket.accept"})

@@ -2,32 +2,19 @@
 
 import asyncio
 import contextlib
-import logging
-from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any, Final, TypeVar
-from urllib.parse import parse_qs
+from typing import Final
 
 import msgspec
 
 from homeostat.app.assemble import System
-from homeostat.core.codec import malformed
 from homeostat.core.errors import HomeostatError
 from homeostat.core.ids import ProjectId
-from homeostat.core.limits import QUERY_BYTES_MAX
 from homeostat.core.wire.fleet import FeedQuery, SubscribeMessage
 from homeostat.fleet.broadcast import Interest, Reader
 from homeostat.server.frames import SharedMessage
-
-log = logging.getLogger(__name__)
-
-QueryT = TypeVar("QueryT")
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
+from homeostat.server.sockets import BAD_REQUEST, Message, Receive, Send, hang_up, query_of, turn_away
 
 PATH: Final = "/v1/ws/status"
-BAD_REQUEST: Final = 1008  # "policy violation", as RFC 6455 has nothing closer to a bad request
-TRY_AGAIN: Final = 1013
 
 _read = msgspec.json.Decoder(SubscribeMessage).decode
 
@@ -44,17 +31,13 @@ class StatusSocket:
         message = await receive()
         assert message["type"] == "websocket.connect"
         try:
-            query = query_of(scope["query_string"], FeedQuery)
+            query = query_of(scope, FeedQuery)
             project = ProjectId(scope["homeostat.project"])
             reader = self._system.fleet.subscribe(
                 Interest(query.agent_type, query.tag, project), stream=query.stream, after=query.since
             )
-        except msgspec.ValidationError as problem:
-            reason = malformed(problem, what="query", shape=FeedQuery).message[:120]
-            await send({"type": "websocket.close", "code": BAD_REQUEST, "reason": reason})
-            return
         except HomeostatError as error:
-            await send({"type": "websocket.close", "code": TRY_AGAIN, "reason": error.message[:120]})
+            await turn_away(send, error)
             return
         try:
             await send({"type": "websocket.accept"})
@@ -68,7 +51,7 @@ class StatusSocket:
             reason = await _heed(reader, project, receive)
             if reason is not None:
                 with contextlib.suppress(OSError, RuntimeError):
-                    await send({"type": "websocket.close", "code": BAD_REQUEST, "reason": reason})
+                    await hang_up(send, BAD_REQUEST, reason)
         finally:
             sending.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -87,7 +70,7 @@ async def _send_all(reader: Reader, send: Send) -> None:
         return
     except HomeostatError as error:
         with contextlib.suppress(OSError, RuntimeError):
-            await send({"type": "websocket.close", "code": TRY_AGAIN, "reason": error.message[:120]})
+            await turn_away(send, error)
 
 
 async def _heed(reader: Reader, project: ProjectId, receive: Receive) -> str | None:
@@ -99,16 +82,5 @@ async def _heed(reader: Reader, project: ProjectId, receive: Receive) -> str | N
         try:
             wish = _read(message.get("text") or message.get("bytes") or b"")
         except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as problem:
-            return f"not understood: {problem}"[:120]
+            return f"not understood: {problem}"
         reader.change(Interest(wish.agent_type, wish.tag, project))
-
-
-def query_of(raw: bytes, shape: type[QueryT]) -> QueryT:
-    """What a reader asks for; raises a ValidationError where that cannot be read."""
-    if len(raw) > QUERY_BYTES_MAX:
-        raise msgspec.ValidationError("the query is too long")
-    try:
-        found = parse_qs(raw.decode("ascii"), max_num_fields=16)
-    except (UnicodeDecodeError, ValueError) as problem:
-        raise msgspec.ValidationError(str(problem)) from problem
-    return msgspec.convert({name: values[-1] for name, values in found.items()}, shape, strict=False)
