@@ -22,16 +22,24 @@ describe('headlines', () => {
   test.each([
     ['dead', 'quarantined', null, false, 'dead'],
     ['alive', 'quarantined', head('running'), false, 'quarantined'],
-    ['alive', 'quarantined', null, true, 'approval waiting'],
+    ['alive', 'quarantined', null, true, 'quarantined approval waiting'],
+    ['stale', 'suspected', head('running'), true, 'approval waiting'],
     ['stale', 'suspected', null, false, 'suspected'],
     ['stale', 'healthy', head('running'), false, 'stale'],
     ['alive', 'healthy', head('running'), false, 'running'],
     ['alive', 'healthy', head('running', { worker_id: null }), false, 'idle'],
-    ['alive', 'healthy', head('suspended', { waiting_tool_count: 2 }), false, 'waiting for 2 tools'],
+    ['stale', 'probation', head('running', { gate: 'closed' }), false, 'stale'],
+    ['alive', 'initializing', head('running', { gate: 'closed' }), false, 'paused'],
+    ['alive', 'healthy', head('suspended', { waiting_tool_count: 2 }), false, 'suspended waiting for 2 tools'],
     ['alive', 'healthy', null, false, 'idle'],
   ] as const)('%s %s', (presence, phase, state, asked, word) => {
-    expect(headline({ presence, phase }, state, asked).word).toBe(word)
+    const told = headline({ presence, phase, reported_status: 'running' }, state, asked)
+    expect(`${told.word} ${told.note}`.trim()).toBe(word)
   })
+})
+
+test('who was never heard is registered', () => {
+  expect(headline({ presence: 'alive', phase: 'initializing', reported_status: null }, null, false).word).toBe('registered')
 })
 
 describe('activities', () => {

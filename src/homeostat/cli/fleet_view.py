@@ -5,20 +5,12 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from homeostat.cli.tables import Cell, Column, ago, measure, money
+from homeostat.core.headline import ASKED, RANK, work_of
+from homeostat.core.headline import headline as first_of
 
 Row = dict[str, Any]
 
 ISOLATED: Final = ("exhausted", "quarantined", "healing", "draining")
-ASKED: Final = "approval waiting"
-URGENCY: Final = {
-    word: number
-    for number, word in enumerate(
-        (
-            *("dead", "gone", *ISOLATED, ASKED, "suspected", "error", "stale", "probation", "paused"),
-            *("stopping", "running", "suspended", "dispatched", "idle", "registered"),
-        )
-    )
-}
 STYLES: Final = {
     "dead": "red bold",
     "exhausted": "red bold",
@@ -83,43 +75,23 @@ class Beside:
 
 
 def headline(row: Row, beside: Beside | None = None) -> str:
-    """One word for an agent, the first of these that holds: what is wrong with it, then what it works on. That it says
-    it runs makes it run no more than its row says: nothing runs without a lease. Where nobody told of turns, its own
-    word has to do.
+    """One word for an agent. That it says it runs makes it run no more than its row says: nothing runs without a lease.
+    Where nobody told of turns, the server's headline says it, or else its own word has to do.
     """
-    asked = beside is not None and row["agent_id"] in beside.asked
-    if row["presence"] in ("dead", "gone"):
-        return row["presence"]
-    if row["phase"] in ISOLATED and not (asked and row["phase"] == "quarantined"):
-        return row["phase"]
-    if asked:
-        return ASKED
-    if row["phase"] == "suspected":
-        return "suspected"
-    if row["presence"] == "stale":
-        return "stale"
-    if row["phase"] == "probation":
-        return "probation"
     if beside is None:
-        return row["status"]
-    word = _working(beside.heads.get(row["agent_id"]))
-    return "registered" if word == "idle" and row["reported_status"] is None else word
-
-
-def _working(head: Row | None) -> str:
-    if head is None:
-        return "idle"
-    if head["gate"] != "open":
-        return "paused"
-    if head["status"] == "running" and head["worker_id"] is None:
-        return "idle"
-    return head["status"]
+        return row.get("headline") or first_of(row["presence"], row["phase"], row["status"], asked=False)
+    head = beside.heads.get(row["agent_id"])
+    work = "idle" if head is None else work_of(head["gate"], head["status"], leased=head["worker_id"] is not None)
+    if work == "idle" and row["reported_status"] is None:
+        work = "registered"
+    return first_of(row["presence"], row["phase"], work, asked=row["agent_id"] in beside.asked)
 
 
 def state(row: Row, beside: Beside | None = None, *, now_ms: int | None = None) -> Cell:
     word = headline(row, beside)
-    said = f"{row['phase']} ({ASKED})" if word == ASKED and row["phase"] in ISOLATED else word
-    text = f"{MARKS.get(row['presence'], '?')} {said}"
+    text = f"{MARKS.get(row['presence'], '?')} {word}"
+    if word in ISOLATED and beside is not None and row["agent_id"] in beside.asked:
+        text += f" ({ASKED})"
     head = None if beside is None else beside.heads.get(row["agent_id"])
     if word == "suspended" and head is not None and now_ms is not None:
         text += _waiting(head, now_ms)
@@ -138,7 +110,7 @@ def _waiting(head: Row, now_ms: int) -> str:
 
 def urgency(row: Row, beside: Beside | None = None) -> tuple[int, str]:
     """Trouble first, then by name."""
-    return URGENCY.get(headline(row, beside), len(URGENCY)), row["agent_id"]
+    return RANK.get(headline(row, beside), len(RANK)), row["agent_id"]
 
 
 def cells(row: Row, columns: Sequence[Column], *, now_ms: int, beside: Beside | None = None) -> list[Cell]:
@@ -191,5 +163,5 @@ def summary(rows: Sequence[Row], beside: Beside | None = None) -> str:
         counted[word] = counted.get(word, 0) + 1
     if not rows:
         return "no agents"
-    told = ", ".join(f"{counted[word]} {word}" for word in sorted(counted, key=lambda word: URGENCY.get(word, 99)))
+    told = ", ".join(f"{counted[word]} {word}" for word in sorted(counted, key=lambda word: RANK.get(word, len(RANK))))
     return f"{len(rows)} agent{'s' if len(rows) != 1 else ''}: {told}"

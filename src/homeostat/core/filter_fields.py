@@ -18,7 +18,7 @@ NOUNS: Final = (
             Field("tag", WORD, "tags", "a tag it has"),
             Field("phase", WORD, "phase", "its health: healthy, suspected, quarantined, …"),
             Field("presence", WORD, "presence", "whether it is heard: alive, stale, dead"),
-            Field("status", WORD, "status", "its headline"),
+            Field("status", WORD, "status", "what it says while it is heard, else stale or dead"),
             Field("says", WORD, "reported_status", "what it says of itself: running, idle, error, stopping"),
             Field("host", WORD, "hostname", "the machine it runs on"),
             Field("version", WORD, "version", "the version it says it is"),

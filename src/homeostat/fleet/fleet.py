@@ -178,7 +178,7 @@ class Fleet:
         limit: int = PAGE_MAX,
         spent: Mapping[AgentId, float] | None = None,
     ) -> AgentsPage:
-        """A page of the fleet in order of ids. `status` is a headline, a presence, or what agents say of themselves.
+        """A page of the fleet in order of ids. `status` is a presence, or what agents say of themselves.
 
         `spent` is what they spent today, where it is to be shown.
         """

@@ -7,11 +7,11 @@ from homeostat.core.records.fleet import PushInterval, Registration, Standing
 from homeostat.core.wire.fleet import AgentRow
 
 REGISTERED = "registered"
-"""The headline of an agent that has not sent a heartbeat yet."""
+"""The status of an agent that has not sent a heartbeat yet."""
 
 
-def headline(standing: Standing) -> str:
-    """One word for lists. What an agent said last is not shown as true once it has fallen silent."""
+def status_of(standing: Standing) -> str:
+    """What an agent says of itself; what it said last is not shown as true once it has fallen silent."""
     if standing.presence is not Liveness.ALIVE:
         return standing.presence.value
     return REGISTERED if standing.status is None else standing.status.status.value
@@ -32,7 +32,7 @@ def row_of(entry: Registration, standing: Standing | None, interval: PushInterva
         presence=standing.presence,
         presence_since=rfc3339(standing.since_ms),
         phase=phase,
-        status=headline(standing),
+        status=status_of(standing),
         reported_status=said and said.status,
         last_seen_at=rfc3339(standing.received_ms),
         timestamp=said and said.timestamp,

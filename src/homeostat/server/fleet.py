@@ -45,6 +45,7 @@ from homeostat.server import identity, names, render
 from homeostat.server.answers import Answer
 from homeostat.server.call import Call
 from homeostat.server.endpoints import NOTHING, Routes
+from homeostat.server.headlines import headed, with_headlines
 from homeostat.server.releases import note_release
 from homeostat.server.sifting import asked
 
@@ -196,11 +197,12 @@ async def list_agents(call: Call, query: AgentsQuery) -> Answer:
     if call.principal.kind is not PrincipalKind.AGENT:
         _, sums = await call.system.spending.today(call.project)
         spent = {agent_id: outlay.cost_micros / MICROS for agent_id, outlay in sums.items()}
+    after = None if query.cursor is None else AgentId(query.cursor)
     page = await call.system.fleet.agents(
         Interest(query.agent_type, query.tag, call.project),
         status=query.status,
         wanted=asked(call, "agents", query.q),
-        after=None if query.cursor is None else AgentId(query.cursor),
+        after=after,
         limit=query.limit,
         spent=spent,
     )
@@ -208,7 +210,7 @@ async def list_agents(call: Call, query: AgentsQuery) -> Answer:
     if page.following is not None:
         following = urlencode({**call.query, "cursor": page.following})
         headers = ((b"link", f'</v1/agents?{following}>; rel="next"'.encode("ascii")),)
-    return Answer(200, _encode(page.agents), headers=headers)
+    return Answer(200, _encode(await with_headlines(call, page.agents, after=after)), headers=headers)
 
 
 @routes.plain("GET", "/v1/agents/{agent_id}", gives=AgentDetail, errors=(AgentUnknown, StatusUnavailable))
@@ -216,6 +218,8 @@ async def read_agent(call: Call) -> AgentDetail:
     """An agent: whether it is heard, how healthy it is, what it says of itself, and the turn it works on."""
     row = await call.system.fleet.agent(await _agent_id(call))
     view = await call.system.kernel.store.head(call.project, AgentId(row.agent_id))
+    if call.principal.kind is not PrincipalKind.AGENT:
+        [row] = await headed(call, [row], {} if view is None else {row.agent_id: view.head})
     return AgentDetail(**msgspec.structs.asdict(row), head=None if view is None else render.head(view))
 
 

@@ -126,6 +126,8 @@ def test_colours_are_for_terminals(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"presence": "stale", "status": "stale", "phase": "probation"}, "stale"),
         ({"phase": "probation"}, "probation"),
         ({"status": "idle"}, "idle"),
+        ({"status": "error"}, "error"),  # the agent's own word, where no more is known
+        ({"status": "running", "headline": "paused"}, "paused"),  # the server knows
     ],
 )
 def test_one_word_for_an_agent(facts: Row, word: str) -> None:
@@ -149,7 +151,8 @@ HEAD = {
         ({}, {"status": "running"}, False, "idle"),  # it says it runs, and nobody holds the lease
         ({}, {"status": "running", "worker_id": "wrk_1"}, False, "running"),
         ({}, {"gate": "cordoned"}, False, "paused"),
-        ({"phase": "quarantined"}, {}, True, "approval waiting"),
+        ({"phase": "quarantined"}, {}, True, "quarantined"),
+        ({"phase": "suspected", "presence": "stale"}, {}, True, "approval waiting"),
         ({"phase": "healing"}, {}, True, "healing"),
         ({"presence": "dead"}, {"status": "running", "worker_id": "wrk_1"}, True, "dead"),
         ({"phase": "suspected", "presence": "stale"}, {}, False, "suspected"),

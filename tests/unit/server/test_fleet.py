@@ -503,6 +503,23 @@ async def test_lists_by_status(http: httpx2.AsyncClient, system: System) -> None
     assert "silent" in [row["agent_id"] for row in (await http.get("/v1/agents")).json()]
 
 
+async def test_lists_have_one_word_for_each_agent(http: httpx2.AsyncClient) -> None:
+    for name in ("ann", "bob", "cyd", "dan", "eve"):
+        key = await register(http, name)
+        if name != "eve":
+            await push(http, key, agent_id=name, status="running")
+    why = {"reason": "a look", "actor": "olga"}
+    assert (await http.post("/v1/agents/bob/quarantine", json=why)).status_code == 200
+    assert (await http.post("/v1/agents/cyd/cordon", json=why)).status_code == 200
+    await http.post("/v1/agents/dan/inbox", json={"type": "turn", "payload": {}})
+    words = {"ann": "idle", "bob": "quarantined", "cyd": "paused", "dan": "dispatched", "eve": "registered"}
+    listed = (await http.get("/v1/agents")).json()
+    assert {one["agent_id"]: one["headline"] for one in listed} == words
+    rest = (await http.get("/v1/agents", params={"cursor": "cyd", "limit": 1})).json()
+    assert [(one["agent_id"], one["headline"]) for one in rest] == [("dan", "dispatched")]
+    assert (await http.get("/v1/agents/cyd")).json()["headline"] == "paused"
+
+
 @pytest.mark.parametrize(
     "query", ["limit=0", "limit=501", "limit=x", "type=" + "x" * 101, "tag=" + "x" * 101, "cursor=" + "x" * 401]
 )
@@ -595,7 +612,7 @@ async def test_a_dead_agent_with_a_turn_shows_both(http: httpx2.AsyncClient, sys
     roll = await keeper.roll(now + 10**9, 10)  # pyright: ignore[reportArgumentType]
     await keeper.mark([Mark(silence, Liveness.DEAD, now) for silence in roll.silent])
     row = (await http.get("/v1/agents/abc-123")).json()
-    assert (row["presence"], row["status"]) == ("dead", "dead")
+    assert (row["presence"], row["status"], row["headline"]) == ("dead", "dead", "dead")
     assert (row["head"]["status"], row["head"]["turn_id"]) == ("dispatched", sent["turn_id"])
 
 

@@ -1,12 +1,15 @@
 """The dashboard's source: its own tests, its types, and what it must never do."""
 
 import importlib.util
+import json
 import re
 import subprocess
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+
+from homeostat.core.headline import ORDER
 
 UI = Path(__file__).parents[3] / "ui"
 
@@ -54,6 +57,10 @@ def test_nothing_is_ever_put_into_the_page_as_html() -> None:
     sources = [path for path in (UI / "src").rglob("*") if path.suffix in {".svelte", ".ts"}]
     assert len(sources) > 30
     assert [path.name for path in sources if forbidden.search(path.read_text())] == []
+
+
+def test_headlines_come_in_one_order() -> None:
+    assert json.loads((UI / "src" / "lib" / "headlines.json").read_text()) == list(ORDER)
 
 
 def test_nothing_is_built_twice(builder: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

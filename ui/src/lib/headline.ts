@@ -1,11 +1,15 @@
-// One headline for lists; the first that fits wins.
+// One headline for lists: of all that holds, what comes first in an order that the server and the commands share.
 
+import ORDER from './headlines.json'
 import type { AgentRow, Head, Phase } from './types'
 
 export type Tone = 'bad' | 'warn' | 'busy' | 'good' | 'calm'
 
+const ASKED = 'approval waiting'
+
 export interface Headline {
   word: string
+  note: string
   tone: Tone
   rank: number
 }
@@ -21,31 +25,26 @@ export const PHASES: Record<Phase, { icon: string; tone: Tone; why: string }> = 
   healthy: { icon: '●', tone: 'good', why: 'Its vitals are within its own normal.' },
 }
 
-const ISOLATED: Phase[] = ['exhausted', 'quarantined', 'healing', 'draining']
+const TONES: Record<string, Tone> = { dead: 'bad', gone: 'bad', [ASKED]: 'warn', stale: 'warn', paused: 'warn', running: 'busy', suspended: 'busy', dispatched: 'busy' }
 
-export function headline(row: Pick<AgentRow, 'presence' | 'phase'>, head: Head | null, asked: boolean): Headline {
-  if (row.presence === 'dead' || row.presence === 'gone') return { word: row.presence, tone: 'bad', rank: 0 }
-  const place = ISOLATED.indexOf(row.phase)
-  if (place >= 0 && !(asked && row.phase === 'quarantined')) {
-    return { word: row.phase, tone: PHASES[row.phase].tone, rank: 1 + place }
-  }
-  if (asked) return { word: 'approval waiting', tone: 'warn', rank: 5 }
-  if (row.phase === 'suspected') return { word: 'suspected', tone: 'warn', rank: 6 }
-  if (row.presence === 'stale') return { word: 'stale', tone: 'warn', rank: 7 }
-  if (row.phase === 'probation') return { word: 'probation', tone: 'busy', rank: 8 }
-  if (head && head.gate !== 'open') return { word: 'paused', tone: 'warn', rank: 9 }
-  // Nothing is shown as running without a live lease.
-  if (head?.status === 'running' && head.worker_id) return { word: 'running', tone: 'busy', rank: 10 }
-  if (head?.status === 'suspended') {
-    const waits = head.waiting_tool_count
-    return { word: `waiting for ${waits === 1 ? 'a tool' : `${waits} tools`}`, tone: 'busy', rank: 11 }
-  }
-  if (head?.status === 'dispatched') return { word: 'dispatched', tone: 'busy', rank: 12 }
-  return { word: 'idle', tone: 'calm', rank: 13 }
+export function headline(row: Pick<AgentRow, 'presence' | 'phase' | 'reported_status'>, head: Head | null, asked: boolean): Headline {
+  const held = [row.presence, row.phase, work(head) || (row.reported_status ? 'idle' : 'registered'), asked && ASKED]
+  const rank = ORDER.findIndex((word) => held.includes(word))
+  const word = ORDER[rank] ?? ''
+  const note = asked && word !== ASKED && word in PHASES ? ASKED : word === 'suspended' && head ? `waiting for ${tools(head)}` : ''
+  return { word, note, rank, tone: TONES[word] ?? PHASES[word as Phase]?.tone ?? 'calm' }
 }
+
+// Nothing is shown as running without a live lease.
+function work(head: Head | null): string {
+  if (head && head.gate !== 'open') return 'paused'
+  return head && head.status !== 'idle' && (head.status !== 'running' || head.worker_id) ? head.status : ''
+}
+
+const tools = (head: Head) => (head.waiting_tool_count === 1 ? 'a tool' : `${head.waiting_tool_count} tools`)
 
 export function activity(head: Head | null): string {
   if (head?.status === 'running') return head.worker_id ? 'thinking' : ''
-  if (head?.status === 'suspended') return head.waiting_tool_count === 1 ? 'awaiting a tool' : `awaiting ${head.waiting_tool_count} tools`
+  if (head?.status === 'suspended') return `awaiting ${tools(head)}`
   return head?.status === 'dispatched' ? 'about to begin' : ''
 }

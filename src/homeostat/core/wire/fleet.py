@@ -15,9 +15,10 @@ from homeostat.core.wire.fields import Body, FilterText, Instant, Name, Shape
 
 
 class AgentRow(Shape, frozen=True, kw_only=True):
-    """One agent. `status` is its headline: what it says of itself as long as it is heard, else stale or dead.
+    """One agent. `status` is what it says of itself as long as it is heard, else stale or dead.
 
-    `cost_usd_today` is what it spent since midnight, UTC; lists have it, though not those that an agent asks for.
+    `headline` is the one word for lists, of its presence, its phase, questions about it and its turn. `cost_usd_today`
+    is what it spent since midnight, UTC. Lists have both, unless an agent asks; the feed has neither.
     """
 
     agent_id: str
@@ -46,6 +47,7 @@ class AgentRow(Shape, frozen=True, kw_only=True):
     push_interval_seconds: float
     push_interval_source: str
     cost_usd_today: float | None = None
+    headline: str | None = None
 
 
 class AgentDetail(AgentRow, frozen=True, kw_only=True):
