@@ -29,6 +29,7 @@ from homeostat.cli import (
     turns,
     ui,
     up,
+    webhooks,
     why,
     worker,
 )
@@ -95,6 +96,7 @@ for group, name in ((why.why, "why"), (agents.describe, "describe")):
     application.add_typer(group, name=name, cls=OfThings)
 for group, name in (
     (keys.key, "key"),
+    (webhooks.webhook, "webhook"),
     (config.config, "config"),
     (db.database, "db"),
     (bench.bench, "bench"),

@@ -29,7 +29,7 @@ GROUPS: Final = {
         "treatment",
     ),
     "Runs": ("run", "apply", "pause", "resume", "replay", "verify", "export", "red-button"),
-    "Administer": ("config", "key", "db", "bench"),
+    "Administer": ("config", "key", "webhook", "db", "bench"),
 }
 
 SENTENCE_CHARS_MAX: Final = 200  # the whole first sentence: what is cut is of no help

@@ -302,6 +302,15 @@ class Client:
         """Ask something of any route; its answer as it is."""
         return msgspec.json.decode((await self._post(path, body)).content)
 
+    async def put_json(self, path: str, body: dict[str, Any]) -> Any:
+        """Set something at any route; its answer as it is."""
+        received = await self.transport.send("PUT", path, project=self.project, body=body)
+        return msgspec.json.decode(received.content)
+
+    async def delete(self, path: str) -> None:
+        """Take away what any route shows."""
+        await self.transport.send("DELETE", path, project=self.project)
+
     async def _get(self, path: str, *, held: float = 0.0, **query: Any) -> Received:
         asked = {name: value for name, value in query.items() if value is not None}
         return await self.transport.send("GET", path, project=self.project, query=asked, held_seconds=held)
