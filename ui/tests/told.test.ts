@@ -1,8 +1,9 @@
 import { describe, expect, test } from 'vitest'
 import { grouped, reasons } from '../src/lib/evidence'
+import { told } from '../src/lib/ledger'
 import { named, settled } from '../src/lib/objects'
 import { outlays } from '../src/lib/runs'
-import type { ModelCall, Task } from '../src/lib/types'
+import type { LedgerEntry, ModelCall, Task } from '../src/lib/types'
 
 describe('what an act was done to', () => {
   test.each([
@@ -61,4 +62,23 @@ test('a call is counted for the task its agent was working on', () => {
   expect(found.get('one')).toEqual({ calls: 2, tokens: 30, usd: 1 })
   expect(found.get('two')).toEqual({ calls: 1, tokens: 15, usd: 0.5 })
   expect(found.has('three')).toBe(false)
+})
+
+describe('entries of a ledger', () => {
+  const line = (kind: string, payload: unknown) => told({ seq: 1, kind, payload, hash: '' } as LedgerEntry)
+  const model = { asked: { told_json: '{"model":"m","messages":[{"content":"why?"}]}' }, outcome_json: '{"ok":{"message":{"content":"so"}}}' }
+  test.each([
+    ['run.moved', { from: 'paused', to: 'applying', actor: 'olga', reason: 'approved' }, 'paused → applying by olga: approved'],
+    ['run.changed', { change: 'approval_asked', task: 'publish' }, 'approval asked, publish'],
+    ['task.ended', { task: 'read', status: 'failed', agent_id: 'ann', error: 'no', result: null }, 'read failed at ann: no'],
+    ['model.call', model, 'm: why? → so'],
+    ['step', { name: 'count', asked: { told_json: '{"args":[1]}' }, outcome_json: '{"ok":9}' }, 'count: [1] → 9'],
+    ['step', { name: 'count', asked: { told_json: '{}' }, outcome_json: '{"error":"x"}' }, 'count:  → {"error":"x"}'],
+    ['gateway.call', { agent_id: 'ann', model: 'm', outcome: 'answered', latency_ms: 87.2, cost_micros: 11 }, 'ann asked m: answered in 87 ms for $0.000011'],
+    ['model.call', { asked: {} }, '{"asked":{}}'],
+    ['something.new', { a: 1 }, '{"a":1}'],
+    ['constructor', { a: 1 }, '{"a":1}'],
+  ])('%s', (kind, payload, words) => {
+    expect(line(kind, payload)).toBe(words)
+  })
 })

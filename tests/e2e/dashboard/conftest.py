@@ -6,7 +6,16 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
 import pytest
-from playwright.async_api import Browser, BrowserContext, ConsoleMessage, Page, Request, async_playwright, expect
+from playwright.async_api import (
+    Browser,
+    BrowserContext,
+    ConsoleMessage,
+    Page,
+    Request,
+    Response,
+    async_playwright,
+    expect,
+)
 
 from homeostat.server import dashboard
 from homeostat.server.serving import bind, serving, url_of
@@ -41,12 +50,14 @@ class Visit:
     url: str
     errors: list[str] = field(default_factory=list[str])
     foreign: list[str] = field(default_factory=list[str])
+    absent: list[str] = field(default_factory=list[str])
 
     def watch(self) -> None:
         self.page.set_default_timeout(PATIENCE_MS)
         self.page.on("pageerror", lambda error: self.errors.append(str(error)))
         self.page.on("console", self._heard)
         self.page.on("request", self._asked)
+        self.page.on("response", self._answered)
 
     def _heard(self, message: ConsoleMessage) -> None:
         if message.type == "error" and "Failed to load resource" not in message.text:
@@ -55,6 +66,10 @@ class Visit:
     def _asked(self, request: Request) -> None:
         if not request.url.startswith(self.url):
             self.foreign.append(request.url)
+
+    def _answered(self, response: Response) -> None:
+        if response.status == 404:
+            self.absent.append(response.url.removeprefix(self.url))
 
     async def go(self, place: str) -> None:
         """Open a page, and wait until it is there and live: one that was open before is left a moment later."""

@@ -196,7 +196,9 @@ async def test_pages_fit_a_telephone(ward: Clinic, url: str, browser: Browser) -
         await visit.go(place)
         wide = await visit.page.evaluate("document.documentElement.scrollWidth")
         assert wide <= 390, place
+        await visit.settle()
     await context.close()
+    assert visit.absent == [], "a browser logs an error for whatever is not there"
 
 
 def rows(first: int, count: int) -> list[dict[str, Any]]:
