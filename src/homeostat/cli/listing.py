@@ -214,6 +214,10 @@ def show_detail(noun: Noun, row: Row, output: DetailOutput) -> None:
         from homeostat.cli.tables import screen
         from homeostat.core.clock import SystemClock
 
+        if noun.name == "incidents":
+            from homeostat.cli.incident_page import digest
+
+            row = digest(row)
         typer.echo("\n".join(page(row, now_ms=SystemClock().now_ms(), width=screen().width)))
 
 

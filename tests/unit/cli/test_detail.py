@@ -1,6 +1,7 @@
 """One thing in full: for people, whole, and no way for an agent to command a terminal."""
 
 from homeostat.cli.detail import page
+from homeostat.cli.incident_page import digest
 from homeostat.cli.tables import room
 from homeostat.core.clock import Millis
 
@@ -40,3 +41,25 @@ def test_parts_stand_below_their_name_and_nothing_is_cut_or_commands() -> None:
     assert max(map(room, lines)) <= 40
     assert "again and again and again" in " ".join(" ".join(lines).split())
     assert "\x1b" not in "".join(lines)
+
+
+def test_what_was_seen_of_an_incident_is_told_once_and_so_is_what_guesses_rest_on() -> None:
+    def seen(vital: str, sigma: float, second: int) -> dict[str, object]:
+        at = f"2025-11-17T19:57:{second:02d}.000Z"
+        return {"kind": "spike", "vital": vital, "sigma": sigma, "at": at, "why": f"{vital} is {sigma:g}"}
+
+    because = ["latency is 9.6"]
+    guesses = [
+        {"diagnosis": "external_cause", "confidence": 0.55, "because": because},
+        {"diagnosis": "unknown", "confidence": 0.2, "because": because},
+    ]
+    row = {
+        "evidence": [seen("latency", 7.5, 4), seen("tokens", 8.4, 5), seen("latency", 9.6, 2)],
+        "hypotheses": guesses,
+    }
+    assert page(digest(row), now_ms=NOW, width=None) == [
+        "Evidence    9.6 sigma  latency is 9.6 (2 times, 19:57:02 to 19:57:04 UTC)",
+        "            8.4 sigma  tokens is 8.4",
+        "Hypotheses  55%  external_cause: latency is 9.6",
+        "            20%  unknown: by the same signs",
+    ]
