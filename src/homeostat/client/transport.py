@@ -127,16 +127,20 @@ class Transport:
 
 
 def error_of(status: int, content: bytes) -> HomeostatError:
-    """The error a server raised, raised again: same class, same facts, same words."""
+    """The error a server raised, raised again: same facts, same words, and the same class where the client has it."""
     try:
         body: dict[str, Any] = msgspec.json.decode(content, type=dict[str, Any])
     except (msgspec.MsgspecError, UnicodeDecodeError):
         body = {}
     code = str(body.get("code"))
+    facts = {name: fact for name, fact in body.items() if name not in _RESERVED or name == "trace_id"}
     kind = by_code().get(code) or run_errors.BY_CODE.get(code) or enforcement_errors.BY_CODE.get(code)
-    if kind is None:
-        kind = Unavailable if status in {502, 503, 504} or code == UNDER_WAY else HomeostatError
-    error = kind(**{name: fact for name, fact in body.items() if name not in _RESERVED or name == "trace_id"})
+    if kind is not None:
+        error = kind(**facts)
+    else:
+        error = (Unavailable if status in {502, 503, 504} or code == UNDER_WAY else HomeostatError)(**facts)
+        if "code" in body:
+            error.code, error.http_status, error.hint = code, status, str(body.get("hint") or "")
     detail = body.get("detail")
     error.args = (detail if isinstance(detail, str) else f"the server answered {status}",)
     return error

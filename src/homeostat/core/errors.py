@@ -21,15 +21,14 @@ The docstring of a class is its message; `{names}` in it are filled from keyword
 
 import inspect
 from functools import cache
-from typing import ClassVar
 
 
 class HomeostatError(Exception):
     """Something went wrong."""
 
-    code: ClassVar[str] = "error"
-    http_status: ClassVar[int] = 500
-    hint: ClassVar[str] = ""
+    code: str = "error"
+    http_status: int = 500
+    hint: str = ""
 
     def __init__(self, **facts: object) -> None:
         self.facts = facts

@@ -11,6 +11,7 @@ from homeostat.access.errors import RequestUnderWay
 from homeostat.client.transport import Transport, error_of
 from homeostat.core import enforcement_errors, errors, run_errors
 from homeostat.core.errors import HomeostatError, InternalError, ServerUnreachable, StoreUnavailable, Unavailable
+from homeostat.immune.errors import ApprovalSettled
 from homeostat.server.problems import problem
 from homeostat.testing.servers import free_port
 
@@ -120,6 +121,15 @@ def test_an_error_comes_out_as_it_went_in(kind: type[HomeostatError]) -> None:
     assert type(again) is kind
     assert str(again) == str(raised)
     assert again.facts == {**facts, "trace_id": "ab" * 16}
+
+
+def test_an_error_of_a_room_that_is_not_the_client_s_keeps_its_code_and_its_hint() -> None:
+    raised = ApprovalSettled(approval_id="apr_1", status="approved")
+    answer = problem(raised, "ab" * 16)
+    again = error_of(answer.status, answer.body)
+    assert (again.code, again.http_status, again.hint) == (raised.code, raised.http_status, raised.hint)
+    assert str(again) == str(raised)
+    assert HomeostatError.code == "error", "what one answer said is not said of all"
 
 
 def test_every_error_has_a_code_of_its_own_and_keeps_problem_members_free() -> None:
