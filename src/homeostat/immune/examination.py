@@ -15,6 +15,7 @@ SHIFT_STEP_NATS: Final = 2.5  # no single sample proves a shift
 FREEZE_RUN_MIN: Final = 4
 FREEZE_HABIT: Final = 0.98  # a stream that repeats itself this often is not stuck, it is so by nature
 HISTOGRAM_FULL: Final = 250
+LOWEST_BINS: Final = 3  # whatever is less than two units: half of that is less than one, where bins end
 PENDING_SCALE: Final = 30  # int8 steps per record distance
 ACCELERATION: Final = 10
 
@@ -59,7 +60,7 @@ class Rules:
         # What a value exactly at the record is worth, by the number of samples the record was set over.
         self.anchor: Final = (np.log(np.maximum(count, 2)) * youth).astype(f32)
         self.gain: Final = np.maximum(settings.mean_gain, 1 / (count + 1)).astype(f32)
-        self.log_count: Final = np.log(np.arange(256) + 0.5).astype(f32)
+        self.log_count: Final = np.log(np.arange(LOWEST_BINS * 256) + 0.5).astype(f32)
         self.log_vitals: Final = np.log(np.maximum(np.arange(len(gauges) + 1), 1)).astype(f32)
 
 
@@ -191,7 +192,11 @@ class Block:
         self.cells = cells + bins
         histogram = rules.baselines.column("histogram").reshape(-1)
         before = histogram[cells + np.maximum(bins - 2, 0)]  # two half octaves below: where half of it would lie
-        step = rules.log_count[before] - rules.log_count[histogram[self.cells]]
+        here = histogram[self.cells].astype(np.intp)
+        # The halves of the lowest bins share one: so do they, or chance alone would look like a doubling.
+        low = bins < LOWEST_BINS
+        here[low] = sum(histogram[cells[low] + k].astype(np.intp) for k in range(LOWEST_BINS))
+        step = rules.log_count[before] - rules.log_count[here]
         step = np.clip(step, -SHIFT_STEP_NATS, SHIFT_STEP_NATS)
         self.shift_high = np.maximum(self.get("shift_high"), np.float32(s.shift_nats))
         shift = self.get("shift")

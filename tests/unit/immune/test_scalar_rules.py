@@ -67,7 +67,8 @@ class ScalarCell:
             surprised = surprise / surprise_high
         octaves = np.log2(max(abs(x) / F(self.gauge.unit), F(0.25)))
         b = int(np.clip(2 * octaves + 1, 0, 31))
-        step = math.log(self.histogram[max(b - 2, 0)] + 0.5) - math.log(self.histogram[b] + 0.5)
+        here = self.histogram[b] if b >= 3 else sum(self.histogram[:3])
+        step = math.log(self.histogram[max(b - 2, 0)] + 0.5) - math.log(here + 0.5)
         shift_high = max(F(self.shift_high), F(s.shift_nats))
         shift = F(self.shift)
         if self.count >= s.shift_samples:

@@ -76,6 +76,18 @@ def test_a_lasting_doubling_is_found_as_drift_or_spike_within_thirty_samples() -
     assert any(len(f) for f in found[1200:])
 
 
+@pytest.mark.parametrize("units", [0.5, 1.1, 1.6, 5.0])
+def test_a_steady_stream_does_not_look_doubled_however_small_its_values_are(units: float) -> None:
+    """Cheap models cost about as much per call as the finest step that is told apart."""
+    agents, ticks = 10, 900
+    _, rows, sentinel = fleet_of(agents)
+    samples = noise(5, ticks, agents)
+    cost = GAUGES[Vital.COST].unit * units
+    samples[:, :, Vital.COST] = cost * np.random.default_rng(6).lognormal(0, 0.5, (ticks, agents))
+    found = [one for findings in teach(sentinel, rows, samples) for one in findings]
+    assert len(found) <= agents * ticks / 1000
+
+
 def test_a_frozen_stream_is_stuck_and_a_constant_one_is_not() -> None:
     _, rows, sentinel = fleet_of(2)
     samples = noise(6, 260, 2, spread=0.3)
