@@ -190,6 +190,25 @@ async def test_uc_6_what_the_whole_fleet_shows_isolates_nobody_and_is_told_once(
         assert all(one.phase(name) is P.HEALTHY for name in FLEET)
 
 
+async def test_uc_6_what_the_whole_fleet_shows_is_not_held_against_a_remedy() -> None:
+    practice = Practice(RemedyAction.RESET_MEMORY)
+    mild = replace(DOCTRINE, approval_sigma=99.0, severe_sigma=99.0)
+    async with clinic(remedies=practice, doctrine=mild) as one:
+        practice.clinic = one
+        await one.train(*FLEET)
+        one.faults[SICK] = TALKATIVE
+        await until(one, P.PROBATION)
+        one.faults.update(dict.fromkeys(FLEET, SLOW))
+        # Those who are well are noticed first; from then on what the sick one shows is everybody's.
+        await one.sample(*(name for name in FLEET if name != SICK), times=3)
+        await one.sample(*FLEET, times=10)
+        assert one.phase(SICK) is P.PROBATION, await one.path(SICK)
+        one.faults.clear()
+        await until(one, P.HEALTHY)
+        (incident,) = await one.incidents(SICK)
+        assert incident.outcome == "cured by reset_memory"
+
+
 async def test_uc_7_work_in_flight_may_end_before_an_agent_is_closed() -> None:
     async with clinic() as one:
         await one.train(*FEW)

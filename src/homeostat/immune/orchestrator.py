@@ -149,6 +149,14 @@ class Orchestrator:
                 self._correlator.active(watch.key, watch.cohorts, now)
                 if watch.streak:
                     self._correlator.affected(watch.key, watch.cohorts, watch.kinds, now)
+        for watch in seen:
+            if watch.phase is Phase.PROBATION and watch.bad and self._everybodys(watch, now):
+                watch.overlook()  # it says nothing of the remedy: probation begins anew
+
+    def _everybodys(self, watch: Watch, now: float) -> bool:
+        """Whether all that an agent shows is the fleet's trouble."""
+        spreads = [self._correlator.verdict(watch.cohorts, [kind], now).spread for kind in watch.kinds]
+        return all(spread is Spread.FLEET_WIDE for spread in spreads)
 
     async def _shift_phases(self, seen: list[Watch]) -> None:
         """Becoming known, suspected and cleared: what needs no action of anybody."""
