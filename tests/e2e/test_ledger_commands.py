@@ -73,7 +73,7 @@ async def test_a_run_is_proven_and_replayed_far_from_its_server(tmp_path: Path) 
         run_id = await recorded(server.url, tmp_path)
         code, said = await homeostat("export", run_id, cwd=tmp_path, url=server.url)
         assert code == 0, said
-        code, said = await homeostat("verify", run_id, cwd=tmp_path, url=server.url)
+        code, said = await homeostat("verify", f"run/{run_id}", cwd=tmp_path, url=server.url)
         assert (code, "are as they were written" in said) == (0, True), said
     bundle = f"{run_id}.homeostat"
     code, said = await homeostat("verify", bundle, "-o", "json", cwd=tmp_path)

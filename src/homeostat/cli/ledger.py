@@ -228,6 +228,8 @@ def _bundle(subject: str, url: str | None, project: str | None) -> "Generator[Bu
     from homeostat.client.bundles import download
     from homeostat.runs.bundle import read_bundle
 
+    if not Path(subject).exists():
+        subject = bare(subject)
     if Path(subject).exists() or not subject.startswith("run_"):
         yield read_bundle(Path(subject))
         return

@@ -55,8 +55,10 @@ def told(receipt: dict[str, Any]) -> str:
         gaps = one["gaps"][-GAPS_SHOWN:]
         lines += [f"              open from {when(gap['since'])} to {_until(gap, when)}: {gap['note']}" for gap in gaps]
     lines += [f"  {one['strategy']:<11} not used: {one['why']}" for one in receipt["not_applicable"]]
+    refused = receipt["requests_refused"]
+    were = "request was" if refused == 1 else "requests were"
     lines.append(
-        f"  since then {receipt['requests_refused']} requests were refused, {receipt['requests_answered']} answered, "
+        f"  since then {refused} {were} refused, {receipt['requests_answered']} answered, "
         f"{receipt['tokens_spent']} tokens spent"
     )
     return "\n".join(lines)

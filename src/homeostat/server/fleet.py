@@ -220,6 +220,9 @@ async def read_agent(call: Call) -> AgentDetail:
     view = await call.system.kernel.store.head(call.project, AgentId(row.agent_id))
     if call.principal.kind is not PrincipalKind.AGENT:
         [row] = await headed(call, [row], {} if view is None else {row.agent_id: view.head})
+        _, sums = await call.system.spending.today(call.project)
+        outlay = sums.get(AgentId(row.agent_id))
+        row = msgspec.structs.replace(row, cost_usd_today=0.0 if outlay is None else outlay.cost_micros / MICROS)
     return AgentDetail(**msgspec.structs.asdict(row), head=None if view is None else render.head(view))
 
 

@@ -517,7 +517,8 @@ async def test_lists_have_one_word_for_each_agent(http: httpx2.AsyncClient) -> N
     assert {one["agent_id"]: one["headline"] for one in listed} == words
     rest = (await http.get("/v1/agents", params={"cursor": "cyd", "limit": 1})).json()
     assert [(one["agent_id"], one["headline"]) for one in rest] == [("dan", "dispatched")]
-    assert (await http.get("/v1/agents/cyd")).json()["headline"] == "paused"
+    one = (await http.get("/v1/agents/cyd")).json()
+    assert (one["headline"], one["cost_usd_today"]) == ("paused", 0.0)
 
 
 @pytest.mark.parametrize(

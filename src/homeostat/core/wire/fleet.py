@@ -18,7 +18,7 @@ class AgentRow(Shape, frozen=True, kw_only=True):
     """One agent. `status` is what it says of itself as long as it is heard, else stale or dead.
 
     `headline` is the one word for lists, of its presence, its phase, questions about it and its turn. `cost_usd_today`
-    is what it spent since midnight, UTC. Lists have both, unless an agent asks; the feed has neither.
+    is what it spent since midnight, UTC. An agent that asks is told neither, and the feed has neither.
     """
 
     agent_id: str
