@@ -1,5 +1,6 @@
 """One suite for every keeper of what the immune system knows; a wrong one is found out."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -9,7 +10,7 @@ from homeostat.app.stores import enforcement_store, immune_store
 from homeostat.core.clock import Millis
 from homeostat.core.ports.immune import ImmuneStore
 from homeostat.core.records.enforcement import Verb
-from homeostat.core.records.immune import Chart
+from homeostat.core.records.immune import Chart, Feedback, Lesson, Veto
 from homeostat.testing.suites import immune_store as suite
 from homeostat.testing.suites.enforcement_store import hold
 from tests.conformance.engines import Engine, found_out
@@ -49,6 +50,21 @@ class Forgetful(SqliteImmune):
         return await super().save(replace(chart, lessons=()))
 
 
-@pytest.mark.parametrize("wrong", [Trusting, Forgetful])
+class Adding(SqliteImmune):
+    """Counts what it is told as if it had never heard of it."""
+
+    async def absorb(self, *, lessons: Sequence[Lesson], feedback: Sequence[Feedback], vetoes: Sequence[Veto]) -> None:
+        await self.save(Chart(lessons=tuple(lessons)))
+        await super().absorb(lessons=(), feedback=feedback, vetoes=vetoes)
+
+
+class Sweeping(SqliteImmune):
+    """Takes one agent's veto for everybody's."""
+
+    async def put_veto(self, veto: Veto) -> Veto:
+        return await super().put_veto(replace(veto, agent_id=None))
+
+
+@pytest.mark.parametrize("wrong", [Trusting, Forgetful, Adding, Sweeping])
 async def test_a_wrong_keeper_is_found_out(wrong: type[SqliteImmune]) -> None:
     assert await found_out(suite.CHECKS, wrong)

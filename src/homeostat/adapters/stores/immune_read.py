@@ -17,6 +17,7 @@ from homeostat.core.records.immune import (
     Memory,
     Patient,
     Transition,
+    Veto,
 )
 from homeostat.core.records.turn import AgentKey
 
@@ -78,6 +79,12 @@ class ImmuneReading(ABC):
     async def feedback_by_id(self, project: ProjectId, feedback_id: FeedbackId) -> Feedback | None:
         found = await self._all("feedback_get", project, feedback_id)
         return rows.read_feedback(found[0]) if found else None
+
+    async def vetoes(self) -> list[Veto]:
+        return [rows.read_veto(row) for row in await self._all("vetoes_all")]
+
+    async def vetoes_on(self, key: AgentKey) -> list[Veto]:
+        return [rows.read_veto(row) for row in await self._all("vetoes_on", *key, rows.EVERYBODY)]
 
     async def memories(self) -> list[Memory]:
         return [rows.read_memory(row) for row in await self._all("baselines_all")]

@@ -15,10 +15,12 @@ from homeostat.core.records.immune import (
     Patient,
     RemedyAction,
     Transition,
+    Veto,
 )
 
 Row = Sequence[Any]
 NEWEST = "~"
+EVERYBODY = ""  # no agent is called so
 
 _encoder = msgspec.json.Encoder()
 _patients = msgspec.json.Decoder(Patient)
@@ -104,6 +106,26 @@ def write_feedback(feedback: Feedback) -> tuple[object, ...]:
 
 def read_feedback(row: Row) -> Feedback:
     return _feedback.decode(row[0])
+
+
+def veto_key(veto: Veto) -> tuple[object, ...]:
+    return (veto.project, veto.agent_id or EVERYBODY, veto.diagnosis.value, veto.action.value)
+
+
+def write_veto(veto: Veto) -> tuple[object, ...]:
+    return (*veto_key(veto), veto.reason, veto.actor, veto.at_ms)
+
+
+def read_veto(row: Row) -> Veto:
+    return Veto(
+        project=row[0],
+        agent_id=row[1] or None,
+        diagnosis=Diagnosis(row[2]),
+        action=RemedyAction(row[3]),
+        reason=row[4],
+        actor=row[5],
+        at_ms=row[6],
+    )
 
 
 def write_memory(memory: Memory) -> tuple[object, ...]:

@@ -23,6 +23,7 @@ from homeostat.core.records.immune import (
     RemedyAction,
     Stance,
     Transition,
+    Veto,
 )
 from homeostat.core.records.policy import Policy, PolicyId
 from homeostat.core.records.turn import AgentKey
@@ -77,6 +78,27 @@ class ImmuneStore(Protocol):
     async def feedback(self) -> list[Feedback]: ...
 
     async def feedback_by_id(self, project: ProjectId, feedback_id: FeedbackId) -> Feedback | None: ...
+
+    async def vetoes(self) -> list[Veto]:
+        """Of all projects, oldest first."""
+        ...
+
+    async def vetoes_on(self, key: AgentKey) -> list[Veto]:
+        """What may not be tried on one agent: its own, and its project's."""
+        ...
+
+    async def put_veto(self, veto: Veto) -> Veto:
+        """The first word on a remedy stands; returns the one that does."""
+        ...
+
+    async def drop_veto(self, veto: Veto) -> bool:
+        """Whether there was one on the same remedy, against the same, for the same."""
+        ...
+
+    async def absorb(self, *, lessons: Sequence[Lesson], feedback: Sequence[Feedback], vetoes: Sequence[Veto]) -> None:
+        """Take in what was learned elsewhere, all or nothing: the larger of two counts stands, the later of two times,
+        and the first of two vetoes."""
+        ...
 
     async def memories(self) -> list[Memory]: ...
 

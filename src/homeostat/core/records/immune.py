@@ -144,6 +144,7 @@ class Incident:
     evidence: tuple[Evidence, ...] = ()
     hypotheses: tuple[Hypothesis, ...] = ()
     treatments: tuple[Treatment, ...] = ()
+    passed_over: tuple[str, ...] = ()  # remedies that were not tried because somebody vetoed them
     outcome: str = ""
     held: int = 0
     resumed: int = 0
@@ -233,6 +234,29 @@ class Lesson:
     cured: int = 0
     failed: int = 0
     failed_at_ms: Millis = NEVER
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Veto:
+    """An operator's word that a remedy is not to be tried against a diagnosis: on one agent, or on any of a project."""
+
+    project: ProjectId
+    agent_id: AgentId | None
+    diagnosis: Diagnosis
+    action: RemedyAction
+    reason: str
+    actor: str
+    at_ms: Millis
+
+    @property
+    def step(self) -> tuple[Diagnosis, RemedyAction]:
+        return (self.diagnosis, self.action)
+
+    @property
+    def words(self) -> str:
+        """As it is told where a ladder passes it over."""
+        against = self.diagnosis.replace("_", " ")
+        return f"{self.action.words} against {against} is vetoed by {self.actor}: {self.reason}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,6 +25,7 @@ from homeostat.core.records.immune import (
     Patient,
     RemedyAction,
     Transition,
+    Veto,
 )
 
 Check = Callable[[ImmuneStore], Awaitable[None]]
@@ -160,6 +161,59 @@ async def feedback_can_be_withdrawn(store: ImmuneStore) -> None:
     assert await store.feedback_by_id(ProjectId("other"), said.feedback_id) is None
 
 
+def veto(action: RemedyAction = RemedyAction.RESET_AGENT, agent: AgentId | None = None, **more: object) -> Veto:
+    made = Veto(
+        project=PROJECT,
+        agent_id=agent,
+        diagnosis=Diagnosis.UNKNOWN,
+        action=action,
+        reason="it forgot a customer",
+        actor="eve",
+        at_ms=NOW,
+    )
+    return replace(made, **more)
+
+
+async def a_veto_holds_for_those_it_names_until_it_is_lifted(store: ImmuneStore) -> None:
+    everybody, own = veto(), veto(RemedyAction.RESET_MEMORY, ANN, at_ms=Millis(2_000))
+    elsewhere = replace(veto(), project=ProjectId("other"), at_ms=Millis(3_000))
+    for one in (everybody, own, elsewhere):
+        assert await store.put_veto(one) == one
+    again = await store.put_veto(replace(everybody, reason="another", actor="bob", at_ms=Millis(9_000)))
+    assert again == everybody, "the first word stands"
+    assert await store.vetoes() == [everybody, own, elsewhere]
+    assert await store.vetoes_on((PROJECT, ANN)) == [everybody, own]
+    assert await store.vetoes_on((PROJECT, AgentId("bob"))) == [everybody]
+    assert not await store.drop_veto(replace(own, agent_id=None)), "it is ann's alone"
+    assert await store.drop_veto(own)
+    assert not await store.drop_veto(own)
+    assert await store.vetoes() == [everybody, elsewhere]
+
+
+async def what_is_absorbed_twice_changes_nothing_the_second_time(store: ImmuneStore) -> None:
+    known = Lesson(project=PROJECT, agent_id=ANN, diagnosis=Diagnosis.UNKNOWN, action=RemedyAction.RESET_AGENT, cured=5)
+    assert await store.save(Chart(lessons=(known,)))
+    told = replace(known, cured=2, failed=3, failed_at_ms=NOW)
+    said = Feedback(
+        feedback_id=FeedbackId("fbk_1"),
+        project=PROJECT,
+        agent_id=ANN,
+        cause=ActualCause.CORRECT,
+        notes="",
+        at_ms=NOW,
+        author="operator",
+    )
+    for _ in range(2):
+        await store.absorb(lessons=[told], feedback=[said], vetoes=[veto()])
+        assert await store.lessons() == [replace(known, failed=3, failed_at_ms=NOW)], "the larger of two counts"
+        assert await store.feedback() == [said]
+        assert await store.vetoes() == [veto()]
+    await store.absorb(lessons=[], feedback=[], vetoes=[veto(reason="another")])
+    assert await store.vetoes() == [veto()]
+    await store.absorb(lessons=[], feedback=[replace(said, project=ProjectId("other"), withdrawn=True)], vetoes=[])
+    assert await store.feedback() == [said], "it belongs to another project"
+
+
 async def baselines_are_kept_to_the_byte(store: ImmuneStore) -> None:
     kept = Memory(project=PROJECT, agent_id=ANN, stream="call", state=bytes(range(256)), habits="{}", saved_at_ms=NOW)
     await store.save_memories([kept])
@@ -187,6 +241,8 @@ CHECKS: Final[tuple[Check, ...]] = (
     steps_are_kept_with_their_cause,
     lessons_add_up,
     feedback_can_be_withdrawn,
+    a_veto_holds_for_those_it_names_until_it_is_lifted,
+    what_is_absorbed_twice_changes_nothing_the_second_time,
     baselines_are_kept_to_the_byte,
     who_is_gone_is_forgotten_with_what_was_normal_for_it,
 )

@@ -9,11 +9,7 @@ from homeostat.adapters.stores.immune_read import ImmuneReading, Moved
 from homeostat.adapters.stores.postgres.engine import PostgresEngine, Transaction
 from homeostat.adapters.stores.statements import statements
 from homeostat.core.clock import Millis
-from homeostat.core.records.immune import (
-    Chart,
-    Feedback,
-    Memory,
-)
+from homeostat.core.records.immune import Chart, Feedback, Lesson, Memory, Veto
 
 SQL: Final = statements("postgres", "immune")
 HOLD_PUT: Final = statements("postgres", "enforcement")["hold_put"]
@@ -40,6 +36,20 @@ class PostgresImmune(ImmuneReading):
 
     async def put_feedback(self, feedback: Feedback) -> None:
         await self._all("feedback_put", *rows.write_feedback(feedback))
+
+    async def put_veto(self, veto: Veto) -> Veto:
+        return rows.read_veto((await self._all("veto_put", *rows.write_veto(veto)))[0])
+
+    async def drop_veto(self, veto: Veto) -> bool:
+        return bool(await self._all("veto_drop", *rows.veto_key(veto)))
+
+    async def absorb(self, *, lessons: Sequence[Lesson], feedback: Sequence[Feedback], vetoes: Sequence[Veto]) -> None:
+        async def work(transaction: Transaction) -> None:
+            await transaction.executemany(SQL["lesson_raise"], sorted(map(rows.write_lesson, lessons)))
+            await transaction.executemany(SQL["feedback_put"], sorted(map(rows.write_feedback, feedback)))
+            await transaction.executemany(SQL["veto_put"], sorted(map(rows.write_veto, vetoes)))
+
+        await self._engine.transact(work)
 
     async def save_memories(self, memories: Sequence[Memory]) -> None:
         values = [rows.write_memory(memory) for memory in memories]

@@ -10,11 +10,7 @@ from homeostat.adapters.stores.sqlite.engine import SqliteEngine
 from homeostat.adapters.stores.sqlite.transaction import immediate
 from homeostat.adapters.stores.statements import statements
 from homeostat.core.clock import Millis
-from homeostat.core.records.immune import (
-    Chart,
-    Feedback,
-    Memory,
-)
+from homeostat.core.records.immune import Chart, Feedback, Lesson, Memory, Veto
 
 SQL = statements("sqlite", "immune")
 HOLD_PUT = statements("sqlite", "enforcement")["hold_put"]
@@ -27,11 +23,7 @@ class SqliteImmune(ImmuneReading):
         self._engine = engine
 
     async def hold(self, holder: str, now: Millis, until: Millis) -> bool:
-        return bool(
-            await self._engine.write(
-                lambda connection: connection.execute(SQL["lease_take"], (holder, now, until)).fetchall()
-            )
-        )
+        return bool(await self._change("lease_take", (holder, now, until)))
 
     async def let_go(self, holder: str) -> None:
         await self._write("lease_drop", [(holder,)])
@@ -46,11 +38,29 @@ class SqliteImmune(ImmuneReading):
     async def put_feedback(self, feedback: Feedback) -> None:
         await self._write("feedback_put", [rows.write_feedback(feedback)])
 
+    async def put_veto(self, veto: Veto) -> Veto:
+        return rows.read_veto((await self._change("veto_put", rows.write_veto(veto)))[0])
+
+    async def drop_veto(self, veto: Veto) -> bool:
+        return bool(await self._change("veto_drop", rows.veto_key(veto)))
+
+    async def absorb(self, *, lessons: Sequence[Lesson], feedback: Sequence[Feedback], vetoes: Sequence[Veto]) -> None:
+        def work(connection: sqlite3.Connection) -> None:
+            with immediate(connection):
+                connection.executemany(SQL["lesson_raise"], map(rows.write_lesson, lessons))
+                connection.executemany(SQL["feedback_put"], map(rows.write_feedback, feedback))
+                connection.executemany(SQL["veto_put"], map(rows.write_veto, vetoes))
+
+        await self._engine.write(work)
+
     async def save_memories(self, memories: Sequence[Memory]) -> None:
         await self._write("baseline_put", [rows.write_memory(memory) for memory in memories])
 
     async def _all(self, name: str, *values: object) -> list[rows.Row]:
         return await self._engine.read(lambda connection: connection.execute(SQL[name], values).fetchall())
+
+    async def _change(self, name: str, values: tuple[object, ...]) -> list[rows.Row]:
+        return await self._engine.write(lambda connection: connection.execute(SQL[name], values).fetchall())
 
     async def _write(self, name: str, values: Sequence[tuple[object, ...]]) -> None:
         def work(connection: sqlite3.Connection) -> None:
