@@ -94,17 +94,30 @@ class Approvals:
         current = incident is not None and evidence_digest(incident) == approval.evidence_digest
         if watch.phase is not Phase.QUARANTINED or not current:
             raise ApprovalSettled(approval_id=approval_id, status=f"about what is no longer so ({watch.phase})")
+        if status is ApprovalStatus.APPROVED:
+            for veto in await self._ward.store.vetoes_on(watch.key):
+                if veto.step == approval.step:
+                    raise ApprovalSettled(approval_id=approval_id, status=f"moot, as {veto.words}")
         answer = replace(approval, status=status, answered_at_ms=now, answered_by=actor, reason=reason)
         return answer, watch
 
     async def expire(self) -> None:
-        """End questions that are about what is no longer so, or that nobody answered: the latter are asked again."""
+        """End questions that are about what is no longer so, that somebody vetoed, or that nobody answered.
+
+        Whoever is still isolated is asked about again, after a veto with another remedy.
+        """
         now = self._clock.now_ms()
-        for approval in await self._ward.store.approvals(None, status=ApprovalStatus.PENDING, before=None, limit=500):
-            watch = self._ward.watches.get((approval.project, approval.agent_id))
+        pending = await self._ward.store.approvals(None, status=ApprovalStatus.PENDING, before=None, limit=500)
+        vetoes = await self._ward.store.vetoes() if pending else []
+        for approval in pending:
+            key = (approval.project, approval.agent_id)
+            watch = self._ward.watches.get(key)
             moot = watch is None or watch.phase is not Phase.QUARANTINED
-            if approval.expires_at_ms <= now or moot:
+            veto = next((one for one in vetoes if one.forbids(key, approval.step)), None)
+            if approval.expires_at_ms <= now or moot or veto is not None:
                 expired = replace(approval, status=ApprovalStatus.EXPIRED, answered_at_ms=now)
+                if veto is not None:
+                    expired = replace(expired, answered_by=veto.actor, reason=veto.words)
                 if await self._ward.note(Chart(answered=(expired,))):
                     self._ward.counts.approvals[ApprovalStatus.EXPIRED] += 1
                     if not moot:

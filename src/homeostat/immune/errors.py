@@ -1,6 +1,6 @@
 """What can be wrong with a question about an incident or an approval.
 
-ProtocolViolation: IncidentUnknown · ApprovalUnknown · FeedbackUnknown
+ProtocolViolation: IncidentUnknown · ApprovalUnknown · FeedbackUnknown · VetoUnknown
 Conflict: ApprovalSettled · AgentMoved · DrillRefused
 Refused: TreatmentKept
 """
@@ -27,6 +27,14 @@ class FeedbackUnknown(ProtocolViolation):
 
     code = "feedback_unknown"
     http_status = 404
+
+
+class VetoUnknown(ProtocolViolation):
+    """Nobody has vetoed {action} against {diagnosis} for {whom}."""
+
+    code = "veto_unknown"
+    http_status = 404
+    hint = "`homeostat memory show` lists the vetoes. One for everybody is not lifted for a single agent."
 
 
 class DrillRefused(Conflict):

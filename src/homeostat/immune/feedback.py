@@ -5,23 +5,20 @@ from dataclasses import replace
 from homeostat.core.clock import Clock
 from homeostat.core.errors import InvalidRequest
 from homeostat.core.ids import Ids, ProjectId
-from homeostat.core.ports.immune import ImmuneStore
 from homeostat.core.records.immune import ActualCause, Feedback, FeedbackId
 from homeostat.core.records.turn import AgentKey
-from homeostat.immune.counts import Counts
 from homeostat.immune.diagnostician import Diagnostician
 from homeostat.immune.errors import FeedbackUnknown
+from homeostat.immune.ward import Ward
 
 
 class FeedbackDesk:
     """Stores what was said, then lets the diagnostician hear it."""
 
-    def __init__(
-        self, *, store: ImmuneStore, diagnostician: Diagnostician, counts: Counts, clock: Clock, ids: Ids
-    ) -> None:
-        self._store = store
+    def __init__(self, *, ward: Ward, diagnostician: Diagnostician, clock: Clock, ids: Ids) -> None:
+        self._ward = ward
+        self._store = ward.store
         self._diagnostician = diagnostician
-        self._counts = counts
         self._clock = clock
         self._ids = ids
 
@@ -44,8 +41,8 @@ class FeedbackDesk:
             kinds=tuple(sorted({one.kind for one in incident.evidence})),
         )
         await self._store.put_feedback(said)
-        self._counts.feedback[cause] += 1
-        self._diagnostician.hear(said)
+        self._ward.counts.feedback[cause] += 1
+        await self._heard(said)
         return said
 
     async def withdraw(self, project: ProjectId, feedback_id: FeedbackId) -> Feedback:
@@ -55,5 +52,10 @@ class FeedbackDesk:
             raise FeedbackUnknown(feedback_id=feedback_id)
         gone = replace(said, withdrawn=True)
         await self._store.put_feedback(gone)
-        self._diagnostician.hear(gone)
+        await self._heard(gone)
         return gone
+
+    async def _heard(self, said: Feedback) -> None:
+        self._diagnostician.hear(said)
+        told = {"what": "withdrawn" if said.withdrawn else "said", "agent_id": said.agent_id, "cause": said.cause}
+        await self._ward.tell_of_memory(said.project, {**told, "actor": said.author, "reason": said.notes})

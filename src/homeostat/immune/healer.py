@@ -1,5 +1,6 @@
 """Treats isolated agents: drains, asks where it has to, tries remedies in order, and lets probation judge them."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
@@ -18,6 +19,7 @@ from homeostat.core.records.immune import (
     Lesson,
     RemedyAction,
     Treatment,
+    Veto,
 )
 from homeostat.core.records.turn import AgentKey
 from homeostat.immune.baseline import Baselines
@@ -25,7 +27,7 @@ from homeostat.immune.deciding import Deciding
 from homeostat.immune.doctrine import Doctrine
 from homeostat.immune.enforcement import Enforcement
 from homeostat.immune.errors import AgentMoved
-from homeostat.immune.ladder import Experience
+from homeostat.immune.ladder import Experience, Step
 from homeostat.immune.questions import Questions
 from homeostat.immune.ward import Move, Ward
 from homeostat.immune.watch import Watch
@@ -120,17 +122,36 @@ class Healer:
         """A question has run out: whoever waits for its answer is not left alone with it."""
         self._questions.ask_again(incident_id)
 
+    def think_again(self, experience: Experience) -> None:
+        """What is known of remedies, or allowed, is otherwise now."""
+        self.experience = experience
+        self._questions.think_again()
+
     # --- treatment -----------------------------------------------------------------------------------------
 
-    def _next(self, watch: Watch, incident: Incident) -> tuple[Diagnosis, RemedyAction] | None:
+    async def _next(self, watch: Watch, incident: Incident) -> tuple[Step | None, tuple[Veto, ...]]:
+        """What is tried next, and the vetoes that were in the way.
+
+        They are read where a remedy is chosen: one that was given at any process, a moment ago, holds at this one.
+        """
+        vetoes = {one.step: one for one in await self._ward.store.vetoes_on(watch.key)}
+        passed: list[Veto] = []
+        for step in self._left(watch, incident):
+            if step not in vetoes:
+                return step, tuple(passed)
+            passed.append(vetoes[step])
+        return None, tuple(passed)
+
+    def _left(self, watch: Watch, incident: Incident) -> Iterator[Step]:
+        """What can still be tried, best first."""
         if watch.patient.bound is not None:
-            return watch.patient.bound
+            yield watch.patient.bound
         since = watch.patient.forgiven_at_ms
         recent = [one for one in incident.treatments if one.at_ms > since]
         useless = {one.action for one in recent if one.applied is Applied.NOT_APPLICABLE}
         tried = [(one.diagnosis, one.action) for one in recent]
         tried += [(diagnosis, action) for diagnosis in Diagnosis for action in useless]
-        return self.experience.next_action(watch.key, incident.hypotheses, tried, since=since)
+        yield from self.experience.rungs(watch.key, incident.hypotheses, tried, since=since)
 
     async def _treat(self, watch: Watch) -> None:
         """One treatment of an agent at a time: others may decide while one lasts."""
@@ -152,10 +173,12 @@ class Healer:
             applied = [one for one in incident.treatments if one.applied is Applied.APPLIED]
             if sum(abs(now - one.at_ms) < HOUR_MS for one in applied) >= self._doctrine.attempts_per_hour:
                 return
-            step = self._next(watch, incident)
+            step, passed = await self._next(watch, incident)
+            vetoed = dict.fromkeys(one.words for one in passed)
+            incident = replace(incident, passed_over=tuple(dict.fromkeys((*incident.passed_over, *vetoed))))
             if step is None:
                 ended = replace(incident, outcome="exhausted")
-                cause = "every remedy of every hypothesis was tried or did not apply"
+                cause = "; ".join(("every remedy of every hypothesis was tried or did not apply", *vetoed))
                 if await self._ward.move(Move(watch=watch, event=PhaseEvent.EXHAUST, cause=cause, incident=ended)):
                     await self._enforcement.bring(watch.patient)
                 return

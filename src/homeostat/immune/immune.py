@@ -37,10 +37,11 @@ from homeostat.immune.healer import BY_HAND, Healer
 from homeostat.immune.hearing import Listener
 from homeostat.immune.intake import CALL, Intake
 from homeostat.immune.ladder import Experience
+from homeostat.immune.memory import MemoryDesk
 from homeostat.immune.observer import Observer
 from homeostat.immune.orchestrator import Orchestrator
 from homeostat.immune.sentinel import Sentinel
-from homeostat.immune.ward import Move, Roster, Ward
+from homeostat.immune.ward import MEMORY, Move, Roster, Ward
 from homeostat.immune.watch import Watch
 
 log = logging.getLogger(__name__)
@@ -110,9 +111,9 @@ class Immune:
         self.approvals = Approvals(
             ward=self.ward, healer=self.healer, watch_of=self.watch_of, deciding=self.deciding, clock=self.clock
         )
-        self.feedback = FeedbackDesk(
-            store=store, diagnostician=self.diagnostician, counts=self.counts, clock=self.clock, ids=self.ids
-        )
+        self.feedback = FeedbackDesk(ward=self.ward, diagnostician=self.diagnostician, clock=self.clock, ids=self.ids)
+        self.memory = MemoryDesk(ward=self.ward, clock=self.clock, learn=self._learn_anew)
+        self._taught = False
         self.drills = Drills(self)
         self.loops: tuple[Loop, ...] = (("immune system", self.run), ("enforcement", self.run_enforcement))
 
@@ -141,6 +142,7 @@ class Immune:
         await self._learn()
         await self._bus.subscribe(subject("*", Channel.EVT, "agent", "*", VITALS), self._on_vitals)
         await self._bus.subscribe(subject("*", Channel.EVT, "agent", "*", ACCELERATE), self._on_accelerate)
+        await self._bus.subscribe(subject("*", Channel.EVT, "immune", MEMORY, MEMORY), self._on_memory)
         await self.enforcement.load()
         await self._lead()
         await self.reconcile()
@@ -201,6 +203,8 @@ class Immune:
     async def tick(self) -> int:
         """One pass over whatever has come in, if this is the process that decides."""
         async with self.deciding:
+            if self._taught:
+                await self._learn()
             if not await self._lead():
                 self.intake.drain()
                 return 0
@@ -228,8 +232,17 @@ class Immune:
         return leads
 
     async def _learn(self) -> None:
-        self.healer.experience = Experience(await self.store.lessons())
+        self._taught = False
+        self.healer.think_again(Experience(await self.store.lessons()))
         self.diagnostician.learn(await self.store.feedback())
+
+    async def _learn_anew(self) -> None:
+        async with self.deciding:  # else a lesson that is being learned meanwhile would be forgotten here
+            await self._learn()
+
+    async def _on_memory(self, event: Event) -> None:
+        del event
+        self._taught = True
 
     # --- vitals --------------------------------------------------------------------------------------------
 

@@ -1,7 +1,7 @@
 """Which remedy is tried next: the ladder of a diagnosis, reordered by what worked in the fleet."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from homeostat.core.clock import Millis
@@ -9,6 +9,8 @@ from homeostat.core.records.immune import Diagnosis, Hypothesis, Lesson, RemedyA
 from homeostat.core.records.turn import AgentKey
 
 D, R = Diagnosis, RemedyAction
+
+Step = tuple[Diagnosis, RemedyAction]
 
 LADDERS: Final[dict[Diagnosis, tuple[RemedyAction, ...]]] = {
     D.PROMPT_DRIFT: (R.RESET_MEMORY, R.ROLLBACK_PROMPT, R.REDUCE_AUTONOMY, R.RESET_AGENT),
@@ -61,22 +63,16 @@ class Experience:
         at = self._failed.get((agent, diagnosis, action))
         return at is not None and at > since
 
-    def next_action(
-        self,
-        agent: AgentKey,
-        hypotheses: Sequence[Hypothesis],
-        tried: Iterable[tuple[Diagnosis, RemedyAction]],
-        *,
-        since: Millis,
-    ) -> tuple[Diagnosis, RemedyAction] | None:
-        """The first remedy of the likeliest hypothesis that has not failed; None when all are used up."""
+    def rungs(
+        self, agent: AgentKey, hypotheses: Sequence[Hypothesis], tried: Iterable[Step], *, since: Millis
+    ) -> Iterator[Step]:
+        """The remedies that have not failed, those of the likeliest hypothesis first."""
         done = set(tried)
         for hypothesis in hypotheses:
             for action in self.ladder(hypothesis.diagnosis):
                 step = (hypothesis.diagnosis, action)
                 if step not in done and not self.failed(agent, *step, since=since):
-                    return step
-        return None
+                    yield step
 
     def counts(self) -> list[tuple[Diagnosis, RemedyAction, int, int]]:
         """What the fleet has learned, in order of diagnoses."""

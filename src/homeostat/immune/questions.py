@@ -1,6 +1,6 @@
 """Asks operators before what is grave is treated: once for each incident, and again where nobody answered."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from homeostat.core.clock import Clock, Millis
 from homeostat.core.codec import to_json
@@ -11,17 +11,18 @@ from homeostat.core.records.immune import (
     ApprovalId,
     ApprovalStatus,
     Chart,
-    Diagnosis,
     Incident,
     IncidentId,
-    RemedyAction,
+    Veto,
 )
 from homeostat.immune.doctrine import Doctrine
 from homeostat.immune.enforcement import Enforcement
+from homeostat.immune.ladder import Step
 from homeostat.immune.ward import Move, Ward
 from homeostat.immune.watch import Watch
 
-Step = tuple[Diagnosis, RemedyAction]
+NextStep = Callable[[], Awaitable[tuple[Step | None, tuple[Veto, ...]]]]
+"""What would be tried next, and what is passed over on the way to it."""
 
 
 class Questions:
@@ -34,8 +35,9 @@ class Questions:
         self._clock = clock
         self._ids = ids
         self._asked: set[str] = set()
+        self._without_remedy: set[str] = set()
 
-    async def ask(self, watch: Watch, incident: Incident, next_step: Callable[[], Step | None]) -> None:
+    async def ask(self, watch: Watch, incident: Incident, next_step: NextStep) -> None:
         """Ask about the next remedy, unless that was done, or somebody has allowed it for a while."""
         if incident.incident_id in self._asked:
             return
@@ -44,12 +46,15 @@ class Questions:
         before = [one for one in asked if one.incident_id == incident.incident_id]
         if any(one.status is not ApprovalStatus.EXPIRED for one in before):
             return
-        if len(before) >= self._doctrine.approval_rounds:
-            why = f"nobody answered {len(before)} times; it stays isolated until it is healed or released"
-            await self._enforcement.tell(watch.key, "approval", {"why": why, "incident_id": incident.incident_id})
+        unanswered = sum(not one.answered_by for one in before)
+        if unanswered >= self._doctrine.approval_rounds:
+            await self._rest(watch, incident, f"nobody answered {unanswered} times")
             return
-        step = next_step()
+        step, passed = await next_step()
+        vetoed = "".join(f"; {one.words}" for one in passed)
         if step is None:
+            self._without_remedy.add(incident.incident_id)
+            await self._rest(watch, incident, f"no remedy is left to ask about{vetoed}")
             return
         now = self._clock.now_ms()
         diagnosis, action = step
@@ -72,17 +77,26 @@ class Questions:
             diagnosis=diagnosis,
             sigma=incident.sigma,
             evidence_digest=evidence_digest(incident),
-            why=f"{incident.sigma:.1f} sigma: {watch.patient.cause}"
-            + (f" (asked {len(before)} times before, and nobody answered)" if before else ""),
+            why=f"{incident.sigma:.1f} sigma: {watch.patient.cause}{vetoed}"
+            + (f" (asked {unanswered} times before, and nobody answered)" if unanswered else ""),
             asked_at_ms=now,
             expires_at_ms=Millis(now + int(self._doctrine.approval_seconds * 1000)),
         )
         if await self._ward.note(Chart(asked=(approval,))):
             self._ward.counts.approvals[ApprovalStatus.PENDING] += 1
 
+    async def _rest(self, watch: Watch, incident: Incident, why: str) -> None:
+        why += "; it stays isolated until it is healed or released"
+        await self._enforcement.tell(watch.key, "approval", {"why": why, "incident_id": incident.incident_id})
+
     def ask_again(self, incident_id: IncidentId) -> None:
         """A question has run out."""
         self._asked.discard(incident_id)
+
+    def think_again(self) -> None:
+        """A veto may have been lifted: for whom there was no remedy, there may be one now."""
+        self._asked -= self._without_remedy
+        self._without_remedy.clear()
 
 
 def evidence_digest(incident: Incident) -> str:

@@ -8,7 +8,7 @@ from typing import Any, Final, Protocol
 from homeostat.core.clock import Clock
 from homeostat.core.codec import from_json, to_json
 from homeostat.core.errors import BusUnavailable, MalformedPayload
-from homeostat.core.ids import AgentId, Ids
+from homeostat.core.ids import AgentId, Ids, ProjectId
 from homeostat.core.machines.phase import PHASE, Phase, PhaseEvent
 from homeostat.core.ports.bus import Bus
 from homeostat.core.ports.immune import ImmuneStore
@@ -33,6 +33,7 @@ log = logging.getLogger(__name__)
 MOVES_PER_SAVE_MAX: Final = 256
 HEALTH: Final = "health"
 APPROVAL: Final = "approval"
+MEMORY: Final = "memory"
 
 UNSETTLED: Final = frozenset({Phase.DRAINING, Phase.QUARANTINED, Phase.HEALING, Phase.PROBATION, Phase.EXHAUSTED})
 """Phases in which something is still to be done about an agent, or was given up."""
@@ -276,6 +277,11 @@ class Ward:
     async def _tell_questions(self, chart: Chart) -> None:
         if questions := (*chart.asked, *chart.answered):
             await self.publish(*map(_asked_or_answered, questions))
+
+    async def tell_of_memory(self, project: ProjectId, said: Mapping[str, object]) -> None:
+        """Word of what an operator forbade, allowed or taught, for whoever decides and whoever looks."""
+        event_id = f"mem_{self._ids.scope()}"
+        await self.publish(Event(event_id, project, Channel.EVT, "immune", MEMORY, MEMORY, to_json(dict(said))))
 
     async def publish(self, *events: Event) -> None:
         try:

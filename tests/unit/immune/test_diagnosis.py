@@ -140,9 +140,9 @@ def test_what_helped_the_fleet_is_tried_first() -> None:
 def test_what_failed_is_not_tried_again_on_the_same_agent_until_it_is_given_a_fresh_start() -> None:
     experience = Experience([lesson(R.RESET_MEMORY, failed=1)])
     drift = [Hypothesis(diagnosis=D.PROMPT_DRIFT, confidence=0.9)]
-    assert experience.next_action(ANN, drift, [], since=NEVER) == (D.PROMPT_DRIFT, R.ROLLBACK_PROMPT)
+    assert next(experience.rungs(ANN, drift, [], since=NEVER)) == (D.PROMPT_DRIFT, R.ROLLBACK_PROMPT)
     tried = [(D.PROMPT_DRIFT, action) for action in LADDERS[D.PROMPT_DRIFT]]
-    assert experience.next_action(ANN, drift, tried, since=NEVER) is None
+    assert list(experience.rungs(ANN, drift, tried, since=NEVER)) == []
     assert experience.failed(ANN, D.PROMPT_DRIFT, R.RESET_MEMORY, since=NEVER)
     assert not experience.failed(ANN, D.PROMPT_DRIFT, R.RESET_MEMORY, since=NOW)
     other = (DEFAULT_PROJECT, AgentId("bob"))

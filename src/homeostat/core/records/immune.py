@@ -217,6 +217,10 @@ class Approval:
     reason: str = ""
     stands_until_ms: Millis | None = None
 
+    @property
+    def step(self) -> tuple[Diagnosis, RemedyAction]:
+        return (self.diagnosis, self.action)
+
     def covers(self, agent_id: AgentId, diagnosis: Diagnosis, action: RemedyAction, now: Millis) -> bool:
         """Whether this yes was given for a while, and for the same action on the same agent with the same diagnosis."""
         standing = self.status is ApprovalStatus.APPROVED and (self.stands_until_ms or NEVER) > now
@@ -256,7 +260,10 @@ class Veto:
     def words(self) -> str:
         """As it is told where a ladder passes it over."""
         against = self.diagnosis.replace("_", " ")
-        return f"{self.action.words} against {against} is vetoed by {self.actor}: {self.reason}"
+        return f"{self.action.words} against {against} was vetoed by {self.actor}: {self.reason}"
+
+    def forbids(self, agent: AgentKey, step: tuple[Diagnosis, RemedyAction]) -> bool:
+        return self.step == step and self.project == agent[0] and self.agent_id in (None, agent[1])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
