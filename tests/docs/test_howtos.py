@@ -34,6 +34,7 @@ PAGES = (
     "postgresql",
     "nats",
     "redis",
+    "veto-a-remedy",
 )
 ELSEWHERE = {
     "adopt-an-agent": "test_adopting.py",

@@ -1,9 +1,11 @@
 """What an operator does about an agent's health, by command."""
 
+import json
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import httpx2
 import pytest
@@ -66,3 +68,32 @@ def test_what_is_normal_is_shown_and_learned_anew(server: HomeostatServer) -> No
     alone = homeostat("immune")
     assert alone.returncode == 2
     assert "--store-url" in alone.stderr
+
+
+def test_a_remedy_is_vetoed_and_the_memory_is_carried_over(server: HomeostatServer, tmp_path: Path) -> None:
+    def homeostat(*arguments: str, said: str | None = None) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "homeostat", "memory", *arguments, "--url", server.url]
+        return subprocess.run(command, input=said, capture_output=True, text=True, check=False, timeout=60)
+
+    with SyncClient(server.url) as client:
+        client.register("echo", agent_id="echo-1")
+    assert homeostat("veto", "unknown", "reset_agent").returncode == 2, "whoever stops something says why"
+    held = homeostat("veto", "unknown", "reset-agent", "--agent", "agent/echo-1", "--reason", "never", "-o", "json")
+    assert json.loads(held.stdout)["veto"]["agent_id"] == "echo-1", held.stderr
+    server.restart()
+    assert "for echo-1: never" in homeostat("show").stdout
+    assert json.loads(homeostat("show", "-o", "json").stdout)["vetoes"][0]["reason"] == "never"
+    exported = homeostat("export").stdout
+    assert homeostat("lift", "unknown", "reset_agent").returncode == 1, "there is none for everybody"
+    assert "again, for echo-1" in homeostat("lift", "unknown", "reset_agent", "--agent", "echo-1").stdout
+    assert homeostat("import", "-", said=exported).returncode == 2
+    assert "would bring 0 lessons, 0 feedback, 1 vetoes" in homeostat("import", "-", "--dry-run", said=exported).stdout
+    assert json.loads(homeostat("show", "-o", "json").stdout)["vetoes"] == []
+    taken = homeostat("import", "-", "--reason", "again", "-o", "json", said=exported)
+    assert json.loads(taken.stdout)["vetoes"] == 1
+    (tmp_path / "not.json").write_text("lessons: none")
+    for wrong in ("not.json", "missing.json"):
+        refused = homeostat("import", str(tmp_path / wrong), "--dry-run")
+        assert (refused.returncode, wrong in refused.stderr) == (2, True)
+    absurd = homeostat("import", "-", "--reason", "x", said=exported.replace("reset_agent", "pray"))
+    assert (absurd.returncode, "pray" in absurd.stderr) == (1, True), absurd.stderr

@@ -151,7 +151,9 @@ ROWS: Final = (
     _act("uncordon_agent", shows="read_cordon"),
     *(_act(verb, APPROVE, dry_run=True) for verb in ("approve", "reject")),
     _act("approve_all", APPROVE),
-    *(_act(verb) for verb in ("post_feedback", "withdraw_feedback")),
+    *(_act(verb) for verb in ("post_feedback", "withdraw_feedback", "veto_remedy", "lift_veto")),
+    *_view("export_memory"),
+    _act("import_memory", everywhere=True, dry_run=True),  # what it teaches, the ladders of every project heed
     *(_act(verb, shows="read_health") for verb in ("reset_baseline", "accelerate_baseline")),
     *_view("read_treatments", agents=Agents.OWN),
     _act("lift_treatments", shows="read_treatments", dry_run=True),

@@ -41,6 +41,7 @@ class Kind(StrEnum):
     POLICY = "policy"
     BUDGET = "budget"
     RUN = "run"
+    MEMORY = "memory"
 
 
 # Where each kind is said: component, suffix.
@@ -53,6 +54,7 @@ STEADY: Final = {
     ("agent", "budget_warning"): Kind.BUDGET,
     ("run", "budget_warning"): Kind.BUDGET,
     ("run", "moved"): Kind.RUN,
+    ("immune", "memory"): Kind.MEMORY,
 }
 BUSY: Final = {
     ("agent", "state"): Kind.TURN,

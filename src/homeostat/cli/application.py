@@ -21,6 +21,7 @@ from homeostat.cli import (
     keys,
     ledger,
     listing,
+    memory,
     orders,
     receipts,
     runs,
@@ -102,5 +103,6 @@ for group, name in (
     (bench.bench, "bench"),
     (baseline.baseline, "baseline"),
     (treatments.treatment, "treatment"),
+    (memory.memory, "memory"),
 ):
     application.add_typer(group, name=name, cls=Whole)

@@ -108,6 +108,20 @@ def _run(data: Data) -> tuple[str, str]:
     return data["run_id"], f"{data['status']} by {data['actor']}{why}{f' ({tasks})' if tasks else ''}"
 
 
+def _memory(data: Data) -> tuple[str, str]:
+    whom = str(data.get("agent_id") or "everybody")
+    why = f": {data['reason']}" if data.get("reason") else ""
+    match data["what"]:
+        case "vetoed" | "lifted" as what:
+            meant = f"{data['action']} against {data['diagnosis']}"
+            return whom, f"{meant} is {'vetoed' if what == 'vetoed' else 'allowed again'} by {data['actor']}{why}"
+        case "imported":
+            new = f"{data['lessons']} lessons, {data['feedback']} words and {data['vetoes']} vetoes"
+            return whom, f"learned {new} that {data['actor']} brought{why}"
+        case what:
+            return whom, f"{data['actor']} {what if what == 'said' else 'took back'} {data['cause']}{why}"
+
+
 _WORDS: Final[dict[str, Callable[[Data], tuple[str, str]]]] = {
     "presence": _presence,
     "turn": _turn,
@@ -119,4 +133,5 @@ _WORDS: Final[dict[str, Callable[[Data], tuple[str, str]]]] = {
     "policy": _policy,
     "budget": _budget,
     "run": _run,
+    "memory": _memory,
 }

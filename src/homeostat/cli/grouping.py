@@ -27,6 +27,7 @@ GROUPS: Final = {
         "drill",
         "baseline",
         "treatment",
+        "memory",
     ),
     "Runs": ("run", "apply", "pause", "resume", "replay", "verify", "export", "red-button"),
     "Administer": ("config", "key", "webhook", "db", "bench"),

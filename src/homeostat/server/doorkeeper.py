@@ -14,6 +14,7 @@ from homeostat.app.assemble import System
 from homeostat.core.codec import Json
 from homeostat.core.errors import Forbidden, HomeostatError, InvalidRequest, OriginRefused, Unauthenticated
 from homeostat.core.ids import OPERATOR_KEY_PREFIX, AgentId, digest_of, same_digest
+from homeostat.core.limits import MEMORY_BODY_BYTES_MAX
 from homeostat.core.records.access import LOCAL, NOBODY, Act, AuditOutcome, Principal, PrincipalKind
 from homeostat.server import names
 from homeostat.server.answers import Answer
@@ -30,7 +31,7 @@ API: Final = ("/v1/", "/api/", "/otlp/")
 COOKIE: Final = "homeostat_session"
 PROVES_ITSELF: Final = "register"  # an agent that comes back shows a key that is on no register now
 SHOWN_CHARS_MAX: Final = 2_000
-NOTED_BODY_BYTES_MAX: Final = 65_536
+NOTED_BODY_BYTES_MAX: Final = MEMORY_BODY_BYTES_MAX  # a reason is read wherever it stands
 
 
 class _Said(msgspec.Struct, frozen=True):
@@ -86,7 +87,7 @@ class Doorkeeper:
 
     async def _begun(self, call: Call, endpoint: Endpoint) -> Answer:
         """Answer at once, and do it meanwhile: its answer is the operation's result."""
-        said = _said(await call.read(), call)
+        said = _said(await call.read(endpoint.body_bytes_max), call)
 
         async def work() -> msgspec.Raw:
             return msgspec.Raw((await self._noted(call, endpoint)).body or b"null")
@@ -100,7 +101,7 @@ class Doorkeeper:
         row = TABLE.get(endpoint.name)
         if row is None or not row.audited or call.principal.kind is PrincipalKind.AGENT or call.dry_run:
             return await endpoint.run(call)
-        said = _said(await call.read(), call)
+        said = _said(await call.read(endpoint.body_bytes_max), call)
         before = await self._show(row, call)
         opening = self._act(call, endpoint, said, AuditOutcome.REQUESTED)
         entry = await self._access.store.append(opening)

@@ -39,6 +39,7 @@ class Endpoint:
     media_type: str
     errors: Errors
     examples: dict[str, Any] = field(default_factory=dict[str, Any])
+    body_bytes_max: int = BODY_BYTES_MAX
 
 
 class Routes:
@@ -113,6 +114,7 @@ class Routes:
                 media_type=media_type,
                 errors=errors,
                 examples=examples or {},
+                body_bytes_max=body_bytes_max,
             )
             return handler
 

@@ -27,7 +27,7 @@ HEADERS = ((b"cache-control", b"no-store"), (b"x-accel-buffering", b"no"))
 
 @routes.taking("GET", "/v1/events", EventsQuery, media_type=STREAM, errors=(MalformedPayload, Overloaded))
 async def follow_events(call: Call, query: EventsQuery) -> Answer:
-    """Follow what happens: presence, turns, deliverables, calls, phases, approvals, alerts, policies, budgets, runs.
+    """Follow presence, turns, deliverables, calls, phases, approvals, alerts, policies, budgets, runs and memory.
 
     Each event has an id; a reader that comes back with the last one it saw (`Last-Event-ID`) misses nothing. Where
     that is not possible any more, an event `gap` comes first: read anew what you show. `beat` says that nothing is new.

@@ -307,6 +307,7 @@ def _incident(incident: Incident) -> w.IncidentShape:
             )
             for one in incident.treatments
         ],
+        passed_over=incident.passed_over,
         outcome=incident.outcome,
         held=incident.held,
         resumed=incident.resumed,

@@ -57,7 +57,7 @@ class Repeats:
         """Do the work, unless it was done under this key before."""
         if endpoint.method != "POST" or endpoint.name in SEE_TO_IT_THEMSELVES or not call.headers.get(_HEADER):
             return await work()
-        await call.read()
+        await call.read(endpoint.body_bytes_max)
         said = call.idempotency
         assert said is not None
         request = Request(project=call.project, actor=call.principal.name, key=said.key, fingerprint=said.fingerprint)

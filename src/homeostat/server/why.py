@@ -144,7 +144,7 @@ def _evidence(incident: IncidentShape) -> str:
 
 
 def _decision(incident: IncidentShape) -> str:
-    told: list[str] = []
+    told = [f"{one}." for one in incident.passed_over]
     for one in incident.treatments:
         result = {True: "it helped", False: "it did not help", None: "probation will tell"}[one.cured]
         told.append(f"{_words(one.action)} was {_words(one.applied)} ({one.note}); {result}.")

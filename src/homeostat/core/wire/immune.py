@@ -1,4 +1,4 @@
-"""Vitals, incidents, approvals and feedback as they are sent."""
+"""Vitals, incidents and approvals as they are sent."""
 
 from datetime import datetime
 from typing import Annotated
@@ -9,7 +9,6 @@ from homeostat.core.limits import APPROVED_HOURS_MAX, NAME_CHARS_MAX, PAGE_DEFAU
 from homeostat.core.machines.phase import Phase, PhaseEvent
 from homeostat.core.records.enforcement import Effect, Strategy, Verb
 from homeostat.core.records.immune import (
-    ActualCause,
     Applied,
     ApprovalStatus,
     Diagnosis,
@@ -126,6 +125,7 @@ class IncidentShape(Shape, frozen=True, kw_only=True):
     evidence: list[EvidenceShape]
     hypotheses: list[HypothesisShape]
     treatments: list[TreatmentShape]
+    passed_over: tuple[str, ...]
     outcome: str
     held: int
     resumed: int
@@ -268,39 +268,6 @@ class HealthShape(Shape, frozen=True, kw_only=True):
     receipt: ReceiptShape | None
 
 
-class FeedbackBody(Body, frozen=True, kw_only=True):
-    """What the last incident of an agent really was."""
-
-    agent_id: Name
-    actual_cause: ActualCause
-    notes: Reason = ""
-    author: Name = "operator"
-
-
-class FeedbackShape(Shape, frozen=True, kw_only=True):
-    """Feedback as it is kept, and the diagnosis it is about."""
-
-    feedback_id: str
-    agent_id: str
-    actual_cause: ActualCause
-    notes: str
-    author: str
-    at: Instant
-    incident_id: str | None
-    diagnosis: Diagnosis | None
-    kinds: tuple[str, ...]
-    withdrawn: bool
-
-
-class LessonShape(Shape, frozen=True, kw_only=True):
-    """How often a remedy helped the fleet against a diagnosis."""
-
-    diagnosis: Diagnosis
-    action: RemedyAction
-    cured: int
-    failed: int
-
-
 class PortraitShape(Shape, frozen=True, kw_only=True):
     """What is normal for one stream of an agent's vitals: its model calls, or its turns."""
 
@@ -318,23 +285,6 @@ class BaselineShape(Shape, frozen=True, kw_only=True):
     agent_id: str
     phase: Phase
     streams: list[PortraitShape]
-
-
-class ShiftShape(Shape, frozen=True, kw_only=True):
-    """What operators' words come to: by how much they move a diagnosis where evidence of one kind is seen."""
-
-    diagnosis: Diagnosis
-    kind: str
-    nats: float
-
-
-class MemoryShape(Shape, frozen=True, kw_only=True):
-    """What was learned: the ladders as they stand now, what helped, and what operators said."""
-
-    ladders: dict[Diagnosis, tuple[RemedyAction, ...]]
-    lessons: list[LessonShape]
-    feedback: list[FeedbackShape]
-    shifts: list[ShiftShape]
 
 
 class Answered(Shape, frozen=True, kw_only=True):
