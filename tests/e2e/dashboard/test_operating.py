@@ -120,6 +120,29 @@ async def test_a_question_is_answered_with_no_only_with_a_reason(ward: Clinic, v
     await expect(page.locator("main")).to_contain_text("not on a Friday")
 
 
+async def test_a_remedy_is_vetoed_and_allowed_again_on_the_page_of_an_agent(ward: Clinic, visit: Visit) -> None:
+    page = visit.page
+    await visit.go("agents/ann")
+    await page.get_by_role("button", name="all remedies").click()
+    remedies = page.get_by_role("table", name="Remedies")
+    await remedies.get_by_role("button", name="Veto reset agent against prompt drift").click()
+    await page.get_by_role("dialog").get_by_label("for every agent").check()
+    await answer(page, "it forgot a customer")
+    await expect(remedies).to_contain_text("vetoed for every agent by dashboard: it forgot a customer")
+    (veto,) = await ward.system.immune.store.vetoes()
+    assert (veto.agent_id, veto.action) == (None, RemedyAction.RESET_AGENT)
+    await remedies.get_by_role("button", name="Veto reset memory against unknown").click()
+    await answer(page, "it has notes")
+    await expect(remedies).to_contain_text("vetoed for ann by dashboard: it has notes")
+    await page.get_by_role("button", name="fewer").click()
+    await expect(remedies.get_by_role("button")).to_have_count(2)
+    await remedies.get_by_role("button", name="Lift the veto on reset agent").click()
+    await answer(page, "it keeps notes now")
+    await expect(remedies.get_by_role("button")).to_have_count(1)
+    assert [one.agent_id for one in await ward.system.immune.store.vetoes()] == ["ann"]
+    assert visit.errors == []
+
+
 async def test_agents_are_isolated_from_the_fleet_page(ward: Clinic, visit: Visit) -> None:
     await ward.enrol(*(f"agent-{number}" for number in range(6)))
     page = visit.page

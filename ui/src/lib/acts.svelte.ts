@@ -1,7 +1,7 @@
 // What an operator does: asked for in two steps, then followed until it is in effect.
 
 import { Problem, send } from './api'
-import { plural } from './format'
+import { plural, words } from './format'
 import { live } from './live.svelte'
 import type { Phase } from './types'
 
@@ -14,11 +14,11 @@ export interface Question {
   needsReason?: boolean
   // A word that has to be typed, for what cannot be undone.
   word?: string
-  // For how many hours it may be meant; once where it is none.
-  hours?: number[]
+  // How far it may be meant to hold; the first is meant where nothing is said.
+  holds?: string[]
   // What it would reach, asked of the server without doing it.
   preview?: () => Promise<string>
-  run: (reason: string, hours: number) => Promise<void>
+  run: (reason: string, held: number) => Promise<void>
 }
 
 export interface Note {
@@ -180,23 +180,64 @@ function follow(agent: string, settled: Phase[]): void {
   setTimeout(off, 120_000)
 }
 
+const HOURS = [0, 1, 8, 24]
+
 export function askApproval(answer: 'approve' | 'reject', approval: { approval_id: string; agent_id: string; action: string }): void {
-  const words = approval.action.replaceAll('_', ' ')
+  const action = words(approval.action)
   const approve = answer === 'approve'
   acts.ask({
-    title: approve ? `Approve “${words}” for ${approval.agent_id}?` : `Reject “${words}” for ${approval.agent_id}?`,
+    title: approve ? `Approve “${action}” for ${approval.agent_id}?` : `Reject “${action}” for ${approval.agent_id}?`,
     effect: approve
       ? 'The action is tried once, on the evidence it was asked about; probation then tells whether it helped.'
       : 'The agent stays isolated until somebody heals or releases it.',
     verb: approve ? 'Approve' : 'Reject',
     danger: !approve,
     needsReason: !approve,
-    ...(approve ? { hours: [1, 8, 24] } : {}),
-    run: async (reason, hours) => {
-      await acts.attempt(`${answer} ${words} for ${approval.agent_id}`, async () => {
+    ...(approve ? { holds: HOURS.map((one) => (one ? `for ${one} h` : 'once')) } : {}),
+    run: async (reason, held) => {
+      const hours = approve ? (HOURS[held] ?? 0) : 0
+      await acts.attempt(`${answer} ${action} for ${approval.agent_id}`, async () => {
         const path = `v1/immune/approvals/${encodeURIComponent(approval.approval_id)}/${answer}`
         await send('POST', path, { reason, actor: 'dashboard', ...(hours ? { hours } : {}) })
-        return `${approve ? 'Approved' : 'Rejected'}: ${words} for ${approval.agent_id}${hours ? `, and for ${hours} h whenever the same is found` : ''}`
+        return `${approve ? 'Approved' : 'Rejected'}: ${action} for ${approval.agent_id}${hours ? `, and for ${hours} h whenever the same is found` : ''}`
+      })
+    },
+  })
+}
+
+export const CAUSES = ['correct', 'false_positive', 'wrong_diagnosis', 'provider_outage']
+
+export function askFeedback(agent: string, cause: string): void {
+  acts.ask({
+    title: `Say that the last diagnosis was: ${words(cause)}?`,
+    effect: 'Later diagnoses of the same kind heed it; it can be withdrawn.',
+    verb: 'Say so',
+    run: async (reason) => {
+      await acts.attempt('feedback', async () => {
+        await send('POST', 'api/feedback', { agent_id: agent, actual_cause: cause, notes: reason, author: 'dashboard' })
+      })
+    },
+  })
+}
+
+type Rung = { diagnosis: string; action: string }
+
+// Ask to veto a remedy; or, where there is a veto, to lift it for those it was given for.
+export function askVeto(agent: string, { diagnosis, action }: Rung, given?: { agent_id: string | null }): void {
+  const meant = `${words(action)} against ${words(diagnosis)}`
+  acts.ask({
+    title: given ? `Allow ${meant} again?` : `Never try ${meant}?`,
+    effect: given
+      ? `The ladder has it again, for ${given.agent_id ?? 'every agent'}.`
+      : 'The ladder passes it over, wherever it is climbed. With nothing left to try, an agent stays isolated until somebody heals or releases it.',
+    verb: given ? 'Lift veto' : 'Veto',
+    danger: !given,
+    needsReason: true,
+    ...(given ? {} : { holds: [`for ${agent}`, 'for every agent'] }),
+    run: async (reason, held) => {
+      const whom = given ? given.agent_id : held ? null : agent
+      await acts.attempt(`${given ? 'lift the veto on' : 'veto'} ${meant}`, async () => {
+        await send('POST', `v1/immune/memory/${given ? 'lift' : 'veto'}`, { diagnosis, action, agent_id: whom, reason, actor: 'dashboard' })
       })
     },
   })

@@ -64,7 +64,7 @@ class Live {
 
   // What happened before is asked for without the busy kinds: their last thirty would be all of it.
   #wanted(): string {
-    const kinds = new Set<EventKind>(['phase', 'approval', 'alert', 'presence', 'policy', 'budget', 'run'])
+    const kinds = new Set<EventKind>(['phase', 'approval', 'alert', 'presence', 'policy', 'budget', 'run', 'memory'])
     if (this.#lastId) for (const listener of this.#listeners) for (const kind of listener.kinds) kinds.add(kind)
     return EVENT_KINDS.filter((kind) => kinds.has(kind)).join(',')
   }

@@ -22,6 +22,8 @@ export function told(event: FeedEvent): string {
       return `budget nearly spent: ${text('holder')}`
     case 'run':
       return `is ${text('status')}${event.reason ? `: ${text('reason')}` : ''}`
+    case 'memory':
+      return `${text('what')} ${text('action') || text('cause')}${event.reason ? `: ${text('reason')}` : ''}`
     default:
       return event.kind
   }

@@ -1,4 +1,6 @@
-// What each remedy does, in the words of those who have to answer for it.
+// What each remedy does, in the words of those who have to answer for it; and who vetoed it.
+
+import type { Memory, Veto } from './types'
 
 export const REMEDIES: Record<string, { effect: string; risk: string; undo: string }> = {
   reset_memory: {
@@ -26,4 +28,8 @@ export const REMEDIES: Record<string, { effect: string; risk: string; undo: stri
     risk: 'high: everything it kept in memory is gone',
     undo: 'no',
   },
+}
+
+export function vetoOn(memory: Memory | null, agent: string | null, diagnosis: string | undefined, action: string): Veto | undefined {
+  return memory?.vetoes.find((one) => one.diagnosis === diagnosis && one.action === action && (one.agent_id === null || one.agent_id === agent))
 }

@@ -94,6 +94,7 @@ export interface Incident {
   evidence: Evidence[]
   hypotheses: { diagnosis: string; confidence: number; because: string[] }[]
   treatments: Treatment[]
+  passed_over: string[]
   outcome: string
   held: number
   resumed: number
@@ -299,6 +300,15 @@ export interface Memory {
     diagnosis: string | null
     withdrawn: boolean
   }[]
+  vetoes: Veto[]
+}
+
+export interface Veto {
+  diagnosis: string
+  action: string
+  agent_id: string | null
+  reason: string
+  actor: string
 }
 
 export const EVENT_KINDS = [
@@ -312,6 +322,7 @@ export const EVENT_KINDS = [
   'policy',
   'budget',
   'run',
+  'memory',
 ] as const
 export type EventKind = (typeof EVENT_KINDS)[number]
 
