@@ -7,7 +7,6 @@ import httpx2
 import pytest
 
 from homeostat.app.assemble import System
-from homeostat.core.clock import Millis
 from homeostat.core.ids import DEFAULT_PROJECT, AgentId
 from homeostat.core.records.event import Channel, Event, subject
 from homeostat.core.records.immune import Chart, Diagnosis, Lesson, RemedyAction
@@ -133,7 +132,7 @@ async def test_what_one_memory_holds_another_takes_in_once(http: httpx2.AsyncCli
         diagnosis=Diagnosis.PROMPT_DRIFT,
         action=RemedyAction.ROLLBACK_PROMPT,
         failed=4,
-        failed_at_ms=Millis(1),
+        failed_at_ms=system.clock.now_ms(),
     )
     assert await system.immune.store.save(Chart(lessons=(lesson,)))
     assert (await take_in(http, DOCUMENT)).json()["lessons"] == 0, "the larger of two counts stands"
@@ -165,7 +164,7 @@ HOSTILE: dict[str, tuple[dict[str, Any], str]] = {
     "tomorrow": (_changed("lessons", failed_at="2126-01-31T12:00:00Z"), "invalid_request"),
     "long ago": (_changed("vetoes", at="0001-01-01T00:00:00Z"), "invalid_request"),
     "no such evidence": (_changed("feedback", kinds=["omen"]), "invalid_request"),
-    "too much": (DOCUMENT | {"lessons": DOCUMENT["lessons"] * 50_001}, "malformed_payload"),
+    "too much": (DOCUMENT | {"vetoes": DOCUMENT["vetoes"] * 5_001}, "malformed_payload"),
 }
 
 
