@@ -16,7 +16,7 @@ from homeostat.core.records.recording import RECORDING, Worked
 from homeostat.core.records.turn import MessageType, OpenTurn, Step, Turn, WaitStatus
 from homeostat.core.records.view import Deliverable, Outcome
 from homeostat.core.records.work import Delivered
-from homeostat.kernel.claim import claim
+from homeostat.kernel.claim import claim, hand_on
 from homeostat.kernel.commands import Claim, Deliver, Recover, Report, Stop, Stopped
 from homeostat.kernel.dispatch import dispatch, lease_front, revoke
 from homeostat.kernel.plan import Need, Plan
@@ -34,14 +34,15 @@ def deliver(plan: Plan, command: Deliver, followups: Followups) -> Delivered:
     if command.cards:
         entry, _ = plan.append(entry, command.cards)
         mailbox = Mailbox(mailbox.head, entry, mailbox.queue)
-    card_id = finish(
+    card_id = conclude(
         plan,
-        mailbox,
-        TurnEvent.DELIVER,
+        entry,
+        mailbox.head.epoch,
         status=command.status,
         result=command.result,
         error=command.error,
         followups=followups,
+        worked_ms=plan.now - mailbox.head.since_ms,
     )
     steps: tuple[Step, ...] = ()
     if command.recording is not None:
@@ -49,9 +50,14 @@ def deliver(plan: Plan, command: Deliver, followups: Followups) -> Delivered:
         plan.writes.steps += steps
     if entry.turn.run_id is not None:
         _leave(plan, entry, steps)
-    following = None
-    if command.claim_next and mailbox.head.queued:
-        following = claim(plan, Claim(key=command.fence.key, worker_id=command.fence.worker_id))
+    if not command.claim_next or not mailbox.head.queued:
+        _free(plan, mailbox, TurnEvent.DELIVER)
+        return Delivered(card_id, None)
+    worker_id = command.fence.worker_id
+    following = hand_on(plan, mailbox, worker_id)
+    if following is None:
+        _free(plan, mailbox, TurnEvent.DELIVER)
+        following = claim(plan, Claim(key=command.fence.key, worker_id=worker_id))
     return Delivered(card_id, following)
 
 
@@ -130,13 +136,23 @@ def finish(
     followups: Followups,
 ) -> CardId:
     """End the active turn and dispatch the next one."""
-    entry = cast(OpenTurn, mailbox.active)
     head = mailbox.head
-    key = (head.project, head.agent_id)
+    worked = plan.now - head.since_ms if head.status is HeadStatus.RUNNING else None
+    entry = cast(OpenTurn, mailbox.active)
+    card_id = conclude(
+        plan, entry, head.epoch, status=status, result=result, error=error, followups=followups, worked_ms=worked
+    )
+    _free(plan, mailbox, event)
+    return card_id
+
+
+def _free(plan: Plan, mailbox: Mailbox, event: TurnEvent) -> None:
+    """Take the active turn off the head, and dispatch the next one."""
+    head = mailbox.head
     moved = Head(  # by its places: this is done once for every turn
         head.project,
         head.agent_id,
-        plan.base[key] + 1,
+        plan.base[head.project, head.agent_id] + 1,
         HEAD.next(head.status, event),
         head.epoch,
         None,
@@ -153,13 +169,8 @@ def finish(
         None,
         plan.now,
     )
-    worked = plan.now - head.since_ms if head.status is HeadStatus.RUNNING else None
-    card_id = conclude(
-        plan, entry, head.epoch, status=status, result=result, error=error, followups=followups, worked_ms=worked
-    )
     ended = Mailbox(moved, None, mailbox.queue)
     plan.put(lease_front(plan, ended) if moved.queued else ended)
-    return card_id
 
 
 def conclude(

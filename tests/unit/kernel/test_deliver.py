@@ -1,5 +1,7 @@
 """Ending turns: every way out, exactly one deliverable, exactly one terminal event."""
 
+from typing import Any
+
 import pytest
 from msgspec.structs import replace
 
@@ -9,10 +11,11 @@ from homeostat.core.ids import ToolCallId
 from homeostat.core.limits import ATTEMPTS_MAX
 from homeostat.core.machines.turn import HEAD, HeadStatus, ItemStatus, TurnEvent
 from homeostat.core.records.card import CardDraft
+from homeostat.core.records.head import Gate
 from homeostat.core.records.turn import MessageType, TurnStatus, WaitStatus
 from homeostat.core.records.view import Outcome
 from homeostat.core.records.work import fence_of
-from homeostat.kernel.commands import Deliver, Recover
+from homeostat.kernel.commands import Claim, Deliver, Recover, SetGate
 from homeostat.kernel.deliver import deliver, recover
 from homeostat.testing.desk import Desk, call, key_of
 
@@ -208,3 +211,33 @@ def test_a_parent_that_moved_on_needs_no_reply() -> None:
     desk.deliver(desk.claim("child"))
     assert desk.head("parent") == before
     assert desk.head("child").status is HeadStatus.IDLE
+
+
+@pytest.mark.parametrize("gate", list(Gate))
+@pytest.mark.parametrize("veteran", [False, True])
+@pytest.mark.parametrize("waiting", [0, 1, 3])
+def test_going_on_in_one_breath_is_ending_and_entering_in_one_flush(gate: Gate, waiting: int, *, veteran: bool) -> None:
+    """The short way and the long way are the same: what is written, what is remembered, and what the worker gets."""
+
+    def decided(*, claim_next: bool) -> tuple[Desk, list[Any]]:
+        desk = Desk("a")
+        grant = desk.begin("a")
+        for _ in range(waiting):
+            desk.enqueue("a", run_id="run_1")
+        desk.do(SetGate(key=A, gate=gate))
+        mailbox = desk.mailbox("a")
+        if veteran and mailbox.queue:  # the front has been worked on before, and was put back
+            front = replace(mailbox.queue[0], starts=2, losses=1, cards=3)
+            mailbox = replace(mailbox, queue=(front, *mailbox.queue[1:]))
+        desk.clock.advance(5)
+        fence = fence_of(grant)
+        ending = Deliver(fence=fence, status=Outcome.SUCCESS, result=Json("1"), claim_next=claim_next)
+        after = () if claim_next else (Claim(key=A, worker_id=fence.worker_id),)
+        return desk, desk.decide(ending, *after, known={A: mailbox})
+
+    short, (handed,) = decided(claim_next=True)
+    long, (ended, entered) = decided(claim_next=False)
+    assert (handed.card_id, handed.next) == (ended.card_id, entered)
+    assert short.plan.mailboxes == long.plan.mailboxes
+    assert short.writes == long.writes
+    assert (entered is not None) == (bool(waiting) and gate is Gate.OPEN)
