@@ -11,6 +11,7 @@ import pytest
 
 from homeostat.adapters.stores.sqlite import SqliteEngine, log
 from homeostat.adapters.stores.sqlite import engine as module
+from homeostat.adapters.stores.sqlite.transaction import immediate
 from homeostat.core.errors import StoreUnavailable
 from homeostat.core.urgency import urgent_context
 
@@ -64,6 +65,47 @@ async def test_the_loop_waits_for_nobodys_lock(engine: SqliteEngine, tmp_path: P
     other.close()
     assert await saving == "sqlite-writer"
     assert len(await noted(engine)) == 3
+
+
+async def test_saves_come_back_to_the_loop_when_the_thread_is_done(engine: SqliteEngine) -> None:
+    here = threading.current_thread().name
+    await engine.save(note)
+    begun, go_on = threading.Event(), threading.Event()
+
+    def hold(connection: sqlite3.Connection) -> None:
+        with immediate(connection):
+            begun.set()
+            go_on.wait()
+
+    writing = asyncio.ensure_future(engine.write(hold))
+    await asyncio.to_thread(begun.wait)
+    saving = [asyncio.ensure_future(engine.save(note)) for _ in range(3)]
+    await asyncio.sleep(0)
+    assert not any(one.done() for one in saving)  # the lock is taken
+    go_on.set()
+    assert await asyncio.gather(*saving) == [here] * 3
+    await writing
+
+
+async def test_a_save_that_waits_for_the_thread_is_not_hurt_by_what_fails_there(engine: SqliteEngine) -> None:
+    here = threading.current_thread().name
+    await engine.save(note)
+    begun, go_on = threading.Event(), threading.Event()
+
+    def fail(connection: sqlite3.Connection) -> None:
+        with immediate(connection):
+            begun.set()
+            go_on.wait()
+            connection.execute("INSERT INTO nowhere VALUES (1)")
+
+    writing = asyncio.ensure_future(engine.write(fail))
+    await asyncio.to_thread(begun.wait)
+    saving = asyncio.ensure_future(engine.save(note))
+    await asyncio.sleep(0)
+    go_on.set()
+    with pytest.raises(StoreUnavailable, match="nowhere"):
+        await writing
+    assert await saving == here
 
 
 async def test_a_save_that_fails_or_changes_its_mind_leaves_nothing(engine: SqliteEngine) -> None:

@@ -45,6 +45,7 @@ class SqliteThread:
         self._ahead: deque[Job] = deque()
         self._thread = threading.Thread(target=self._run, name=title, daemon=True)
         self._connection: sqlite3.Connection | None = None
+        self._given: asyncio.Future[Any] | None = None
         self._thread.start()
 
     async def open(self) -> None:
@@ -66,6 +67,7 @@ class SqliteThread:
             raise StoreUnavailable(problem="the store is closed")
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
+        self._given = future
         if is_urgent():
             self._ahead.append((work, loop, future))
             self._jobs.put("ahead")
@@ -75,6 +77,16 @@ class SqliteThread:
             return await future
         except sqlite3.Error as problem:
             raise _outage(problem) from problem
+        finally:
+            if self._given is future:
+                self._given = None
+
+    async def at_rest(self) -> bool:
+        """Wait until what it was given so far is done; False says that it had nothing to do."""
+        if (given := self._given) is None:
+            return False
+        await asyncio.wait((given,))
+        return True
 
     def _run(self) -> None:
         while (job := self._jobs.get()) is not None:
@@ -189,19 +201,31 @@ class SqliteEngine:
 
     async def save(self, work: Work[T]) -> T:
         """Run work as one transaction, which it may roll back itself: here if commits are quick of late, else apart."""
+        if (saved := self._here(work)) is None and self._quick and await self._writer.at_rest():
+            saved = self._here(work)  # our own thread had the lock: going there as well, all that follow would have to
+        if saved is not None:
+            return saved[0]
+        return await self._writer.do(lambda connection: self._transact(connection, work))
+
+    @property
+    def _quick(self) -> bool:
+        return self._commit_seconds < LOOP_COMMIT_SECONDS_MAX
+
+    def _here(self, work: Work[T]) -> tuple[T] | None:
+        """Save in the loop, unless commits take long or somebody else has the lock."""
         hurries = self._hurries
         own, log = self._urgent if hurries else self._own, self._log
-        if own is not None and log is not None and (hurries or self._commit_seconds < LOOP_COMMIT_SECONDS_MAX):
-            try:
-                result = self._transact(own, work)
-            except sqlite3.Error as problem:
-                if problem.sqlite_errorcode != sqlite3.SQLITE_BUSY:
-                    raise _outage(problem) from problem
-            else:
-                if self.carries:
-                    log.saved()
-                return result
-        return await self._writer.do(lambda connection: self._transact(connection, work))
+        if own is None or log is None or not (hurries or self._quick):
+            return None
+        try:
+            result = self._transact(own, work)
+        except sqlite3.Error as problem:
+            if problem.sqlite_errorcode == sqlite3.SQLITE_BUSY:
+                return None
+            raise _outage(problem) from problem
+        if self.carries:
+            log.saved()
+        return (result,)
 
     def _transact(self, connection: sqlite3.Connection, work: Work[T]) -> T:
         with immediate(connection):
@@ -216,7 +240,7 @@ class SqliteEngine:
 
     async def _carry_between(self) -> Carried:
         """The last of the log, where saves are made: none can come between."""
-        if self._own is not None and self._commit_seconds < LOOP_COMMIT_SECONDS_MAX:
+        if self._own is not None and self._quick:
             return carry(self._own)
         return await self._writer.do(carry)
 
