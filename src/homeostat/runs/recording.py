@@ -90,15 +90,16 @@ async def notes_of(
     of which turns something was written down then. `left` knows what some turns left behind, and only whether that was
     all has to be asked.
     """
-    notes: dict[TurnId, list[Note]] = {turn_id: [] for turn_id in tasks}
-    at_hand = (
-        [] if left is None or not ended else [worked for turn_id in tasks if (worked := left(turn_id)) is not None]
-    )
-    busy = await ledger.busy([worked.turn.turn_id for worked in at_hand]) if at_hand else set[TurnId]()
-    short = {worked.turn.turn_id: worked for worked in at_hand if worked.turn.turn_id not in busy}
-    for turn_id, worked in short.items():
-        notes[turn_id] = turn_notes(worked, (), tasks[turn_id], early=bool(noted.get(turn_id)))
-    roots = {turn_id: turn_id for turn_id in tasks if turn_id not in short}
+    short: dict[TurnId, Worked] = {}
+    if left is not None and ended:
+        short = {turn_id: worked for turn_id in tasks if (worked := left(turn_id)) is not None}
+    for turn_id in await ledger.busy(list(short)) if short else ():
+        del short[turn_id]
+    notes = {
+        turn_id: turn_notes(worked, (), tasks[turn_id], early=turn_id in noted) for turn_id, worked in short.items()
+    }
+    roots = {turn_id: turn_id for turn_id in tasks if turn_id not in short} if len(short) < len(tasks) else {}
+    notes.update((turn_id, []) for turn_id in roots)
     for worked in await ledger.worked(project, list(roots)) if roots else ():
         turn = worked.turn
         root = roots.get(turn.turn_id) or roots.get(cast("TurnId", turn.parent_turn_id))
