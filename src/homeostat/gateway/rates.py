@@ -70,8 +70,10 @@ class Allowance:
     def take(self, load: Load, most: Load, now: float) -> Taken | None:
         """Take room that is at hand; None where the store has to be asked. Little at hand is reason to ask ahead."""
         requests, tokens = load
-        for portion in self.portions:
+        for place, portion in enumerate(self.portions):
             if portion.requests >= requests and portion.tokens >= tokens and portion.expires > now:
+                if place:  # what is before it is used up: the next call need not look there first
+                    self.portions = self.portions[place:] + self.portions[:place]
                 portion.requests -= requests
                 portion.tokens -= tokens
                 self._takes += 1

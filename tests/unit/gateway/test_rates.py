@@ -65,6 +65,18 @@ async def test_calls_are_served_out_of_what_was_drawn_ahead() -> None:
     assert allowance.take(ONE, MANY, counter.clock.monotonic()) is not None
 
 
+async def test_what_is_used_up_is_not_looked_at_for_every_call() -> None:
+    counter = Counter(ManualClock())
+    allowance = counter.rates.of(KEY)
+    await counter.ask(allowance)
+    for _ in range(3):
+        while allowance.take(ONE, MANY, counter.clock.monotonic()) is not None:
+            pass
+        await counter.post()
+    assert allowance.take(ONE, MANY, counter.clock.monotonic()) is not None
+    assert [portion.requests > 0 for portion in allowance.portions] == [True, False, False, False]
+
+
 async def test_what_is_not_used_within_a_moment_goes_back() -> None:
     counter = Counter(ManualClock())
     allowance = counter.rates.of(KEY)
