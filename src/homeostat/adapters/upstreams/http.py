@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from homeostat.adapters.upstreams.http_connection import Answer, Connection
+from homeostat.adapters.upstreams.plain_answers import Lines
 from homeostat.core.errors import SettingInvalid, UpstreamFailed, UpstreamTimedOut, UpstreamUnreachable
 from homeostat.core.limits import (
     UPSTREAM_CONNECT_ATTEMPTS,
@@ -60,6 +61,7 @@ class HttpUpstream:
         if authorization is not None:
             lines.append(authorization)
         self._own_lines = b"".join(b"%b: %b\r\n" % line for line in lines)
+        self._lines = Lines()
         self._idle: list[Connection] = []
         self._open: set[Connection] = set()
         self._opening = 0
@@ -191,7 +193,7 @@ class HttpUpstream:
         loop = asyncio.get_running_loop()
         async with asyncio.timeout(self._limits.connect_seconds):
             _, connection = await loop.create_connection(
-                lambda: Connection(self.name, loop, self._released),
+                lambda: Connection(self.name, loop, self._released, self._lines),
                 self.host,
                 self.port,
                 ssl=self._tls,

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, cast
 
 import httptools
 
+from homeostat.adapters.upstreams.plain_answers import Lines
 from homeostat.core.errors import UpstreamBroke, UpstreamFailed
 from homeostat.core.limits import UPSTREAM_BUFFER_BYTES_MAX, UPSTREAM_HEADER_BYTES_MAX
 from homeostat.core.ports.upstream import Headers
@@ -100,6 +101,15 @@ class Answer:
         if self._waiter is not None:
             self._wake()
 
+    def arrive(self, status: int, headers: Headers, body: bytes) -> None:
+        """All of it has come at once."""
+        self.status = status
+        self.headers = headers
+        if body:
+            self._blocks.append(body)
+            self._size = len(body)
+        self.end()
+
     def end(self) -> None:
         self.complete = True
         self._connection = None
@@ -132,8 +142,10 @@ class Connection(asyncio.Protocol):
         "_drained",
         "_header_bytes",
         "_headers",
+        "_lines",
         "_loop",
         "_parser",
+        "_parsing",
         "_released",
         "_sending",
         "_transport",
@@ -145,7 +157,9 @@ class Connection(asyncio.Protocol):
         "upstream",
     )
 
-    def __init__(self, upstream: str, loop: asyncio.AbstractEventLoop, released: Released) -> None:
+    def __init__(
+        self, upstream: str, loop: asyncio.AbstractEventLoop, released: Released, lines: Lines | None = None
+    ) -> None:
         self.upstream = upstream
         self.closed = False
         self.deadline = NEVER
@@ -155,7 +169,9 @@ class Connection(asyncio.Protocol):
         self._loop = loop
         self._released = released
         self._transport: asyncio.Transport | None = None
+        self._lines = lines or Lines()
         self._parser = httptools.HttpResponseParser(self)
+        self._parsing = False
         self._answer: Answer | None = None
         self._headers: Headers = []
         self._header_bytes = 0
@@ -214,7 +230,7 @@ class Connection(asyncio.Protocol):
 
     def _open(self, *, bodiless: bool, idle_seconds: float) -> Answer:
         assert self._answer is None, "a connection carries one exchange at a time"
-        self._bodiless = bodiless
+        self._bodiless = self._parsing = bodiless
         self.idle_seconds = idle_seconds
         self._answer = answer = Answer(self)
         return answer
@@ -283,6 +299,14 @@ class Connection(asyncio.Protocol):
         if answer is None:
             self.abort()  # nobody asked
             return
+        if not self._parsing:
+            if (plain := self._lines.read(data)) is not None:
+                answer.arrive(*plain)
+                self._finished()
+                if answer.arrived is not None:
+                    answer.arrived()
+                return
+            self._parsing = True
         self.deadline = self._loop.time() + self.idle_seconds
         self.late = "in the middle of its answer"
         try:
@@ -333,13 +357,20 @@ class Connection(asyncio.Protocol):
             self._finish(answer, keep=self._parser.should_keep_alive())
 
     def _finish(self, answer: Answer, *, keep: bool) -> None:
-        self._answer = None
-        self.deadline = NEVER
         answer.end()
-        if not keep:
+        if keep:
+            self._finished()
+        else:
+            self._answer = None
+            self.deadline = NEVER
             self.closed = True
             self._wire.close()
-        elif not self._sending:
+
+    def _finished(self) -> None:
+        """The answer has ended, and the connection stays."""
+        self._answer = None
+        self.deadline = NEVER
+        if not self._sending:
             self._release()
 
     def _release(self) -> None:
