@@ -186,7 +186,7 @@ def requests_of_agents(data: bytes) -> None:
         return
     worst = bound(ask, None)
     assert worst.amount.tokens >= 0
-    assert ask.opaque_parts >= 0
+    assert ask.opaque_parts() >= 0
     before = msgspec.structs.replace(ask)
     try:
         ask.cap_output(7)

@@ -4,7 +4,6 @@ from typing import Final
 
 from msgspec import Struct
 
-from homeostat.core.records.budget import Amount
 from homeostat.core.records.call import Metered, Priced, ToolUse, Usage
 from homeostat.gateway.budgets import Reservation
 from homeostat.gateway.dialects.shapes import Ask, Dialect
@@ -21,11 +20,8 @@ class Statement(Struct, frozen=True, gc=False):
     priced: Priced
     tools: tuple[ToolUse, ...] = ()
 
-    @property
-    def amount(self) -> Amount:
-        return Amount(self.usage.tokens, self.cost_micros or 0)
 
-
+REPORTED: Final = Metered.REPORTED
 NOTHING: Final = Statement(Usage(), Metered.NONE, 0, Priced.FREE)
 UNREAD: Final = Statement(Usage(), Metered.NONE, None, Priced.UNKNOWN)
 
@@ -34,10 +30,10 @@ def state_answer(ask: Ask, dialect: Dialect, answer: bytes, tariff: Tariff) -> S
     """The numbers of an answer that came whole."""
     reading = dialect.answer(answer)
     usage = reading.usage
-    if usage is None or not usage.plausible:
+    if usage is None or not usage.plausible():
         usage = estimate(ask, len(answer) // 4, None)
         return Statement(usage, Metered.ESTIMATED, tariff.cost(usage), tariff.priced, reading.tools)
-    return Statement(usage, Metered.REPORTED, tariff.cost(usage), tariff.priced, reading.tools)
+    return Statement(usage, REPORTED, tariff.cost(usage), tariff.priced, reading.tools)
 
 
 def state_relayed(
@@ -47,12 +43,12 @@ def state_relayed(
     if relay is not None and (answer := relay.answer) is not None:
         return state_answer(ask, dialect, answer, tariff)
     reader = relay.reader if relay is not None else None
-    if reader is not None and reader.usage is not None and reader.usage.plausible:
-        return Statement(reader.usage, Metered.REPORTED, tariff.cost(reader.usage), tariff.priced, reader.tools)
+    if reader is not None and reader.usage is not None and reader.usage.plausible():
+        return Statement(reader.usage, REPORTED, tariff.cost(reader.usage), tariff.priced, reader.tools)
     seen, begun = 0, None
     if reader is not None and (reader.spoke or reader.begun is not None):
         seen, begun = reader.seen_tokens, reader.begun
-        begun = begun if begun is not None and begun.plausible else None
+        begun = begun if begun is not None and begun.plausible() else None
     elif relay is not None and relay.complete:
         seen = relay.answer_bytes // 4
     elif reserved_at is not None:

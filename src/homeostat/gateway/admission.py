@@ -2,64 +2,25 @@
 
 from typing import Final
 
-from homeostat.core.clock import Millis
 from homeostat.core.errors import HomeostatError, ModelUnpriced
 from homeostat.core.records.budget import BudgetKey, BudgetKind
-from homeostat.core.records.call import call_of
 from homeostat.core.records.price import Price, Rate
-from homeostat.core.records.turn import AgentKey
-from homeostat.gateway.asgi import Inbound
-from homeostat.gateway.budgets import Reservation
 from homeostat.gateway.dialects.shapes import Ask
-from homeostat.gateway.headers import RequestHeaders
-from homeostat.gateway.metering import Bound, Tariff, UnknownModel, bound, tariff
-from homeostat.gateway.office import Office
-from homeostat.gateway.policy import Chain
-from homeostat.gateway.rates import Taken
+from homeostat.gateway.docket import Docket
+from homeostat.gateway.metering import Bound, UnknownModel, bound, tariff
 from homeostat.gateway.refusals import Refusal, refusal_of
 from homeostat.gateway.request_body import RequestBody
-from homeostat.gateway.routes import Route
 
 BODILESS: Final = frozenset({"GET", "HEAD", "DELETE", "OPTIONS"})
+AGENT: Final = BudgetKind.AGENT
 PROBE: Final = Bound(1, 0, 1, explicit=True, price=None)  # what an unread request needs: that anything is left at all
 GLANCE: Final = Bound(1, 0, 1, explicit=True, price=Price("", Rate(0, 0, 0, 0)))  # one without a body costs nothing
 
 
-class Admission:
-    """A call of a known agent up to where it may be sent. What is at hand is taken without waiting for the store.
+class Admission(Docket):
+    """A call of a known agent up to where it may be sent. What is at hand is taken without waiting for the store."""
 
-    What has no value yet stands in the class: a call is made for every request, and most never use most of it.
-    """
-
-    _ask: Ask | None = None
-    _body: RequestBody | None = None  # where it is not here yet, or only passes
-    _bound: Bound | None = None
-    _tariff: Tariff | None = None
-    _taken: list[Taken] | None = None
-    _reservation: Reservation | None = None
-
-    def __init__(
-        self,
-        office: Office,
-        request: Inbound,
-        *,
-        route: Route,
-        headers: RequestHeaders,
-        agent: AgentKey,
-        chain: Chain,
-        began: float,
-        started_ms: Millis,
-    ) -> None:
-        self._office = office
-        self._request = request
-        self._route = route
-        self._headers = headers
-        self._chain = chain
-        self.began = began
-        self._started_ms = started_ms
-        self._run_id = headers.run_id
-        self.agent = agent
-        self.call_id = call_of(office.ids.scope())
+    __slots__ = ()
 
     async def _prepare(self) -> Refusal | None:
         """Read the request, let every policy look at it and set aside what it may use."""
@@ -167,7 +128,7 @@ class Admission:
 
     def _budget_keys(self) -> tuple[BudgetKey, ...]:
         project, agent_id = self.agent
-        mine: BudgetKey = (project, BudgetKind.AGENT, agent_id)
+        mine: BudgetKey = (project, AGENT, agent_id)
         return (mine,) if self._run_id is None else ((project, BudgetKind.RUN, self._run_id), mine)
 
     def _give_back(self) -> None:

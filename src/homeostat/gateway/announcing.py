@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Iterable
 from operator import attrgetter
+from typing import Final
 
 import msgspec
 
@@ -18,6 +19,9 @@ from homeostat.core.records.vitals import Hearsay, vitals_of
 from homeostat.gateway.hearing import Hearing
 
 log = logging.getLogger(__name__)
+
+REFUSED: Final = Outcome.REFUSED
+EVENTS: Final = Channel.EVT
 
 _agent = attrgetter("agent_id")
 _encoder = msgspec.json.Encoder()
@@ -60,7 +64,7 @@ class Announcer:
         wanted = self._bus.wanted("vitals")
         events: list[Event] = []
         for call in sorted(calls, key=_agent):  # what is said of one agent travels together
-            if call.outcome is Outcome.REFUSED:
+            if call.outcome is REFUSED:
                 continue
             if not wanted:
                 self.hearing.drop(call.call_id)
@@ -89,7 +93,7 @@ class Announcer:
 
 def _event(call: Call, hearsay: Hearsay | None = None) -> Event:
     body = Json(_encoder.encode(vitals_of(call, hearsay)).decode())
-    return Event(call.call_id, call.project, Channel.EVT, "agent", call.agent_id, "vitals", body)
+    return Event(call.call_id, call.project, EVENTS, "agent", call.agent_id, "vitals", body)
 
 
 def _warning(budget: Budget, now: Millis) -> Event:

@@ -92,7 +92,7 @@ class Budgets:
         self, call_id: CallId, keys: tuple[BudgetKey, ...], bound: Bound, model: str, now: float
     ) -> Reservation | None:
         """As `reserve`, as far as that goes without waiting; None also where the ledger has to be asked."""
-        amount = bound.amount
+        amount = bound.of(bound.tokens_out)
         reservation = Reservation(call_id, amount)
         try:
             for key in keys:

@@ -7,7 +7,7 @@ from typing import Any, Final, cast
 
 from homeostat.core.errors import HomeostatError, UpstreamFailed
 from homeostat.core.ports.upstream import Pending, UpstreamRequest, UpstreamResponse
-from homeostat.core.records.call import Outcome
+from homeostat.core.records.call import ANSWERED, Outcome
 from homeostat.gateway.admission import BODILESS
 from homeostat.gateway.asgi import AtOnce
 from homeostat.gateway.booking import Booking
@@ -30,15 +30,7 @@ class Exchange(Booking):
     upstream's answer, which then is passed on where it is read; else a task goes on from where that was found out.
     """
 
-    _version: int | None = None
-    _response: UpstreamResponse | None = None
-    _pending: Pending  # the same, and who waits for it, of a call without a task
-    _waiting: AtOnce
-    _hides_usage = False
-    _sending_since: float | None = None
-    _hung_up = False
-    _task: asyncio.Task[object] | None = None
-    _watching: asyncio.Task[None] | None = None
+    __slots__ = ()
 
     # --- the course of a call ------------------------------------------------------------------------------
 
@@ -207,7 +199,7 @@ class Exchange(Booking):
         try:
             if not passage.pass_on():
                 return
-            self._outcome, self._status, self._code = Outcome.ANSWERED, pending.status, ""
+            self._outcome, self._status, self._code = ANSWERED, pending.status, ""
         except UpstreamFailed as error:
             self._fail(error)
             if passage.between_events:
@@ -257,7 +249,7 @@ class Exchange(Booking):
         return headers.streams or bool(self._chain.tool_filters)
 
     def _answered(self, response: UpstreamResponse, answer: bytes | None, headers: AnswerHeaders) -> None:
-        self._outcome, self._status, self._code = Outcome.ANSWERED, response.status, ""
+        self._outcome, self._status, self._code = ANSWERED, response.status, ""
         if not headers.encoded:
             self._answer = answer
 

@@ -170,7 +170,7 @@ class Hearing:
             return
         body = ask.body
         for mark in MARKS.get(ask.api, ()):
-            if mark in body:
+            if body.find(mark) >= 0:
                 break
         else:
             return

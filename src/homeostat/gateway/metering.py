@@ -1,6 +1,7 @@
 """What a call may use at most before it is sent, and what it has used when it is over."""
 
 from enum import StrEnum
+from typing import Final
 
 from msgspec import Struct
 
@@ -26,6 +27,9 @@ class UnknownModel(StrEnum):
     TOKENS = "tokens"
 
 
+LISTED: Final = Priced.LISTED
+
+
 class Tariff(Struct, frozen=True, gc=False):
     """A price, and how it was found; without one only tokens are counted."""
 
@@ -45,7 +49,7 @@ class Tariff(Struct, frozen=True, gc=False):
 def tariff(prices: PriceList, provider: str, model: str, unknown: UnknownModel) -> Tariff:
     price = prices.find(provider, model)
     if price is not None:
-        return Tariff(price, Priced.LISTED)
+        return Tariff(price, LISTED)
     if unknown is UnknownModel.CAP:
         return Tariff(prices.dearest, Priced.CAPPED)
     return Tariff(None, Priced.UNKNOWN)
@@ -89,9 +93,9 @@ class Bound(Struct, frozen=True, gc=False):
 def bound(ask: Ask, price: Price | None) -> Bound:
     """Read the most a request can use out of it."""
     tokens_in, cap, answers = len(ask.body), ask.output_cap, ask.answers
-    if parts := ask.opaque_parts:
+    if parts := ask.opaque_parts():
         tokens_in += parts * OPAQUE_PART_TOKENS
-    if ask.refers_elsewhere:
+    if ask.refers_elsewhere():
         tokens_in += (price.context_window if price is not None else None) or UNSEEN_PROMPT_TOKENS
     tokens_out = 0 if not ask.generates else OUTPUT_TOKENS_DEFAULT if cap is None else cap
     if not 1 <= answers <= ANSWERS_MAX:

@@ -48,9 +48,7 @@ class Proxy:
             lines, body = render(route.api, chain.gate, call_of(office.ids.scope()))
             request.answer(chain.gate.status, lines, body)
             return True
-        exchange = Exchange(
-            office, request, route=route, headers=headers, agent=agent, chain=chain, began=began, started_ms=now
-        )
+        exchange = Exchange(office, request, route, headers, agent, chain, began, now)
         exchange.begin(request)
         return True
 
@@ -89,9 +87,7 @@ class Proxy:
             self._write_down(agent, route, headers, chain.gate, request)
             await self._turn_away(request, route, chain.gate)
             return
-        exchange = Exchange(
-            office, request, route=route, headers=headers, agent=agent, chain=chain, began=began, started_ms=now
-        )
+        exchange = Exchange(office, request, route, headers, agent, chain, began, now)
         await exchange.run()
 
     async def _turn_away(self, request: Inbound, route: Route, refusal: Refusal) -> None:

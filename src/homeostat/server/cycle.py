@@ -96,9 +96,9 @@ class Cycle:
         query: bytes,
         headers: HeaderLines,
         *,
-        keep_alive: bool,
-        old: bool,
-        awaits_continue: bool,
+        keep_alive: bool = True,
+        old: bool = False,
+        awaits_continue: bool = False,
     ) -> None:
         self._wire = wire
         self.method = method

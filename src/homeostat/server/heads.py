@@ -53,9 +53,7 @@ class Head:
         """Another request with this head."""
         lines = self._lines.copy()
         lines[self._at] = (b"content-length", self._digits)
-        cycle = Cycle(
-            wire, self._method, self._raw_path, self._query, lines, keep_alive=True, old=False, awaits_continue=False
-        )
+        cycle = Cycle(wire, self._method, self._raw_path, self._query, lines)
         cycle.head = self
         return cycle
 

@@ -109,6 +109,7 @@ class OpenAIChat:
 
     def __init__(self, api: Api = Api.OPENAI_CHAT, *, cap_field: str = "max_completion_tokens") -> None:
         self.api = api
+        self._generates = api is not Api.OPENAI_EMBEDDINGS
         self._cap_field = cap_field if api is Api.OPENAI_CHAT else "max_tokens"
 
     def ask(self, body: bytes) -> Ask:
@@ -127,7 +128,7 @@ class OpenAIChat:
             output_cap=cap,
             cap_field=field,
             answers=max(read.n or 1, read.best_of or 1),
-            generates=self.api is not Api.OPENAI_EMBEDDINGS,
+            generates=self._generates,
             prompt_hash=xxhash.xxh3_64_hexdigest(b"".join(spoken)) if spoken else UNSAID,
             tools=tuple(tool.name for tool in read.tools) if read.tools else (),
         )

@@ -19,6 +19,7 @@ _encoder = msgspec.json.Encoder()
 # Parts whose tokens their bytes do not bound. As quotes inside a JSON string are escaped, these are real JSON tokens.
 _OPAQUE = (b'"image_url"', b'"image"', b'"input_image"', b'"input_file"', b'"file"', b'"document"', b'"input_audio"')
 CAP_FIELDS = frozenset({"max_tokens", "max_completion_tokens", "max_output_tokens"})
+_RESPONSES = Api.OPENAI_RESPONSES
 _ELSEWHERE = (b'"previous_response_id"', b'"conversation"', b'"prompt"')
 
 
@@ -37,18 +38,16 @@ class Ask(Struct, gc=False):
     prompt_hash: str = ""
     tools: tuple[str, ...] = ()
 
-    @property
     def opaque_parts(self) -> int:
         """How many parts may weigh more tokens than they have bytes."""
-        body = self.body
-        if b"image" in body or b'file"' in body or b'"document"' in body or b'_audio"' in body:
-            return sum(body.count(mark) for mark in _OPAQUE)
+        find = self.body.find  # `in` takes a sequence of bytes for a number first, and an exception to learn better
+        if find(b"image") >= 0 or find(b'file"') >= 0 or find(b'"document"') >= 0 or find(b'_audio"') >= 0:
+            return sum(self.body.count(mark) for mark in _OPAQUE)
         return 0
 
-    @property
     def refers_elsewhere(self) -> bool:
         """Whether the prompt is partly kept by the upstream, so that its length cannot be known here."""
-        return self.api is Api.OPENAI_RESPONSES and any(mark in self.body for mark in _ELSEWHERE)
+        return self.api is _RESPONSES and any(mark in self.body for mark in _ELSEWHERE)
 
     def edit(self, changes: dict[str, object]) -> None:
         """Set members of the request, or remove those that are None; all others stay as they were written.
@@ -67,7 +66,8 @@ class Ask(Struct, gc=False):
         """Bound the answer, under every name by which a bound can be given."""
         self.output_cap = tokens
         name, body = self.cap_field, self.body
-        if b"max_" in body or b"\\u" in body or b":" not in body:  # there may be one already, perhaps in disguise
+        find = body.find
+        if find(b"max_") >= 0 or find(b"\\u") >= 0 or find(b":") < 0:  # there may be one already, perhaps in disguise
             self.edit({**dict.fromkeys(CAP_FIELDS - {name}), name: tokens})
         else:
             whole = body if body.startswith(b"{") else body.lstrip()
