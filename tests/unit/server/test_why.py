@@ -152,6 +152,7 @@ async def test_what_was_measured_is_told_once() -> None:
         ],
         hypotheses=[guess],
         treatments=[],
+        passed_over=(),
         outcome="",
         held=0,
         resumed=0,
