@@ -122,6 +122,7 @@ async def test_a_question_is_answered_with_no_only_with_a_reason(ward: Clinic, v
 
 async def test_a_remedy_is_vetoed_and_allowed_again_on_the_page_of_an_agent(ward: Clinic, visit: Visit) -> None:
     page = visit.page
+    await ward.enrol("ann")
     await visit.go("agents/ann")
     await page.get_by_role("button", name="all remedies").click()
     remedies = page.get_by_role("table", name="Remedies")
