@@ -318,11 +318,14 @@ class Healer:
         )
 
     def _told(self, watch: Watch, *, cured: bool) -> tuple[Incident | None, tuple[Lesson, ...]]:
-        """What probation says of the last remedy."""
+        """What probation says of the last remedy, if it was applied and nothing has been said of it yet."""
         incident = watch.incident
-        if incident is None or not incident.treatments or incident.treatments[-1].cured is not None:
+        if incident is None or not incident.treatments:
             return incident, ()
-        last = replace(incident.treatments[-1], cured=cured)
+        last = incident.treatments[-1]
+        if last.applied is not Applied.APPLIED or last.cured is not None:
+            return incident, ()
+        last = replace(last, cured=cured)
         lesson = self._lesson(watch, last, cured=cured)
         self.experience.learn(lesson)
         self._ward.counts.judged[last.action, cured] += 1

@@ -98,6 +98,10 @@ async def plant(ward: Clinic, url: str) -> str:
             order = {"reason": words[number * 16], "actor": words[number * 16 + 1][:60]}
             held = await http.post(f"/v1/agents/agent-{number:03d}/quarantine", json=order)
             assert held.status_code == 200, held.text
+        for number, action in enumerate(("reset_memory", "reset_agent")):
+            veto = {"diagnosis": "unknown", "action": action, "reason": words[number + 40], "actor": words[number][:60]}
+            assert (await http.post("/v1/immune/memory/veto", json=veto)).status_code == 200
+        await http.post("/v1/agents/agent-005/heal", json={"reason": "its incident says what was passed over"})
         # The audit log names what was asked by its route, refused or not; a budget is shown by its run's goal.
         await http.put(f"/v1/policies/{quote(words[8], safe='')}", json={"action": "alert", "reason": words[31]})
         await http.post(f"/v1/agents/{quote(words[16], safe='')}/cordon", json={"reason": words[33]})

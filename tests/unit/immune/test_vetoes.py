@@ -183,3 +183,18 @@ async def test_whatever_is_vetoed_all_the_others_are_tried_and_none_of_those() -
                 allowed = [(name, action) for action in ladder if action not in vetoed]
                 expected = allowed[:1] if says is Applied.APPLIED else allowed
                 assert [one for one in cabinet.given if one[0] == name] == expected, says
+
+
+async def test_what_was_not_applied_has_cured_nobody() -> None:
+    """Whoever is released and gets well did so by itself, whatever was tried in vain before."""
+    cabinet = Cabinet(Applied.FAILED)
+    async with clinic(remedies=cabinet) as ward:
+        await ward.train("ann", samples=60)
+        await heal(ward, "ann")
+        assert ward.phase("ann") is Phase.EXHAUSTED
+        await ward.system.immune.release(ward.key("ann"), reason="it looks well", actor="eve")
+        while ward.phase("ann") is not Phase.HEALTHY:
+            await ward.sample("ann")
+        assert all(not lesson.cured for lesson in await ward.system.immune.store.lessons())
+        (incident,) = await ward.incidents("ann")
+        assert incident.outcome == "well without treatment"
