@@ -60,6 +60,7 @@ ANSWER_SECONDS: Final = 80.0  # how long a question waits for you before the sim
 OPERATOR: Final = "simulated operator"
 UNASKED: Final = "nobody else answered"
 RUN_SECONDS: Final = 150.0
+HELD_MAX: Final = 20  # runs that are looked through for those that wait
 GOALS: Final = ("Sum up yesterday's tickets", "Find out why refunds went up", "Draft the weekly report")
 PUBLISH: Final = "publish"
 BOUNDS: Final = Bounds(tokens=20_000, micros=50_000, seconds=3_600.0)
@@ -197,7 +198,7 @@ class Village:
         """A goal is set now and then; its last task waits for somebody's word."""
         for goal in cycle(GOALS):
             going = await system.runs.store.runs(DEFAULT_PROJECT, status=None, before=None, limit=1)
-            if not going or going[0].status in RUN.final:
+            if not going or going[0].status in RUN.final or going[0].paused is PauseCause.GATE:
                 config = RunConfig(goal=goal, seed=self._calls, bounds=BOUNDS)
                 with suppress(Refused, Conflict):  # somebody has pressed the red button
                     await system.runs.control.create(DEFAULT_PROJECT, config, _tasks(), actor=OPERATOR)
@@ -229,10 +230,12 @@ class Village:
             await self._let_runs_go_on(system)
 
     async def _let_runs_go_on(self, system: System) -> None:
-        held = await system.runs.store.runs(DEFAULT_PROJECT, status=RunStatus.PAUSED, before=None, limit=1)
-        for run in held:
+        """The newest goes on waiting, so that there is always something to say yes to."""
+        paused = await system.runs.store.runs(DEFAULT_PROJECT, status=RunStatus.PAUSED, before=None, limit=HELD_MAX)
+        held = [run for run in paused if run.paused is PauseCause.GATE and run.created_by == OPERATOR]
+        for run in held[1:]:
             waited_ms = self._clock.now_ms() - run.moved.at_ms
-            if run.paused is PauseCause.GATE and run.created_by == OPERATOR and waited_ms > ANSWER_SECONDS * 1000:
+            if waited_ms > ANSWER_SECONDS * 1000:
                 with suppress(Conflict):  # you were faster
                     key = (DEFAULT_PROJECT, run.run_id)
                     who = Act(actor=OPERATOR, reason=UNASKED)
