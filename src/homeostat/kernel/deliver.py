@@ -71,7 +71,7 @@ def _leave(plan: Plan, entry: OpenTurn, steps: tuple[Step, ...]) -> None:
     if steps:
         size += sum(len(step.outcome) for step in steps)
     if size <= LEFT_CHARS_MAX:
-        plan.left.append(Worked(turn, steps, (), (card,)))
+        plan.left.append(Worked(turn, steps, (), (card,), plan.ends[-1][1]))
 
 
 def stop(plan: Plan, command: Stop, followups: Followups) -> Stopped:

@@ -18,6 +18,7 @@ from homeostat.core.records.card import DELIVERABLE, TOOL_CALL, TOOL_RESULT, Car
 from homeostat.core.records.provenance import EntryKind
 from homeostat.core.records.recording import RECORDING, TaskTold, Worked
 from homeostat.core.records.turn import MessageType, Step, Turn, Wait, WaitStatus
+from homeostat.core.records.view import Deliverable
 from homeostat.core.redaction import redact_json
 
 KERNEL_CARDS: Final = frozenset({DELIVERABLE, TOOL_CALL, TOOL_RESULT})
@@ -34,7 +35,7 @@ class Delivered(msgspec.Struct, frozen=True):
     error: msgspec.Raw = msgspec.Raw(NOTHING_SAID)
 
 
-NOTHING_DELIVERED: Final = Delivered()
+Ending = tuple[str | None, str, str]
 _delivered = msgspec.json.Decoder(Delivered)
 
 
@@ -154,8 +155,16 @@ def turn_notes(
         return ordered
     if order := cast("list[str]", recording.get("order") or []):
         ordered = _as_asked(ordered, order)
-    said = _said(turn, delivered, context, recorded_as, task)
-    end = _end_note(turn, delivered, context, recording, task, order=order if early else (), said=said)
+    end = _end_note(
+        turn,
+        delivered,
+        context,
+        recording,
+        task,
+        ending=_ending(worked.end, delivered),
+        order=order if early else (),
+        said=_said(turn, delivered, context, recorded_as, task),
+    )
     return [*ordered, end] if ordered else [end]
 
 
@@ -249,6 +258,16 @@ def _spelled(value: object) -> msgspec.Raw:
     return msgspec.Raw(canonical_plain(value).encode())
 
 
+def _ending(end: Deliverable | None, delivered: Card | None) -> Ending:
+    """Status, result and error of a turn; where only its card is at hand, they are read from that."""
+    if end is not None:
+        return end.status, end.result, end.error or NULL
+    if delivered is None:
+        return None, NULL, NULL
+    said = _delivered.decode(delivered.content)
+    return said.status, bytes(said.result).decode(), bytes(said.error).decode()
+
+
 def _end_note(
     turn: Turn,
     delivered: Card | None,
@@ -256,11 +275,11 @@ def _end_note(
     recording: Mapping[str, Any],
     task: TaskTold | None,
     *,
+    ending: Ending,
     order: Sequence[str],
     said: str,
 ) -> Note:
-    end = _delivered.decode(delivered.content) if delivered is not None else NOTHING_DELIVERED
-    error = bytes(end.error)
+    status, result, error = ending
     told = TurnTold(  # by its places: this is done once for every task
         turn.agent_id,
         _spelled(code) if (code := recording.get("agent")) else UNSET,
@@ -268,16 +287,16 @@ def _end_note(
         turn.correlation_id or UNSET,
         turn.created_at_ms,
         turn.depth or UNSET,
-        UNSET if error == NOTHING_SAID else error.decode(),
+        UNSET if error == NULL else error,
         True if recording.get("order") and not recording.get("parallel") else UNSET,
         _remembered(recording) if recording else UNSET,
         tuple(order) if order else UNSET,
         turn.parent_turn_id or UNSET,
         turn.payload,
         turn.result_fields or UNSET,
-        bytes(end.result).decode(),
+        result,
         turn.source or UNSET,
-        end.status,
+        status,
         task or UNSET,
         turn.trace_id,
         turn.turn_id,

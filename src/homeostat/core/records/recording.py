@@ -7,18 +7,22 @@ from msgspec import UNSET, Struct, UnsetType
 from homeostat.core.canonical import Ordered
 from homeostat.core.records.card import Card
 from homeostat.core.records.turn import Step, Turn, Wait
+from homeostat.core.records.view import Deliverable
 
 RECORDING: Final = "#recording"
 """A step that no author can name: who worked on the turn, and what it remembered. Written with the deliverable."""
 
 
 class Worked(Struct, frozen=True, gc=False):
-    """A turn with its stored steps, its calls, and the cards that were born in it."""
+    """A turn with its stored steps, its calls, and the cards that were born in it. `end` is how it ended, where that is
+    at hand; its card says the same.
+    """
 
     turn: Turn
     steps: tuple[Step, ...]
     waits: tuple[Wait, ...]
     cards: tuple[Card, ...]
+    end: Deliverable | None = None
 
 
 class TaskTold(Ordered, frozen=True, kw_only=True, gc=False):
