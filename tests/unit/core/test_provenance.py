@@ -158,8 +158,13 @@ def test_a_line_that_was_made_illegible_is_shown_as_it_is() -> None:
 SECRETS = [
     "hs_" + "0a" * 24,
     "sk-proj-abcdefghijklmnop1234",
-    "ghp_" + "A1" * 18,
+    *(f"gh{kind}_" + "A1" * 18 for kind in "pousr"),
+    "github_pat_" + "a1" * 12,
+    "glpat-" + "a1" * 10,
+    "xoxb-" + "12345-" * 3,
     "AKIA" + "Z" * 16,
+    "ASIA" + "Z" * 16,
+    "AIza" + "z_-" * 11 + "zz",
     "eyJhbGciOiJI.eyJzdWIiOiIx.c2lnbmF0dXJl",
     "-----BEGIN RSA PRIVATE KEY-----\nMIIE\n-----END RSA PRIVATE KEY-----",
 ]
