@@ -31,6 +31,7 @@ Scope = NewType("Scope", str)
 DEFAULT_PROJECT = ProjectId("default")
 OPERATOR_KEY_PREFIX: Final = "hk_"
 
+_SCOPE_BYTES = 12
 _RANDOM_BITS = 48
 _RANDOM_MAX = (1 << _RANDOM_BITS) - 1
 
@@ -73,7 +74,7 @@ class Ids:
             self._last = (now << _RANDOM_BITS) | self._entropy.getrandbits(_RANDOM_BITS - 1)
         else:
             self._last += 1
-        return Scope(f"{self._last:024x}")
+        return Scope(self._last.to_bytes(_SCOPE_BYTES).hex())
 
     def scopes(self) -> Iterator[Scope]:
         """As many as somebody needs at one time: the clock is read for the first."""

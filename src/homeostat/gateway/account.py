@@ -55,8 +55,9 @@ class Account:
         tokens = 0 if budget.tokens_max is None else amount[0]
         micros = 0 if budget.micros_max is None else amount[1]
         self.last_used = now
-        self.need_tokens = max(self.need_tokens, tokens)
-        self.need_micros = max(self.need_micros, micros)
+        if tokens > self.need_tokens or micros > self.need_micros:
+            self.need_tokens = max(self.need_tokens, tokens)
+            self.need_micros = max(self.need_micros, micros)
         if self.free_tokens < tokens or self.free_micros < micros:
             return None
         self.free_tokens -= tokens

@@ -41,7 +41,7 @@ PRIVATE: Final = frozenset(
 KEYS: Final = frozenset({b"x-api-key", b"api-key"})
 READ: Final = frozenset({b"accept-encoding", b"x-stainless-retry-count", b"traceparent", b"origin"})
 NOTICED: Final = HOP_BY_HOP | PRIVATE | READ
-NOT_RETURNED: Final = HOP_BY_HOP | {b"set-cookie"}
+READ_OF_ANSWERS: Final = HOP_BY_HOP | {b"set-cookie", b"content-type", b"content-encoding"}
 ORDINARY: Final = frozenset({b"", b"keep-alive", b"close"})
 IDENTITY: Final = (b"accept-encoding", b"identity")
 NO_HOST: Final = b"\r\n"  # of a request that names several: no host is called like this
@@ -138,14 +138,15 @@ class AnswerHeaders:
         named = b""
         for line in lines:
             name = line[0]
-            if name == b"content-type":
-                self.streams = line[1].startswith(b"text/event-stream")
-            elif name in NOT_RETURNED:
-                if name == b"connection":
-                    named = line[1].lower()
-                continue
-            elif name == b"content-encoding":
-                self.encoded = line[1].lower() != b"identity"
+            if name in READ_OF_ANSWERS:
+                if name == b"content-type":
+                    self.streams = line[1].startswith(b"text/event-stream")
+                elif name == b"content-encoding":
+                    self.encoded = line[1].lower() != b"identity"
+                else:
+                    if name == b"connection":
+                        named = line[1].lower()
+                    continue
             give(line)
         if named not in ORDINARY:
             self.returned = _unnamed(self.returned, named)

@@ -21,6 +21,9 @@ BODILESS: Final = frozenset({204, 304})
 COPIED_BYTES_MAX: Final = 64 << 10  # a longer body is not copied to save a write
 UNREAD_BYTES_MAX: Final = 64 << 10  # of a body, before the client is asked to wait
 BROKEN: Final = b'{"type":"about:blank","title":"Internal server error","status":500,"code":"internal_error"}'
+FRAMING: Final = frozenset({b"content-length", b"transfer-encoding", b"connection"})
+CHUNKED: Final = (b"transfer-encoding", b": ", b"chunked", b"\r\n")
+CLOSING: Final = (b"connection", b": ", b"close", b"\r\n")
 LAST_CHUNK: Final = b"0\r\n\r\n"
 GONE: Final[Message] = {"type": "http.disconnect"}
 
@@ -295,31 +298,31 @@ class Cycle:
         """The head of an answer. Without a length of either kind it is sent in chunks, or until the connection ends."""
         parts = [STATUS_LINES.get(status) or b"HTTP/1.1 %d \r\n" % status]
         keep_alive, sized = self.keep_alive, False
-        for line in headers:
-            name = line[0]
-            if name == b"content-length":
-                sized = True
-                self._left = None if self.bodiless else int(line[1])
-            elif name == b"transfer-encoding":
-                continue  # how an answer is cut is ours to say
-            elif name == b"connection":
-                keep_alive = keep_alive and b"close" not in line[1].lower()
-                continue
-            parts.append(b"%b: %b\r\n" % line)
+        for name, value in headers:
+            if name in FRAMING:
+                if name == b"content-length":
+                    sized = True
+                    self._left = None if self.bodiless else int(value)
+                elif name == b"connection":
+                    keep_alive = keep_alive and b"close" not in value.lower()
+                    continue
+                else:
+                    continue  # how an answer is cut is ours to say
+            parts += (name, b": ", value, b"\r\n")
         if not sized and status not in BODILESS:
             if length is not None:
-                parts.append(b"content-length: %d\r\n" % length)
+                parts += (b"content-length", b": ", b"%d" % length, b"\r\n")
             elif self.old:
                 keep_alive = False
             else:
                 self._chunked = True
-                parts.append(b"transfer-encoding: chunked\r\n")
+                parts += CHUNKED
         self.keep_alive = keep_alive
         if not keep_alive:
-            parts.append(b"connection: close\r\n")
+            parts += CLOSING
         parts.append(b"\r\n")
         head = b"".join(parts)
-        if head.count(b"\n") != len(parts):
+        if head.count(b"\n") != 2 + len(parts) // 4:  # four parts make a line, and the first and the last are one each
             raise ValueError("a header has a line break in it")
         return head
 

@@ -301,7 +301,8 @@ class Connection(asyncio.Protocol):
             return
         if not self._parsing:
             if (plain := self._lines.read(data)) is not None:
-                answer.arrive(*plain)
+                status, headers, body = plain
+                answer.arrive(status, headers, body)
                 self._finished()
                 if answer.arrived is not None:
                     answer.arrived()

@@ -4,7 +4,7 @@ A server puts the same lines into all its answers, but for a few: what a line sa
 """
 
 import re
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, TypeVar
 
 from homeostat.core.limits import UPSTREAM_HEADER_BYTES_MAX
 from homeostat.core.ports.upstream import Headers
@@ -23,12 +23,8 @@ _BODILESS = frozenset({204, 304})
 _FRAMING = frozenset({b"transfer-encoding", b"proxy-connection", b"upgrade", b"trailer"})  # they say how to read on
 
 
-class PlainAnswer(NamedTuple):
-    """All of an answer, on a connection that stays open."""
-
-    status: int
-    headers: Headers
-    body: bytes
+PlainAnswer = tuple[int, Headers, bytes]
+"""All of an answer, on a connection that stays open: status, headers, body."""
 
 
 class Lines:
@@ -45,7 +41,8 @@ class Lines:
         end = data.find(END)
         if not 0 < end <= UPSTREAM_HEADER_BYTES_MAX:
             return None
-        first, *lines = data[:end].split(b"\r\n")
+        lines = data[:end].split(b"\r\n")
+        first = lines.pop(0)
         status = self._statuses.get(first) or self._status(first)
         headers: Headers = []
         known, length = self._headers, b""
@@ -61,7 +58,7 @@ class Lines:
         body = data[end + len(END) :]
         if not status or not length or len(body) != int(length):
             return None
-        return PlainAnswer(status, headers, body)
+        return status, headers, body
 
     def _status(self, line: bytes) -> int:
         """The status in a first line; 0 where it is unusual."""

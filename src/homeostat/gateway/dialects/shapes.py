@@ -19,6 +19,7 @@ _encoder = msgspec.json.Encoder()
 # Parts whose tokens their bytes do not bound. As quotes inside a JSON string are escaped, these are real JSON tokens.
 _OPAQUE = (b'"image_url"', b'"image"', b'"input_image"', b'"input_file"', b'"file"', b'"document"', b'"input_audio"')
 CAP_FIELDS = frozenset({"max_tokens", "max_completion_tokens", "max_output_tokens"})
+COLON = ord(":")
 _RESPONSES = Api.OPENAI_RESPONSES
 _ELSEWHERE = (b'"previous_response_id"', b'"conversation"', b'"prompt"')
 
@@ -67,7 +68,7 @@ class Ask(Struct, gc=False):
         self.output_cap = tokens
         name, body = self.cap_field, self.body
         find = body.find
-        if find(b"max_") >= 0 or find(b"\\u") >= 0 or find(b":") < 0:  # there may be one already, perhaps in disguise
+        if find(b"max_") >= 0 or find(b"\\u") >= 0 or COLON not in body:  # one may be there, in disguise
             self.edit({**dict.fromkeys(CAP_FIELDS - {name}), name: tokens})
         else:
             whole = body if body.startswith(b"{") else body.lstrip()
