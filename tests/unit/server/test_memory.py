@@ -49,6 +49,12 @@ DOCUMENT: dict[str, Any] = {
 }
 
 
+def _changed(part: str, **more: object) -> dict[str, Any]:
+    document = deepcopy(DOCUMENT)
+    document[part][0] |= more
+    return document
+
+
 @pytest.fixture(autouse=True)
 async def ann(http: httpx2.AsyncClient) -> str:
     answer = await http.post("/v1/agents/register", json={"agent_type": "worker", "agent_id": "ann"})
@@ -121,6 +127,8 @@ async def test_what_one_memory_holds_another_takes_in_once(http: httpx2.AsyncCli
         again = (await take_in(http, document)).json()
         assert (again["lessons"], again["feedback"], again["vetoes"], again["known"]) == (0, 0, 0, 4)
         assert again["ladders"] == {}
+    reworded = (await take_in(http, _changed("vetoes", reason="not any more"))).json()
+    assert (reworded["vetoes"], reworded["known"]) == (0, 4), "the first of two vetoes stands"
     second = (await http.get(f"{PATH}/export")).json()
     assert {**second, "exported_at": ""} == {**first, "exported_at": ""}
     assert first["lessons"] == DOCUMENT["lessons"]
@@ -138,12 +146,6 @@ async def test_what_one_memory_holds_another_takes_in_once(http: httpx2.AsyncCli
     assert (await take_in(http, DOCUMENT)).json()["lessons"] == 0, "the larger of two counts stands"
     elsewhere = await http.get(f"{PATH}/export", headers={"x-homeostat-project": "other"})
     assert elsewhere.json()["lessons"] == []
-
-
-def _changed(part: str, **more: object) -> dict[str, Any]:
-    document = deepcopy(DOCUMENT)
-    document[part][0] |= more
-    return document
 
 
 HOSTILE: dict[str, tuple[dict[str, Any], str]] = {

@@ -58,6 +58,21 @@ async def test_an_agent_and_its_incident_say_what_was_seen_and_done(http: httpx2
         assert incident["incident_id"] in (await why(http, "incidents", incident["incident_id"]))["cause"]
 
 
+async def test_an_incident_says_what_was_passed_over_and_on_whose_word(
+    http: httpx2.AsyncClient, system: System
+) -> None:
+    veto = {"diagnosis": "unknown", "action": "reset_memory", "reason": "it has notes", "actor": "eve"}
+    assert (await http.post("/v1/immune/memory/veto", json=veto)).is_success
+    await http.post("/v1/agents/ann/quarantine", json={"reason": "it is odd", "actor": "bea"})
+    while (await http.get("/v1/agents/ann/health")).json()["phase"] == "draining":
+        await system.immune.tick()
+    healed = await http.post("/v1/agents/ann/heal", json={"reason": "try", "actor": "bea"})
+    assert healed.is_success, healed.text
+    (incident,) = (await http.get("/v1/immune/incidents")).json()["incidents"]
+    told = await why(http, "incidents", incident["incident_id"])
+    assert told["decision"].startswith("reset memory against unknown was vetoed by eve: it has notes. reduce autonomy")
+
+
 async def test_a_turn_says_who_asked_and_how_it_ended(http: httpx2.AsyncClient, system: System) -> None:
     sent = (await http.post("/v1/agents/ann/inbox", json={"type": "turn", "payload": 1})).json()
     assert "asked for from outside" in (await why(http, "turns", sent["turn_id"]))["cause"]
