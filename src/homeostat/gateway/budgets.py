@@ -8,6 +8,8 @@ import asyncio
 from collections.abc import Iterable
 from typing import Protocol
 
+from msgspec import Struct
+
 from homeostat.core.clock import Clock
 from homeostat.core.errors import BudgetExceeded, ModelUnpriced, StoreUnavailable
 from homeostat.core.limits import (
@@ -41,18 +43,15 @@ class Ledger(Protocol):
         ...
 
 
-class Reservation:
+class Reservation(Struct, eq=False):
     """What is set aside for one call in each budget it counts against. `output_cap` is what its answer must keep to."""
 
-    __slots__ = ("amount", "buried", "call_id", "output_cap", "parts", "settled")
-
-    def __init__(self, call_id: CallId, amount: Amount) -> None:
-        self.call_id = call_id
-        self.amount = amount
-        self.output_cap: int | None = None
-        self.parts: list[tuple[Account, Amount]] = []
-        self.settled = False
-        self.buried = False
+    call_id: CallId
+    amount: Amount
+    parts: list[tuple[Account, Amount]] = []
+    output_cap: int | None = None
+    settled: bool = False
+    buried: bool = False
 
     @property
     def keys(self) -> tuple[BudgetKey, ...]:

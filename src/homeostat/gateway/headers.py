@@ -53,20 +53,34 @@ class RequestHeaders:
     Of the agent's key it keeps the digest.
     """
 
-    digest = ""
-    written = b""  # what is forwarded, as it is on the wire, of a head that is said again and again
-    host: bytes | None = None
-    origin: bytes | None = None
-    agent_id = ""
-    turn_id = ""
-    content_length = 0
-    run_id: RunId | None = None
-    said_run_id: RunId | None = None  # what the caller says, believed only to its disadvantage
-    trace_id: TraceId | None = None
-    retries = 0
+    __slots__ = (
+        "agent_id",
+        "content_length",
+        "digest",
+        "forwarded",
+        "host",
+        "origin",
+        "retries",
+        "run_id",
+        "said_run_id",
+        "trace_id",
+        "turn_id",
+        "written",
+    )
 
     def __init__(self, lines: Iterable[tuple[bytes, bytes]], *, readable: bool) -> None:
         """`readable` asks the upstream for an answer that is not compressed, so that it can be metered."""
+        self.digest = ""
+        self.written = b""  # what is forwarded, as it is on the wire, of a head that is said again and again
+        self.host: bytes | None = None
+        self.origin: bytes | None = None
+        self.agent_id = ""
+        self.turn_id = ""
+        self.content_length = 0
+        self.run_id: RunId | None = None
+        self.said_run_id: RunId | None = None  # what the caller says, believed only to its disadvantage
+        self.trace_id: TraceId | None = None
+        self.retries = 0
         self.forwarded: Headers = []
         forward = self.forwarded.append
         named = key = other = b""
@@ -129,10 +143,11 @@ class RequestHeaders:
 class AnswerHeaders:
     """One pass over an upstream's headers: what the agent gets of them, and how the body is to be read."""
 
-    streams = False  # whether the body is made of events
-    encoded = False
+    __slots__ = ("encoded", "returned", "streams")
 
     def __init__(self, lines: Headers) -> None:
+        self.streams = False  # whether the body is made of events
+        self.encoded = False
         self.returned: Headers = []
         give = self.returned.append
         named = b""

@@ -7,6 +7,8 @@ within a second or given back.
 import asyncio
 from typing import Protocol
 
+from msgspec import Struct
+
 from homeostat.core.clock import Clock
 from homeostat.core.limits import RATE_FLOAT_CALLS, RATE_PORTION_SECONDS, RATE_REFUSAL_SECONDS
 from homeostat.core.records.rate import NO_LOAD, Load, RateDraw, RateDrawn, RateKey, RateReturn
@@ -32,15 +34,12 @@ class Portion:
         self.given_back = False
 
 
-class Taken:
+class Taken(Struct, eq=False):
     """What a call took of a limit, to be corrected when it is over."""
 
-    __slots__ = ("_allowance", "_portion", "load")
-
-    def __init__(self, allowance: "Allowance", portion: Portion, load: Load) -> None:
-        self._allowance = allowance
-        self._portion = portion
-        self.load = load
+    _allowance: "Allowance"
+    _portion: Portion
+    load: Load
 
     def settle(self, tokens: int) -> None:
         """The call uses so many tokens after all; a limit that counts none is not concerned."""
