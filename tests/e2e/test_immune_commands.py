@@ -87,7 +87,7 @@ def test_a_remedy_is_vetoed_and_the_memory_is_carried_over(server: HomeostatServ
     assert homeostat("lift", "unknown", "reset_agent").returncode == 1, "there is none for everybody"
     assert "again, for echo-1" in homeostat("lift", "unknown", "reset_agent", "--agent", "echo-1").stdout
     assert homeostat("import", "-", said=exported).returncode == 2
-    assert "would bring 0 lessons, 0 feedback, 1 vetoes" in homeostat("import", "-", "--dry-run", said=exported).stdout
+    assert "would bring: lessons 0, feedback 0, vetoes 1" in homeostat("import", "-", "--dry-run", said=exported).stdout
     assert json.loads(homeostat("show", "-o", "json").stdout)["vetoes"] == []
     taken = homeostat("import", "-", "--reason", "again", "-o", "json", said=exported)
     assert json.loads(taken.stdout)["vetoes"] == 1

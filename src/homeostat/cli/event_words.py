@@ -116,8 +116,8 @@ def _memory(data: Data) -> tuple[str, str]:
             meant = f"{data['action']} against {data['diagnosis']}"
             return whom, f"{meant} is {'vetoed' if what == 'vetoed' else 'allowed again'} by {data['actor']}{why}"
         case "imported":
-            new = f"{data['lessons']} lessons, {data['feedback']} words and {data['vetoes']} vetoes"
-            return whom, f"learned {new} that {data['actor']} brought{why}"
+            new = f"lessons {data['lessons']}, feedback {data['feedback']}, vetoes {data['vetoes']}"
+            return whom, f"{data['actor']} brought {new}{why}"
         case what:
             return whom, f"{data['actor']} {what if what == 'said' else 'took back'} {data['cause']}{why}"
 

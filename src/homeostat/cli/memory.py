@@ -142,8 +142,8 @@ def import_document(
         if output is Output.JSON:
             show(told, output)
             return
-        new = ", ".join(f"{told[name]} {name}" for name in ("lessons", "feedback", "vetoes"))
-        typer.echo(f"{'it would bring' if dry_run else 'it brought'} {new}; {told['known']} were known")
+        new = ", ".join(f"{name} {told[name]}" for name in ("lessons", "feedback", "vetoes"))
+        typer.echo(f"{'it would bring' if dry_run else 'it brought'}: {new}; known before: {told['known']}")
         for diagnosis, ladder in told["ladders"].items():
             typer.echo(f"  {diagnosis}: {', '.join(ladder)}")
 

@@ -35,6 +35,24 @@ STEP = {"agent_id": "ann", "source": "draining", "target": "quarantined", "cause
             "reset_memory waits for your word: homeostat approve apr_1",
         ),
         (
+            "memory",
+            {"what": "vetoed", "agent_id": None, "diagnosis": "unknown", "action": "reset_agent", "actor": "eve"},
+            "everybody",
+            "reset_agent against unknown is vetoed by eve",
+        ),
+        (
+            "memory",
+            {"what": "imported", "lessons": 2, "feedback": 0, "vetoes": 1, "actor": "eve", "reason": "x"},
+            "everybody",
+            "eve brought lessons 2, feedback 0, vetoes 1: x",
+        ),
+        (
+            "memory",
+            {"what": "withdrawn", "agent_id": "ann", "cause": "correct", "actor": "eve", "reason": ""},
+            "ann",
+            "eve took back correct",
+        ),
+        (
             "run",
             {"run_id": "run_1", "status": "paused", "actor": "bea", "reason": "x", "tasks": {"held": 1}},
             "run_1",
