@@ -232,16 +232,19 @@ class Immune:
         return leads
 
     async def _learn(self) -> None:
-        self._taught = False
-        self.healer.think_again(Experience(await self.store.lessons()))
-        self.diagnostician.learn(await self.store.feedback())
+        self._taught = False  # before it is read: what is said meanwhile is heard the next time
+        try:
+            self.healer.think_again(Experience(await self.store.lessons()))
+            self.diagnostician.learn(await self.store.feedback())
+        except Unavailable:
+            self._taught = True
+            raise
 
     async def _learn_anew(self) -> None:
         async with self.deciding:  # else a lesson that is being learned meanwhile would be forgotten here
             await self._learn()
 
-    async def _on_memory(self, event: Event) -> None:
-        del event
+    async def _on_memory(self, _: Event) -> None:
         self._taught = True
 
     # --- vitals --------------------------------------------------------------------------------------------

@@ -7,9 +7,11 @@ import httpx2
 import pytest
 
 from homeostat.app.assemble import System
+from homeostat.core.errors import StoreUnavailable
 from homeostat.core.ids import DEFAULT_PROJECT, AgentId
 from homeostat.core.records.event import Channel, Event, subject
 from homeostat.core.records.immune import Chart, Diagnosis, Lesson, RemedyAction
+from homeostat.immune.ladder import Experience
 
 VETO = {"diagnosis": "unknown", "action": "reset_agent", "reason": "it forgot a customer", "actor": "eve"}
 PATH = "/v1/immune/memory"
@@ -188,7 +190,13 @@ async def test_feedback_that_another_project_gave_is_not_changed_from_here(http:
     assert kept["withdrawn"] is False
 
 
-async def test_what_was_learned_at_another_process_is_heard_of(http: httpx2.AsyncClient, system: System) -> None:
+async def unavailable() -> list[object]:
+    raise StoreUnavailable(problem="it is away")
+
+
+async def test_what_was_learned_at_another_process_is_heard_of(
+    http: httpx2.AsyncClient, system: System, monkeypatch: pytest.MonkeyPatch
+) -> None:
     lesson = Lesson(
         project=DEFAULT_PROJECT,
         agent_id=AgentId("ann"),
@@ -200,5 +208,10 @@ async def test_what_was_learned_at_another_process_is_heard_of(http: httpx2.Asyn
     await system.immune.tick()
     assert (await http.get(PATH)).json()["lessons"] == [], "nobody said so"
     await system.immune.ward.tell_of_memory(DEFAULT_PROJECT, {"what": "imported"})
+    with monkeypatch.context() as away:
+        away.setattr(system.immune.store, "feedback", unavailable)
+        with pytest.raises(StoreUnavailable):
+            await system.immune.tick()
+    system.immune.healer.experience = Experience()
     await system.immune.tick()
     assert (await http.get(PATH)).json()["ladders"]["prompt_drift"][0] == "rollback_prompt"
