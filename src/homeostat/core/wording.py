@@ -27,6 +27,7 @@ PATTERNS: Final = {
         "it must be an address such as https://alerts.example.com/path, with no name or password in it"
     ),
     r"^[0-9a-f]{32}(?![\s\S])": "it must be 32 hexadecimal digits, in small letters",
+    r"\S": "it must say something",
     "^(auto|manual)$": "it must be auto or manual",
     r"^[0-9]{1,15}\.\w*(?![\s\S])": "it must be `next_cursor` of the page before",
 }
