@@ -81,6 +81,7 @@ class IllegalTransition(ProtocolViolation):
 
     code = "illegal_transition"
     http_status = 409
+    hint = "See how it stands with `homeostat describe`; what is under way may have to end first."
 
 
 class MalformedPayload(ProtocolViolation):
