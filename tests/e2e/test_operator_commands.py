@@ -105,7 +105,7 @@ def test_an_order_to_many_is_rehearsed_asked_for_and_given(server: HomeostatServ
     assert "ann" in tried.stdout
     assert "bob" in tried.stdout
     assert "cid" not in tried.stdout
-    assert "Nothing was done" in tried.stderr
+    assert "Undone by: homeostat uncordon. Nothing was done." in tried.stderr
     many = homeostat(server, "cordon", "-l", "gpu", "--reason", "a release")
     assert (many.returncode, "--yes" in many.stderr) == (2, True)
     assert "open" in homeostat(server, "get", "heads", "ann").stdout

@@ -144,8 +144,9 @@ def show_blast(told: list[Any]) -> None:
         f"{count} {noun}{'s' * (count > 1)}" for count, noun in ((len(runs), "run"), (len(agents), "agent")) if count
     ]
     counted += [f"{more} more"] * bool(more)
-    undo = told[0]["undo"].rstrip(".")
-    said = f"{', '.join(counted) or 'Nobody'}. {told[0]['effect']} Undone by: {undo}. Nothing was done."
+    undo = told[0]["undo"]
+    back = f"Undone by: {undo}." if undo.startswith("homeostat") else undo
+    said = f"{', '.join(counted) or 'Nobody'}. {told[0]['effect']} {back} Nothing was done."
     typer.echo(said, err=True)
 
 

@@ -1,8 +1,9 @@
-"""What a budget on the command line means, and how a run is told in one line."""
+"""What a budget on the command line means, how a run is told in one line, and what a rehearsal comes to."""
 
 import pytest
 import typer
 
+from homeostat.cli.giving import show_blast
 from homeostat.cli.run_view import progress
 from homeostat.cli.runs import budget_of
 
@@ -36,3 +37,20 @@ def test_progress_is_one_line() -> None:
     assert progress(run) == expected
     killed = {**run, "status": "killed", "tasks": {"succeeded": 1, "failed": 1, "stopped": 2}}
     assert progress(killed).startswith("killed · [#####...............] 1/4 · 1 failed · 2 stopped · ")
+
+
+@pytest.mark.parametrize(
+    ("undo", "said"),
+    [
+        ("homeostat resume", "Undone by: homeostat resume. Nothing was done."),
+        (
+            "It cannot be undone; begin it again.",
+            "No other begins. It cannot be undone; begin it again. Nothing was done.",
+        ),
+    ],
+)
+def test_a_rehearsal_says_how_it_is_undone_or_that_it_is_not(
+    undo: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    show_blast([{"runs": [], "agents": [], "more": 0, "effect": "No other begins.", "undo": undo}])
+    assert capsys.readouterr().err.endswith(f"{said}\n")
