@@ -48,8 +48,8 @@ async def register(http: httpx2.AsyncClient, agent_id: str, agent_type: str = "i
 
 
 def unpriced(row: Json) -> Json:
-    """What an agent spent today is summed for lists alone."""
-    return {name: value for name, value in row.items() if name != "cost_usd_today"}
+    """What an agent spent today and how it is headed are told in lists alone: they come from several rooms."""
+    return {name: value for name, value in row.items() if name not in {"cost_usd_today", "headline"}}
 
 
 async def beat(http: httpx2.AsyncClient, agent_id: str, key: str, items: int = 0) -> None:
