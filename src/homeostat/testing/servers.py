@@ -15,6 +15,7 @@ import tempfile
 import threading
 from collections import deque
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, files
 from itertools import cycle
 from pathlib import Path
@@ -119,6 +120,7 @@ class Server:
         if self._process is None:
             return
         self._process.send_signal(signal.SIGSTOP)  # or a child that it makes meanwhile outlives it and keeps its data
+        _stands_still(self._process.pid)
         for member in _family(self._process.pid):
             try:
                 member.kill()
@@ -367,6 +369,14 @@ def _reachable(binary: Path, directory: Path) -> Path:
 
 def _environment() -> dict[str, str]:
     return {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C", "TZ": "UTC"}
+
+
+def _stands_still(pid: int) -> None:
+    """Wait until a stopped process has stopped: a signal is under way while its process runs on another core."""
+    still = {psutil.STATUS_STOPPED, psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD}
+    with suppress(psutil.NoSuchProcess):
+        while psutil.Process(pid).status() not in still:
+            pass
 
 
 def _family(pid: int) -> list[psutil.Process]:
