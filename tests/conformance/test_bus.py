@@ -6,7 +6,6 @@ import signal
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import asynccontextmanager
 from itertools import count
-from pathlib import Path
 
 import nats
 import pytest
@@ -18,7 +17,7 @@ from homeostat.core.errors import BusUnavailable
 from homeostat.core.limits import BUS_RECEIPT_SECONDS
 from homeostat.core.ports.bus import Bus, Handler
 from homeostat.core.records.event import Channel, Event, subject
-from homeostat.testing.servers import NatsServer
+from homeostat.testing.servers import NatsServer, stand_still
 from homeostat.testing.suites.bus import (
     CHECKS,
     CHECKS_OF_A_WIRE_THAT_BREAKS,
@@ -341,13 +340,6 @@ async def test_a_listener_that_lags_misses_signals_and_no_events(
         await slow.until("r-last")
 
 
-def _all_stand_still(pid: int) -> None:
-    """A signal reaches the threads of a busy process one after the other: the last may still answer."""
-    tasks = Path(f"/proc/{pid}/task")
-    while any(one.read_text().rpartition(")")[2].split()[0] != "T" for one in tasks.glob("*/stat")):
-        pass
-
-
 async def test_a_server_that_hangs_blocks_no_publisher(project: str, mortal: NatsServer) -> None:
     async with nats_wire(mortal.url, mortal) as wire:
         bus = await wire.party()
@@ -355,7 +347,7 @@ async def test_a_server_that_hangs_blocks_no_publisher(project: str, mortal: Nat
         await bus.subscribe(subject(project, Channel.EVT, "agent", "*", "task"), listener)
         chunk = Json('"' + "x" * (64 << 10) + '"')
         os.kill(mortal.pid, signal.SIGSTOP)
-        await asyncio.to_thread(_all_stand_still, mortal.pid)
+        await asyncio.to_thread(stand_still, mortal.pid)
         try:
             async with asyncio.timeout(2 * BUS_RECEIPT_SECONDS):
                 with pytest.raises(BusUnavailable):

@@ -120,7 +120,7 @@ class Server:
         if self._process is None:
             return
         self._process.send_signal(signal.SIGSTOP)  # or a child that it makes meanwhile outlives it and keeps its data
-        _stands_still(self._process.pid)
+        stand_still(self._process.pid)
         for member in _family(self._process.pid):
             try:
                 member.kill()
@@ -371,12 +371,15 @@ def _environment() -> dict[str, str]:
     return {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C", "TZ": "UTC"}
 
 
-def _stands_still(pid: int) -> None:
-    """Wait until a stopped process has stopped: a signal is under way while its process runs on another core."""
-    still = {psutil.STATUS_STOPPED, psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD}
-    with suppress(psutil.NoSuchProcess):
-        while psutil.Process(pid).status() not in still:
+def stand_still(pid: int) -> None:
+    """Wait until every thread of a process that was sent SIGSTOP has stopped: one on another core runs on a little."""
+    with suppress(FileNotFoundError, ProcessLookupError):
+        while any(one.read_text().rpartition(")")[2].split()[0] not in "TtZX" for one in _threads(pid)):
             pass
+
+
+def _threads(pid: int) -> Iterator[Path]:
+    return Path(f"/proc/{pid}/task").glob("*/stat")
 
 
 def _family(pid: int) -> list[psutil.Process]:
