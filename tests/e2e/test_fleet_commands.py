@@ -143,7 +143,7 @@ def test_the_commands_load_no_server(server: HomeostatServer, arguments: list[st
     imported = {
         line.rsplit("|", 1)[-1].strip() for line in shown.stderr.splitlines() if line.startswith("import time:")
     }
-    assert "httpx2" in imported
+    assert "homeostat.http.pool" in imported
     assert [name for name in HEAVY if name in imported] == []
 
 

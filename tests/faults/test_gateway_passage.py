@@ -5,9 +5,9 @@ import json
 
 import pytest
 
-from homeostat.adapters.upstreams.http_connection import Connection
 from homeostat.core.records.call import Metered, Outcome
 from homeostat.gateway.office import Manners
+from homeostat.http.connection import Connection
 from homeostat.server import protocol
 from homeostat.testing.gateways import ANN, KEY, until
 from tests.faults.test_gateway_faults import REQUESTS, chunked, recorded

@@ -28,7 +28,7 @@ DECODERS = [
     "tests.fuzz.connections",
     "tests.fuzz.streams",
     "homeostat.adapters.doorbells.nats.wire",
-    "homeostat.adapters.upstreams.http_connection",
+    "homeostat.http.connection",
     "homeostat.app.webhooks",
     "homeostat.client.control",
     "homeostat.core.canonical",

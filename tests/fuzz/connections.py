@@ -6,11 +6,11 @@ from typing import Any, cast
 
 import httptools
 
-from homeostat.adapters.upstreams.http_connection import Answer, Connection
 from homeostat.client.control import ControlDesk, Rejected
 from homeostat.core.errors import UpstreamFailed
 from homeostat.core.records.immune import Applied, RemedyAction
 from homeostat.gateway.asgi import ANSWER
+from homeostat.http.connection import Answer, Connection
 from homeostat.server.cycle import App
 from homeostat.server.protocol import LeanProtocol
 from homeostat.testing.clock import ManualClock

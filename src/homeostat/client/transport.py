@@ -1,17 +1,31 @@
 """Requests that get through: pooled, repeated under one key while the server cannot be reached, errors told apart."""
 
 import asyncio
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+from urllib.parse import quote, urlencode
 
-import httpx2
 import msgspec
 
 from homeostat.core import enforcement_errors, run_errors
 from homeostat.core.clock import Clock, SystemClock
-from homeostat.core.errors import HomeostatError, ServerUnreachable, Unavailable, by_code
+from homeostat.core.errors import (
+    HomeostatError,
+    InvalidRequest,
+    ServerUnreachable,
+    Unavailable,
+    UpstreamFailed,
+    UpstreamTimedOut,
+    by_code,
+)
 from homeostat.core.ids import Ids
+from homeostat.core.ports.upstream import Headers, UpstreamRequest
+from homeostat.http.pool import HttpLimits, Pool
+
+if TYPE_CHECKING:
+    import httpx2
 
 T = TypeVar("T")
 
@@ -23,6 +37,16 @@ ANSWER_SECONDS_MAX: Final = 15.0  # beyond the time a request asks to be held op
 CONNECTIONS_MAX: Final = 256
 UNDER_WAY: Final = "request_under_way"  # another one under this key has not ended: it will have, or was abandoned
 
+LIMITS: Final = HttpLimits(
+    connect_seconds=CONNECT_SECONDS_MAX,
+    connect_attempts=1,  # trying again is the transport's business
+    first_byte_seconds=ANSWER_SECONDS_MAX,
+    silence_seconds=ANSWER_SECONDS_MAX,
+    connections_max=CONNECTIONS_MAX,
+)
+TARGET_SAFE: Final = "/?&=%:@!$'()*+,;~[]"  # what a path with its query may hold as it is; a line break is not in it
+
+_NEXT: Final = re.compile(rb'<([^<>]+)>; *rel="?next"?')
 _RESERVED: Final = frozenset({"type", "title", "status", "detail", "code", "hint", "trace_id"})
 _encode: Final = msgspec.json.Encoder().encode
 
@@ -55,23 +79,25 @@ class Transport:
         self.ids = ids or Ids(clock=self.clock)
         self.key = key
         self._retry_seconds = retry_seconds
-        headers = {"user-agent": "homeostat", "accept": "application/json"}
-        if key:
-            headers["authorization"] = f"Bearer {key}"
-        self._http = httpx2.AsyncClient(
-            base_url=self.url,
-            headers=headers,
-            limits=httpx2.Limits(max_connections=CONNECTIONS_MAX, max_keepalive_connections=CONNECTIONS_MAX),
-            trust_env=False,
-        )
+        self._lines: Headers = [(b"user-agent", b"homeostat"), (b"accept", b"application/json")]
+        self._authorization = _header(b"authorization", f"Bearer {key}") if key else None
+        self._pool = Pool(name=self.url, url=self.url, lines=self._lines, limits=LIMITS)
+        self._http: httpx2.AsyncClient | None = None
 
     @property
-    def http(self) -> httpx2.AsyncClient:
-        """The connections, for those who pass bytes on as they are."""
+    def http(self) -> "httpx2.AsyncClient":
+        """A client for those who pass bytes on as they are. It takes long to load, and most do without."""
+        if self._http is None:
+            import httpx2  # noqa: PLC0415 — loaded where it is used
+
+            headers = dict(self._lines if self._authorization is None else [*self._lines, self._authorization])
+            self._http = httpx2.AsyncClient(base_url=self.url, headers=headers, trust_env=False)
         return self._http
 
     async def close(self) -> None:
-        await self._http.aclose()
+        await self._pool.close()
+        if self._http is not None:
+            await self._http.aclose()
 
     async def send(
         self,
@@ -90,40 +116,64 @@ class Transport:
 
         `bearer` speaks for somebody else than the client does, such as an agent.
         """
-        headers: dict[str, str] = {}
+        headers: Headers = []
         if bearer is not None:
-            headers["authorization"] = f"Bearer {bearer}"
+            headers.append(_header(b"authorization", f"Bearer {bearer}"))
+        elif self._authorization is not None:
+            headers.append(self._authorization)
         if project is not None:
-            headers["x-homeostat-project"] = project
+            headers.append(_header(b"x-homeostat-project", project))
         if method == "POST":
-            headers["idempotency-key"] = key or self.ids.request_key()
-        content = None if body is None else _encode(body)
-        if content is not None:
-            headers["content-type"] = "application/json"
-        timeout = httpx2.Timeout(ANSWER_SECONDS_MAX + held_seconds, connect=CONNECT_SECONDS_MAX)
-        request = self._http.build_request(
-            method, path, headers=headers, content=content, params=query or None, timeout=timeout
-        )
+            headers.append(_header(b"idempotency-key", key or self.ids.request_key()))
+        content = b"" if body is None else _encode(body)
+        if content:
+            headers.append((b"content-type", b"application/json"))
+        target = quote(path, safe=TARGET_SAFE) + (f"?{urlencode(query, quote_via=quote)}" if query else "")
+        request = UpstreamRequest(method.encode(), target.encode(), headers, content)
         patience = self._retry_seconds if retry_seconds is None else retry_seconds
         until = self.clock.monotonic() + patience
         backoff = BACKOFF_SECONDS_FIRST
         while True:
             try:
-                return await self._once(request)
+                return await self._once(request, ANSWER_SECONDS_MAX + held_seconds)
             except Unavailable as error:
                 if error.http_status == 500 or self.clock.monotonic() + backoff > until:
                     raise
             await asyncio.sleep(self.ids.uniform(backoff / 2, backoff))
             backoff = min(backoff * 2, BACKOFF_SECONDS_MAX)
 
-    async def _once(self, request: httpx2.Request) -> Received:
+    async def _once(self, request: UpstreamRequest, seconds: float) -> Received:
         try:
-            response = await self._http.send(request)
-        except httpx2.TransportError as problem:
-            raise ServerUnreachable(url=self.url, problem=str(problem) or type(problem).__name__) from problem
-        if response.status_code >= 400:
-            raise error_of(response.status_code, response.content)
-        return Received(response.content, response.links.get("next", {}).get("url"))
+            answer = await self._pool.exchange(request, first_byte_seconds=seconds)
+            try:
+                content = await answer.read()
+                while not answer.complete:
+                    content += await answer.read()
+                content += answer.take()
+            finally:
+                answer.close()  # whoever gives up hangs up
+        except UpstreamTimedOut as problem:
+            raise ServerUnreachable(url=self.url, problem="it was silent for too long") from problem
+        except UpstreamFailed as problem:
+            raise ServerUnreachable(url=self.url, problem=problem.facts["problem"]) from problem
+        if answer.status >= 400:
+            raise error_of(answer.status, content)
+        return Received(content, _next(answer.headers))
+
+
+def _header(name: bytes, value: str) -> tuple[bytes, bytes]:
+    """A line of a request's head, which nothing that is said in it can end."""
+    if not value.isprintable():
+        raise InvalidRequest(problem=f"{name.decode()} holds a character that cannot be printed")
+    return name, value.encode()
+
+
+def _next(headers: Headers) -> str | None:
+    """Where the next page is, if a server says so."""
+    for name, value in headers:
+        if name == b"link" and (found := _NEXT.search(value)) is not None:
+            return found[1].decode()
+    return None
 
 
 def error_of(status: int, content: bytes) -> HomeostatError:

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from homeostat.adapters.upstreams import plain_answers
-from homeostat.adapters.upstreams.http_connection import Connection
-from homeostat.adapters.upstreams.plain_answers import LINE_BYTES_KEPT_MAX, LINES_KEPT_MAX, Lines
+from homeostat.http import plain_answers
+from homeostat.http.connection import Connection
+from homeostat.http.plain_answers import LINE_BYTES_KEPT_MAX, LINES_KEPT_MAX, Lines
 
 PLAIN = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\ncontent-length: 5\r\n\r\nhello"
 UNUSUAL = (

@@ -1,6 +1,8 @@
 """Requests are repeated under one key while that can help, and errors come out as they went in."""
 
 import asyncio
+import contextlib
+import socket
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 
@@ -8,9 +10,17 @@ import pytest
 
 from homeostat import Client
 from homeostat.access.errors import RequestUnderWay
+from homeostat.client import transport as module
 from homeostat.client.transport import Transport, error_of
 from homeostat.core import enforcement_errors, errors, run_errors
-from homeostat.core.errors import HomeostatError, InternalError, ServerUnreachable, StoreUnavailable, Unavailable
+from homeostat.core.errors import (
+    HomeostatError,
+    InternalError,
+    InvalidRequest,
+    ServerUnreachable,
+    StoreUnavailable,
+    Unavailable,
+)
 from homeostat.immune.errors import ApprovalSettled
 from homeostat.server.problems import problem
 from homeostat.testing.servers import free_port
@@ -22,12 +32,14 @@ Answering = Callable[[int, bytes], bytes]
 async def answering(answer: Answering) -> AsyncGenerator[tuple[str, list[bytes]]]:
     """A server that says what a test wants, to requests counted from one; nothing at all hangs up."""
     heard: list[bytes] = []
+    connections: list[asyncio.StreamWriter] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connections.append(writer)
         while True:
             try:
                 head = await reader.readuntil(b"\r\n\r\n")
-            except asyncio.IncompleteReadError:
+            except (asyncio.IncompleteReadError, ConnectionError):
                 break
             length = next(
                 (line.split(b":")[1] for line in head.lower().splitlines() if b"content-length" in line), b"0"
@@ -44,6 +56,10 @@ async def answering(answer: Answering) -> AsyncGenerator[tuple[str, list[bytes]]
     server = await asyncio.start_server(serve, "127.0.0.1", port)
     async with server:
         yield f"http://127.0.0.1:{port}", heard
+        for writer in connections:
+            writer.close()
+            with contextlib.suppress(ConnectionError):
+                await writer.wait_closed()
 
 
 def response(status: int, body: bytes = b"{}") -> bytes:
@@ -73,6 +89,45 @@ async def test_a_query_in_the_path_is_asked() -> None:
     async with answering(lambda *_: response(200, b"[]")) as (url, heard), Client(url) as client:
         assert await client.read_json("/v1/agents?status=dead&limit=1") == []
     assert heard[0].startswith(b"GET /v1/agents?status=dead&limit=1 ")
+
+
+async def test_an_answer_in_pieces_is_put_together_and_says_where_the_next_page_is() -> None:
+    said = b'HTTP/1.1 200 X\r\nlink: </v1/agents?cursor=7>; rel="next"\r\ntransfer-encoding: chunked\r\n\r\n'
+    async with answering(lambda *_: said + b"2\r\n[1\r\n3\r\n,2]\r\n0\r\n\r\n") as (url, _):
+        transport = Transport(url=url)
+        received = await transport.send("GET", "/v1/agents", query={"status": "a b&c"})
+        await transport.close()
+    assert (received.content, received.next_path) == (b"[1,2]", "/v1/agents?cursor=7")
+
+
+async def test_nothing_that_is_asked_for_ends_a_line() -> None:
+    async with answering(lambda *_: response(200)) as (url, heard):
+        transport = Transport(url=url)
+        await transport.send("GET", "/x y\r\nevil: 1", query={"q": "ä b\r\n"})
+        with pytest.raises(InvalidRequest, match="x-homeostat-project"):
+            await transport.send("GET", "/x", project="a\r\nevil: 1")
+        await transport.close()
+    assert [request.splitlines()[0] for request in heard] == [b"GET /x%20y%0D%0Aevil:%201?q=%C3%A4%20b%0D%0A HTTP/1.1"]
+    assert b"\r\nevil" not in heard[0]
+
+
+async def test_who_gives_up_hangs_up_and_the_next_one_is_answered() -> None:
+    async with answering(lambda count, _: response(200) if count > 1 else response(200, b"..")[:-1]) as (url, heard):
+        transport = Transport(url=url)
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(transport.send("GET", "/half"), 0.05)
+        assert (await transport.send("GET", "/whole")).content == b"{}"
+        await transport.close()
+    assert len(heard) == 2
+
+
+async def test_silence_is_told_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "ANSWER_SECONDS_MAX", 0.1)
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        transport = Transport(url=f"http://127.0.0.1:{mute.getsockname()[1]}", retry_seconds=0)
+        with pytest.raises(ServerUnreachable, match="silent for too long"):
+            await transport.send("GET", "/x")
+        await transport.close()
 
 
 async def test_it_gives_up_in_time_and_says_why() -> None:

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, cast
 
 import httptools
 
-from homeostat.adapters.upstreams.plain_answers import Lines
 from homeostat.core.errors import UpstreamBroke, UpstreamFailed
 from homeostat.core.limits import UPSTREAM_BUFFER_BYTES_MAX, UPSTREAM_HEADER_BYTES_MAX
 from homeostat.core.ports.upstream import Headers
+from homeostat.http.plain_answers import Lines
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -1,0 +1,1 @@
+"""HTTP/1.1 as it is spoken to others: connections, and pools of them."""
