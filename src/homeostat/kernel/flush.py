@@ -85,6 +85,7 @@ class Flusher:
         self._leases: dict[WorkerId, Millis] = {}
         self.held_runs: set[RunId | None] = set()
         self._closed_runs: dict[RunId | None, None] = {}
+        self.on_moved: Callable[[Iterable[AgentKey]], None] = _nobody_listens
         self.commits = 0
         self.conflicts = 0
 
@@ -134,6 +135,8 @@ class Flusher:
 
     def forget(self, keys: Iterable[AgentKey]) -> None:
         """Somebody else may have moved these agents: read them again before deciding."""
+        keys = tuple(keys)
+        self.on_moved(keys)
         for key in keys:
             self._mailboxes.pop(key, None)
 
@@ -330,6 +333,7 @@ class Flusher:
 
     def _settle(self, plan: Plan, claims: Claims, batch: list[Waiting]) -> None:
         """Remember what is now true, and answer everybody."""
+        self.on_moved(plan.mailboxes)
         mailboxes = self._mailboxes
         for key, mailbox in plan.mailboxes.items():
             if mailbox is None or ((mailbox.active is not None or mailbox.queue) and _heavy(mailbox)):
@@ -359,6 +363,9 @@ class Flusher:
 
 def _may_begin(plan: Plan, mailbox: Mailbox) -> bool:
     return mailbox.active is None or plan.may_begin(mailbox.active.turn.run_id)
+
+
+def _nobody_listens(_: Iterable[AgentKey]) -> None: ...
 
 
 def _heavy(mailbox: Mailbox) -> bool:

@@ -2,9 +2,11 @@
 
 import asyncio
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 from homeostat.app.assemble import System, assemble, assemble_gateway
+from homeostat.app.assignments import KernelAssignments
 from homeostat.app.settings import Settings
 from homeostat.core.codec import Json
 from homeostat.core.errors import StoreUnavailable
@@ -84,6 +86,55 @@ async def test_a_gateway_alone_finds_the_turn_in_the_store(tmp_path: Path) -> No
         given = await give(system, "run_1")
         await desk.chat(key=key, headers={**LIE, "X-Homeostat-Turn-Id": given.turn_id})
         assert (await last(alone.gateway)).run_id == "run_1"
+
+
+async def test_of_an_agent_without_turns_the_store_is_asked_once_until_the_kernel_moves_it(tmp_path: Path) -> None:
+    async with assemble(Settings(data_dir=tmp_path)) as system:
+        key = await enrol(system)
+        desk = desk_of(system)
+        asked = 0
+        load = system.kernel.store.load
+
+        async def counted(keys: Any) -> Any:
+            nonlocal asked
+            asked += 1
+            return await load(keys)
+
+        assignments = KernelAssignments(cast("Any", SimpleNamespace(load=counted)), kernel=system.kernel)
+        system.kernel.flusher.forget([ANN])  # as after a restart
+        assert assignments.at_hand(ANN) == (False, None)
+        assert await assignments.look_up(ANN) is None
+        assert assignments.at_hand(ANN) == (True, None)
+        given = await give(system, None)
+        session = await system.turns.open([ANN], lambda _: None)
+        (grant,) = await session.claim(1, 5)
+        known, turn = assignments.at_hand(ANN)
+        assert (known, turn and turn.turn_id) == (True, given.turn_id)
+        system.kernel.flusher.forget([ANN])  # as when too many are at hand
+        assert assignments.at_hand(ANN) == (False, None), "what was so before it was moved is not so any more"
+        found = await assignments.look_up(ANN)
+        assert found is not None
+        assert assignments.at_hand(ANN) == (False, None), "who has a turn is asked about again"
+        assert asked == 2
+        assert (await desk.chat(key=key)).status == 200
+        await session.deliver(grant, status=Ending.SUCCESS, result=Json("1"), error=None, claim_next=False)
+        await session.close()
+
+
+async def test_an_answer_that_was_overtaken_by_a_move_is_not_kept(tmp_path: Path) -> None:
+    async with assemble(Settings(data_dir=tmp_path)) as system:
+        await enrol(system)
+        load = system.kernel.store.load
+
+        async def slow(keys: Any) -> Any:
+            found = await load(keys)
+            await give(system, None)
+            system.kernel.flusher.forget([ANN])
+            return found
+
+        assignments = KernelAssignments(cast("Any", SimpleNamespace(load=slow)), kernel=system.kernel)
+        assert await assignments.look_up(ANN) is None
+        assert assignments.at_hand(ANN) == (False, None)
 
 
 # --- what is remembered ----------------------------------------------------------------------------------------
