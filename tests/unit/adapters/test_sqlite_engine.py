@@ -48,6 +48,23 @@ async def test_quick_saves_stay_in_the_loop_once_one_was_measured(engine: Sqlite
     assert await noted(engine) == names
 
 
+async def test_saves_come_back_though_a_busy_loop_makes_those_of_the_thread_seem_slow(
+    engine: SqliteEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = threading.current_thread().name
+    limit = module.LOOP_COMMIT_SECONDS_MAX
+    engine._commit_seconds = 2 * limit
+    transact, seconds = engine._transact, iter((9 * limit, 9 * limit, 0.0, 0.0))
+
+    def seeming(connection: sqlite3.Connection, work: Callable[[sqlite3.Connection], str]) -> tuple[str, float]:
+        result, _ = transact(connection, work)
+        return result, next(seconds, 0.0)
+
+    monkeypatch.setattr(engine, "_transact", seeming)
+    names = [await engine.save(note) for _ in range(6)]
+    assert names == [*["sqlite-writer"] * 4, here, here]
+
+
 async def test_slow_saves_leave_the_loop(engine: SqliteEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "LOOP_COMMIT_SECONDS_MAX", 0.0)
     assert [await engine.save(note) for _ in range(3)] == ["sqlite-writer"] * 3

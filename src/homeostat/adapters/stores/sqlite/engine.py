@@ -205,7 +205,7 @@ class SqliteEngine:
             saved = self._here(work)  # our own thread had the lock: going there as well, all that follow would have to
         if saved is not None:
             return saved[0]
-        return await self._writer.do(lambda connection: self._transact(connection, work))
+        return await self._writer.do(lambda connection: self._transact_apart(connection, work))
 
     @property
     def _quick(self) -> bool:
@@ -218,21 +218,31 @@ class SqliteEngine:
         if own is None or log is None or not (hurries or self._quick):
             return None
         try:
-            result = self._transact(own, work)
+            result, took = self._transact(own, work)
         except sqlite3.Error as problem:
             if problem.sqlite_errorcode == sqlite3.SQLITE_BUSY:
                 return None
             raise _outage(problem) from problem
+        self._commit_seconds += (took - self._commit_seconds) / 8
         if self.carries:
             log.saved()
         return (result,)
 
-    def _transact(self, connection: sqlite3.Connection, work: Work[T]) -> T:
+    def _transact_apart(self, connection: sqlite3.Connection, work: Work[T]) -> T:
+        """Save in the thread, where a commit seems to last as long as a busy loop keeps Python's lock.
+
+        So a slow one says nothing of the disk; weighed like those of the loop, they would never lead back there.
+        """
+        result, took = self._transact(connection, work)
+        self._commit_seconds = min(self._commit_seconds, (self._commit_seconds + took) / 2)
+        return result
+
+    def _transact(self, connection: sqlite3.Connection, work: Work[T]) -> tuple[T, float]:
+        """Run work in a transaction; returns what came of it, and how long its commit took."""
         with immediate(connection):
             result = work(connection)
             began = self._clock.monotonic()
-        self._commit_seconds += (self._clock.monotonic() - began - self._commit_seconds) / 8
-        return result
+        return result, self._clock.monotonic() - began
 
     async def _carry_beside(self) -> Carried:
         assert self._tidier is not None

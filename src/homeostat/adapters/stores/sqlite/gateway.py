@@ -114,7 +114,7 @@ class SqliteGateway:
         )
 
     async def post(self, posting: Posting) -> Posted:
-        return await self._engine.write(lambda connection: _post(connection, posting))
+        return await self._engine.save(lambda connection: _post(connection, posting))
 
     async def holds(self, gateway_id: GatewayId) -> dict[BudgetKey, Amount]:
         return await self._engine.read(lambda connection: _holds(connection, gateway_id))
@@ -186,22 +186,21 @@ def _holds(connection: sqlite3.Connection, gateway_id: GatewayId) -> dict[Budget
 def _post(connection: sqlite3.Connection, posting: Posting) -> Posted:
     gateway_id = posting.gateway_id
     many = connection.executemany
-    with immediate(connection):
-        last = connection.execute(SQL["gateway_get"], (gateway_id,)).fetchone()
-        if last is None:
-            return Posted(alive=False)
-        if last[0] >= posting.number:
-            return Posted(alive=True, repeated=True)
-        beat = (gateway_id, posting.expires_at_ms, posting.number, posting.seen_version)
-        connection.execute(SQL["gateway_beat"], beat)
-        entries = ledger.settle(posting, _budgets(connection, ledger.keys_of(posting)))
-        _write(connection, gateway_id, entries)
-        paced = _pace(connection, posting)
-        if posting.opened:
-            many(SQL["flight_put"], [rows.write_flight(flight, gateway_id) for flight in posting.opened])
-        if posting.closed:
-            many(SQL["flight_drop"], [(call_id,) for call_id in posting.closed])
-        _put_calls(connection, posting.calls)
+    last = connection.execute(SQL["gateway_get"], (gateway_id,)).fetchone()
+    if last is None:
+        return Posted(alive=False)
+    if last[0] >= posting.number:
+        return Posted(alive=True, repeated=True)
+    beat = (gateway_id, posting.expires_at_ms, posting.number, posting.seen_version)
+    connection.execute(SQL["gateway_beat"], beat)
+    entries = ledger.settle(posting, _budgets(connection, ledger.keys_of(posting)))
+    _write(connection, gateway_id, entries)
+    paced = _pace(connection, posting)
+    if posting.opened:
+        many(SQL["flight_put"], [rows.write_flight(flight, gateway_id) for flight in posting.opened])
+    if posting.closed:
+        many(SQL["flight_drop"], [(call_id,) for call_id in posting.closed])
+    _put_calls(connection, posting.calls)
     warned = tuple(entries.budgets[key] for key in entries.warned)
     return Posted(alive=True, drawn=tuple(entries.drawn), paced=paced, warned=warned)
 
