@@ -151,6 +151,43 @@ async def test_an_answer_that_comes_whole_needs_no_task(monkeypatch: pytest.Monk
         assert len(await scene.desk.log()) == 4
 
 
+async def test_the_head_of_an_answer_is_passed_on_as_it_came(monkeypatch: pytest.MonkeyPatch) -> None:
+    shared = b"Content-Type: application/json\r\nX-Odd:kept  so\r\n"
+    private = b"Set-Cookie: a=b\r\nConnection: keep-alive\r\nKeep-Alive: timeout=5\r\n"
+    length = b"Content-Length: %d\r\n" % len(SAID)
+
+    async def chatty(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 Fine\r\n" + shared + private + length + b"\r\n" + SAID)
+
+    async with quick(monkeypatch, secret="sk-planted-secret") as scene:  # noqa: S106 - it is meant to be found
+        scene.then = chatty
+        for _ in range(2):
+            _, head, body = await scene.ask()
+            call_id = (await scene.last()).call_id.encode()
+            said = b"x-homeostat-call-id: " + call_id + b"\r\n"
+            assert head + body == b"HTTP/1.1 200 OK\r\n" + shared + length + said + b"\r\n" + SAID
+        scene.writer.write(REQUEST.replace(b"host: x", b"host: x\r\nconnection: close"))
+        _, head, body = await scene.hear()
+        assert (head.count(b"\r\nconnection: close\r\n"), body) == (1, SAID)
+        assert await scene.reader.read() == b"", "it was hung up on"
+        assert scene.tasks == 0
+
+
+async def test_a_key_in_the_head_of_an_answer_is_not_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    secret = "sk-planted-secret"  # noqa: S105 - it is meant to be found
+
+    async def tells(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(HEAD.replace(b"x-kept: Yes", b"x-kept: " + secret.encode()) + SAID)
+
+    async with quick(monkeypatch, secret=secret) as scene:
+        scene.then = tells
+        for _ in range(2):
+            status, head, body = await scene.ask()
+            assert (status, body) == (200, SAID)
+            assert secret.encode() not in head
+            assert b"x-kept: " + b"*" * len(secret) in head
+
+
 async def test_a_head_that_is_said_again_is_forwarded_as_it_was_the_first_time(monkeypatch: pytest.MonkeyPatch) -> None:
     async with quick(monkeypatch) as scene:
         await scene.ask()

@@ -74,7 +74,7 @@ class Ids:
             self._last = (now << _RANDOM_BITS) | self._entropy.getrandbits(_RANDOM_BITS - 1)
         else:
             self._last += 1
-        return Scope(self._last.to_bytes(_SCOPE_BYTES).hex())
+        return self._last.to_bytes(_SCOPE_BYTES).hex()  # pyright: ignore[reportReturnType] - one for every call and turn
 
     def scopes(self) -> Iterator[Scope]:
         """As many as somebody needs at one time: the clock is read for the first."""

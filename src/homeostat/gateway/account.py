@@ -7,7 +7,7 @@ from homeostat.core.records.budget import ZERO, Amount, Budget, Spend, amount_of
 class Account:
     """This gateway's part of one budget: what it has at hand, what is set aside for calls, and what is to be posted.
 
-    Plain numbers, for each call changes all of them.
+    Plain numbers, for each call changes all of them, and comparisons, for `max` and `min` take ten times as long.
     """
 
     __slots__ = (
@@ -65,7 +65,8 @@ class Account:
         self.reserved_tokens += tokens
         self.reserved_micros += micros
         self.open = now_open = self.open + 1
-        self.most_open = max(self.most_open, now_open)
+        if now_open > self.most_open:  # noqa: PLR1730
+            self.most_open = now_open
         return amount_of(tokens, micros)
 
     def untake(self, held: Amount) -> None:
@@ -110,11 +111,13 @@ class Account:
         self.spent_tokens += tokens
         self.spent_micros += micros
         if budget.tokens_max is not None:
-            tokens = min(self.free_tokens, tokens)
+            if tokens > self.free_tokens:  # noqa: PLR1730
+                tokens = self.free_tokens
             self.free_tokens -= tokens
             self.let_go_tokens += tokens
         if budget.micros_max is not None:
-            micros = min(self.free_micros, micros)
+            if micros > self.free_micros:  # noqa: PLR1730
+                micros = self.free_micros
             self.free_micros -= micros
             self.let_go_micros += micros
 

@@ -83,6 +83,10 @@ class AtOnce(Inbound, Protocol):
 
     def answer(self, status: int, headers: Headers, body: bytes) -> None: ...
 
+    def answer_as_written(self, status: int, lines: tuple[bytes, ...], body: bytes) -> None:
+        """As `answer`, with headers as HTTP writes them, in pieces. The length is among them, and no other framing."""
+        ...
+
     def start(self, status: int, headers: Headers) -> None:
         """Begin an answer; its head goes with what is pushed first, or with `flush`."""
         ...

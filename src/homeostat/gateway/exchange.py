@@ -127,7 +127,7 @@ class Exchange(Booking):
         office.in_flight.leave(self.agent)
         if self._watching is not None:
             self._watching.cancel()
-        if self._sent and self._ask is not None:
+        if self._sent and self._ask is not None and self._ask.tool_speaks:
             office.clerk.announcer.hearing.keep(self.call_id, self._ask)
         office.clerk.ended(self.call_id, self)
         office.count(self._outcome, self._code)
@@ -163,6 +163,10 @@ class Exchange(Booking):
         assert quick is not None
         try:
             self._response = response = quick.received(pending)
+            if pending.written and response is pending and not self._chain.tool_filters:
+                self._pass_as_written(request, pending)
+                self._end()
+                return
             headers = self._answer_headers(response)
             judged = response is not pending or self._chain.tool_filters
             if headers.streams and not judged:
@@ -183,6 +187,13 @@ class Exchange(Booking):
             request.give_up()
             pending.close()
         self._end()
+
+    def _pass_as_written(self, request: AtOnce, pending: Pending) -> None:
+        """The whole answer with its head as it came: nothing in it has to be looked at before the agent has it."""
+        answer = pending.take()
+        lines = (pending.written, b"x-homeostat-call-id: ", self.call_id.encode(), b"\r\n")
+        request.answer_as_written(pending.status, lines, answer)
+        self._outcome, self._status, self._code, self._answer = ANSWERED, pending.status, "", answer
 
     def _pass_along(self, request: AtOnce, pending: Pending, headers: AnswerHeaders) -> None:
         """Pass a stream on as it comes. From here on the upstream and the agent say when there is something to do."""

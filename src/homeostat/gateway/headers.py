@@ -7,21 +7,8 @@ from typing import Final, Self
 
 from homeostat.core.ids import RunId, TraceId
 from homeostat.core.limits import NAME_CHARS_MAX
-from homeostat.core.ports.upstream import Headers
+from homeostat.core.ports.upstream import HOP_BY_HOP, UNSHARED, Headers
 
-HOP_BY_HOP: Final = frozenset(
-    {
-        b"connection",
-        b"keep-alive",
-        b"proxy-authenticate",
-        b"proxy-authorization",
-        b"proxy-connection",
-        b"te",
-        b"trailer",
-        b"transfer-encoding",
-        b"upgrade",
-    }
-)
 # What is between the agent and the gateway only. Its key above all.
 PRIVATE: Final = frozenset(
     {
@@ -41,7 +28,7 @@ PRIVATE: Final = frozenset(
 KEYS: Final = frozenset({b"x-api-key", b"api-key"})
 READ: Final = frozenset({b"accept-encoding", b"x-stainless-retry-count", b"traceparent", b"origin"})
 NOTICED: Final = HOP_BY_HOP | PRIVATE | READ
-READ_OF_ANSWERS: Final = HOP_BY_HOP | {b"set-cookie", b"content-type", b"content-encoding"}
+READ_OF_ANSWERS: Final = UNSHARED | {b"content-type", b"content-encoding"}
 ORDINARY: Final = frozenset({b"", b"keep-alive", b"close"})
 IDENTITY: Final = (b"accept-encoding", b"identity")
 NO_HOST: Final = b"\r\n"  # of a request that names several: no host is called like this

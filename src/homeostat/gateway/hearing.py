@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 from msgspec import Raw, Struct
@@ -13,13 +13,6 @@ from homeostat.core.records.call import Api, CallId
 from homeostat.core.records.conversation import Conversation, Speaker, Utterance
 from homeostat.core.records.vitals import Hearsay
 from homeostat.gateway.dialects.shapes import Ask, try_decode
-
-# Without one of these a request carries no tool's words; quotes inside a JSON string are escaped.
-MARKS: Final[dict[Api, tuple[bytes, ...]]] = {
-    Api.OPENAI_CHAT: (b'"tool"', b'"function"'),
-    Api.OPENAI_RESPONSES: (b'_call_output"', b'"mcp_call"'),
-    Api.ANTHROPIC_MESSAGES: (b'tool_result"',),
-}
 
 
 class _Called(Struct, gc=False):
@@ -165,15 +158,10 @@ class Hearing:
         self.unheard = 0
 
     def keep(self, call_id: CallId, ask: Ask) -> None:
-        """Keep a request until its call is written down, if a tool speaks in it."""
+        """Keep a request in which a tool speaks until its call is written down."""
         if self._listener is None:
             return
         body = ask.body
-        for mark in MARKS.get(ask.api, ()):
-            if body.find(mark) >= 0:
-                break
-        else:
-            return
         if self._bytes + len(body) > HEARING_BYTES_MAX:
             self.unheard += 1
             return

@@ -43,7 +43,10 @@ class Tariff(Struct, frozen=True, gc=False):
             return None
         tokens_in, cached, written = usage.tokens_in, usage.tokens_cached, usage.tokens_written
         rate = price.rate(tokens_in) if price.tiers else price.base
-        return rate.cost(max(tokens_in - cached - written, 0), cached, written, usage.tokens_out)
+        fresh = tokens_in
+        if cached or written:
+            fresh = max(tokens_in - cached - written, 0)
+        return rate.cost(fresh, cached, written, usage.tokens_out)
 
 
 def tariff(prices: PriceList, provider: str, model: str, unknown: UnknownModel) -> Tariff:
@@ -74,7 +77,7 @@ class Bound(Struct, frozen=True, gc=False):
             return Amount(tokens_in + out, 0)
         rate = price.rate(tokens_in) if price.tiers else price.base
         # What is written to a cache costs more than what is read.
-        dearest = max(rate.input, rate.cache_write)
+        dearest = rate.cache_write if rate.cache_write > rate.input else rate.input  # noqa: FURB136 - a tenth of its time
         return amount_of(tokens_in + out, -(-(tokens_in * dearest + out * rate.output) // 1_000_000))
 
     def fitting(self, left: Amount) -> int:

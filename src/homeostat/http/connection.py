@@ -9,7 +9,7 @@ import httptools
 from homeostat.core.errors import UpstreamBroke, UpstreamFailed
 from homeostat.core.limits import UPSTREAM_BUFFER_BYTES_MAX, UPSTREAM_HEADER_BYTES_MAX
 from homeostat.core.ports.upstream import Headers
-from homeostat.http.plain_answers import Lines
+from homeostat.http.plain_answers import Lines, header_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,27 +25,37 @@ class Answer:
     __slots__ = (
         "_blocks",
         "_connection",
+        "_headers",
+        "_lines",
         "_paused",
         "_size",
         "_waiter",
         "arrived",
         "complete",
         "error",
-        "headers",
         "status",
+        "written",
     )
 
     def __init__(self, connection: "Connection") -> None:
         self.status = 0
-        self.headers: Headers = []
+        self.written = b""
         self.complete = False
         self.error: UpstreamFailed | None = None
         self.arrived: Callable[[], None] | None = None
         self._blocks: list[bytes] = []
+        self._lines: list[bytes] = []
+        self._headers: Headers | None = None
         self._size = 0
         self._paused = False
         self._waiter: asyncio.Future[None] | None = None
         self._connection: Connection | None = connection
+
+    @property
+    def headers(self) -> Headers:
+        if self._headers is None:
+            self._headers = [header_of(line) for line in self._lines]
+        return self._headers
 
     async def read(self) -> bytes:
         if not self._blocks and not self.complete:
@@ -88,7 +98,7 @@ class Answer:
 
     def begin(self, status: int, headers: Headers) -> None:
         self.status = status
-        self.headers = headers
+        self._headers = headers
         if self._waiter is not None:
             self._wake()
 
@@ -101,10 +111,11 @@ class Answer:
         if self._waiter is not None:
             self._wake()
 
-    def arrive(self, status: int, headers: Headers, body: bytes) -> None:
+    def arrive(self, status: int, lines: list[bytes], written: bytes, body: bytes) -> None:
         """All of it has come at once."""
         self.status = status
-        self.headers = headers
+        self._lines = lines
+        self.written = written
         if body:
             self._blocks.append(body)
             self._size = len(body)
@@ -301,8 +312,7 @@ class Connection(asyncio.Protocol):
             return
         if not self._parsing:
             if (plain := self._lines.read(data)) is not None:
-                status, headers, body = plain
-                answer.arrive(status, headers, body)
+                answer.arrive(*plain)
                 self._finished()
                 if answer.arrived is not None:
                     answer.arrived()

@@ -57,6 +57,12 @@ class Wire(Protocol):
         ...
 
 
+class Known(Repeated, Protocol):
+    """A head that was said before, but for the length of the body."""
+
+    def lines(self, length: int) -> HeaderLines: ...
+
+
 class Cycle:
     """A request under way. `answer` sends a whole answer in one write; `send` is ASGI's way, and streams.
 
@@ -67,6 +73,7 @@ class Cycle:
     __slots__ = (
         "_chunked",
         "_head",
+        "_headers",
         "_left",
         "_pieces",
         "_told",
@@ -77,8 +84,8 @@ class Cycle:
         "complete",
         "gone",
         "head",
-        "headers",
         "keep_alive",
+        "length",
         "method",
         "more_body",
         "old",
@@ -97,7 +104,7 @@ class Cycle:
         method: str,
         raw_path: bytes,
         query: bytes,
-        headers: HeaderLines,
+        headers: HeaderLines | None,
         *,
         keep_alive: bool = True,
         old: bool = False,
@@ -107,12 +114,13 @@ class Cycle:
         self.method = method
         self.raw_path = raw_path
         self.query = query
-        self.headers = headers
+        self._headers = headers  # None where its head is known: few ask for them then
         self.keep_alive = keep_alive
         self.old = old
         self.bodiless = method == "HEAD"
         self.awaits_continue = awaits_continue
-        self.head: Repeated | None = None
+        self.head: Known | None = None
+        self.length = 0  # as a head that is known said it
         self.on_lost: Callable[[], None] | None = None
         self.on_drained: Callable[[], None] | None = None
         self.more_body = True
@@ -127,6 +135,13 @@ class Cycle:
         self._head = b""
         self._chunked = False
         self._left: int | None = None
+
+    @property
+    def headers(self) -> HeaderLines:
+        if self._headers is None:
+            assert self.head is not None, "what has no lines has a head that is known"
+            self._headers = self.head.lines(self.length)
+        return self._headers
 
     @property
     def path(self) -> str:
@@ -239,6 +254,20 @@ class Cycle:
         if self.bodiless or status in BODILESS:
             body = b""
         self._write(head, body)
+        self._finish()
+
+    def answer_as_written(self, status: int, lines: tuple[bytes, ...], body: bytes) -> None:
+        """As `answer`, with headers as HTTP writes them, in pieces. The length is among them, and no other framing."""
+        if self.gone:
+            return
+        assert not self.started, "an answer is given once"
+        self.started = True
+        first = STATUS_LINES.get(status) or b"HTTP/1.1 %d \r\n" % status
+        end = b"\r\n" if self.keep_alive else b"connection: close\r\n\r\n"
+        if self.bodiless or len(body) > COPIED_BYTES_MAX:
+            self._write(b"".join((first, *lines, end)), b"" if self.bodiless else body)
+        else:
+            self._wire.transport.write(b"".join((first, *lines, end, body)))
         self._finish()
 
     async def reply(self, status: int, headers: HeaderLines, body: bytes) -> None:

@@ -6,7 +6,8 @@ length may be others: they say where the body ends, and nothing else.
 
 from typing import Any, Final
 
-from homeostat.server.cycle import Cycle, Wire
+from homeostat.server.cycle import Cycle, HeaderLines, Wire
+from homeostat.server.turnstile import is_control
 
 END: Final = b"\r\n\r\n"
 LENGTH: Final = b"\r\ncontent-length:"
@@ -22,40 +23,57 @@ class Head:
     `reading` is whatever the application made of it and would make of it again.
     """
 
-    __slots__ = ("_after", "_at", "_before", "_digits", "_lines", "_method", "_query", "_raw_path", "length", "reading")
+    __slots__ = (
+        "_after",
+        "_at",
+        "_before",
+        "_lines",
+        "_method",
+        "_query",
+        "_raw_path",
+        "_start",
+        "is_control",
+        "length",
+        "reading",
+    )
 
     def __init__(self, cycle: Cycle, *, at: int, before: bytes, after: bytes) -> None:
         self._method = cycle.method
         self._raw_path = cycle.raw_path
         self._query = cycle.query
         self.reading: Any = None
+        self.is_control = is_control(cycle.raw_path)
         self.length = 0
         self._lines = cycle.headers.copy()
         self._at = at
         self._before = before
+        self._start = len(before)
         self._after = after
-        self._digits = b""
 
     def again(self, data: bytes) -> bytes | None:
         """What follows the head, if a block of data begins with it."""
         if not data.startswith(self._before):
             return None
-        start = len(self._before)
+        start = self._start
         stop = data.find(b"\r", start, start + LENGTH_DIGITS_MAX + 1)
         digits = data[start:stop]
         if stop < 0 or not digits.isdigit() or digits[0] == ZERO or not data.startswith(self._after, stop):
             return None
-        self._digits = digits
         self.length = int(digits)
         return data[stop + len(self._after) :]
 
     def begin(self, wire: Wire) -> Cycle:
         """Another request with this head."""
-        lines = self._lines.copy()
-        lines[self._at] = (b"content-length", self._digits)
-        cycle = Cycle(wire, self._method, self._raw_path, self._query, lines)
+        cycle = Cycle(wire, self._method, self._raw_path, self._query, None)
         cycle.head = self
+        cycle.length = self.length
         return cycle
+
+    def lines(self, length: int) -> HeaderLines:
+        """The headers, of a request whose body has this length."""
+        lines = self._lines.copy()
+        lines[self._at] = (b"content-length", b"%d" % length)
+        return lines
 
 
 def learn(data: bytes, cycle: Cycle) -> Head | None:

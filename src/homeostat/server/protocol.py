@@ -6,7 +6,6 @@ It stands in the place of the server's own protocol, under the same application.
 import asyncio
 import logging
 from collections import deque
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import httptools
@@ -216,14 +215,19 @@ class LeanProtocol(asyncio.Protocol):
     def _repeat(self, head: Head, body: bytes) -> None:
         """A request whose head is known: the parser is between two requests, and would read the same in it again."""
         cycle = head.begin(self)
-        self._waiting.append(cycle)
-        if len(body) == head.length:
-            cycle.put_whole(body)
-            self._start()
-        else:
+        if len(body) < head.length:
+            self._waiting.append(cycle)
             self._reading = cycle
             self._owed = head.length
             self._hear_out(body)
+            return
+        cycle.put_whole(body)
+        if head.is_control:
+            self._waiting.append(cycle)
+            self._start()
+            return
+        self._active = cycle  # nothing is before it and nothing behind it
+        self._turnstile.enter(self._loop, self._begin, cycle)
 
     def _hear_out(self, data: bytes) -> None:
         """What comes next of a body that the parser does not know of."""
@@ -250,10 +254,8 @@ class LeanProtocol(asyncio.Protocol):
             cycle = self._active = waiting.popleft()
             if is_control(cycle.raw_path):
                 self.perform(cycle, self._app(self._scope(cycle), cycle.receive, cycle.send), urgent_context())
-            elif self._turnstile.passes(self._loop):
-                self._begin(cycle)
             else:
-                self._turnstile.wait(partial(self._begin, cycle))
+                self._turnstile.enter(self._loop, self._begin, cycle)
         self._starting = False
         if waiting:
             self._pause_reading()

@@ -7,7 +7,8 @@ must be heard at once, so it neither waits for a place nor takes one.
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from typing import Final
+from functools import partial
+from typing import Final, TypeVar
 
 BEGUN_PER_ROUND_MAX: Final = 16  # a few milliseconds of work between two looks at what else has come
 
@@ -22,6 +23,9 @@ WORDS: Final = frozenset(
 PROBES: Final = frozenset({b"/livez", b"/readyz"})  # of whoever watches over the process
 API: Final = b"/v1/"  # paths behind a gateway's own are whatever an agent likes
 WORKERS: Final = b"/v1/workers/"  # they release turns by the thousand
+
+
+Request = TypeVar("Request")
 
 
 def is_control(path: bytes) -> bool:
@@ -41,20 +45,17 @@ class Turnstile:
         self._turning = False
         self._waiting: deque[Callable[[], None]] = deque()
 
-    def passes(self, loop: asyncio.AbstractEventLoop) -> bool:
-        """Whether one more request may begin in this round."""
+    def enter(self, loop: asyncio.AbstractEventLoop, begin: Callable[[Request], None], request: Request) -> None:
+        """Begin one more request: at once if there is room in this round, else as soon as its turn has come."""
         if not self._turning:
             self._turning = True
             self._loop = loop
             loop.call_soon(self._turn)
         if self._begun >= BEGUN_PER_ROUND_MAX or self._waiting:
-            return False
+            self._waiting.append(partial(begin, request))
+            return
         self._begun += 1
-        return True
-
-    def wait(self, begin: Callable[[], None]) -> None:
-        """Begin a request that was not let through as soon as its turn has come."""
-        self._waiting.append(begin)
+        begin(request)
 
     def _turn(self) -> None:
         """A round is over: those that wait go first in the next."""

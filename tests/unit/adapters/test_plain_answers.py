@@ -99,10 +99,39 @@ def heard(blocks: list[bytes]) -> tuple[object, ...]:
 
 
 def test_a_plain_answer_is_read_without_the_parser() -> None:
-    lines, said = Lines(), (200, [(b"content-type", b"text/plain"), (b"content-length", b"5")], b"hello")
-    assert lines.read(PLAIN) == said
-    assert lines.read(PLAIN) == said, "as it is known by now"
-    assert heard([PLAIN]) == (*said, True, True)
+    lines = [b"Content-Type: text/plain", b"content-length: 5"]
+    known, said = Lines(), (200, lines, b"\r\n".join([*lines, b""]), b"hello")
+    assert known.read(PLAIN) == said
+    assert known.read(PLAIN) == said, "as it is known by now"
+    headers = [(b"content-type", b"text/plain"), (b"content-length", b"5")]
+    assert heard([PLAIN]) == (200, headers, b"hello", True, True)
+
+
+def test_what_is_not_shared_is_not_written() -> None:
+    known, cookie = Lines(), b"Set-Cookie: a=b\r\nConnection: keep-alive\r\nKeep-Alive: timeout=5\r\n"
+    answer = PLAIN.replace(b"content-length", b"X-Y:z\r\n" + cookie + b"content-length")
+    for _ in range(2):
+        read = known.read(answer)
+        assert read is not None
+        assert read[2] == b"Content-Type: text/plain\r\nX-Y:z\r\ncontent-length: 5\r\n"
+
+
+def test_a_line_that_is_not_shared_is_not_written_however_little_is_remembered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(plain_answers, "LINES_KEPT_MAX", 1)
+    known = Lines()
+    for _ in range(2):
+        read = known.read(PLAIN.replace(b"content-length", b"set-cookie: a=b\r\ncontent-length"))
+        assert read is not None
+        assert read[2] == b"Content-Type: text/plain\r\ncontent-length: 5\r\n"
+
+
+@pytest.mark.parametrize("line", [b"Content-Type: text/event-stream; charset=utf-8", b"content-encoding: gzip"])
+def test_what_has_to_be_looked_at_is_not_written(line: bytes) -> None:
+    read = Lines().read(PLAIN.replace(b"Content-Type: text/plain", line))
+    assert read is not None
+    assert read[2] == b""
 
 
 @pytest.mark.parametrize("answer", UNUSUAL)
@@ -131,8 +160,8 @@ def test_lines_that_change_with_every_answer_do_not_pile_up() -> None:
         assert lines.read(PLAIN.replace(b"text/plain", b"%d" % number)) is not None
     long = PLAIN.replace(b"text/plain", b"x" * LINE_BYTES_KEPT_MAX)
     assert lines.read(long) is not None
-    assert len(lines._headers) <= LINES_KEPT_MAX
-    assert all(len(line) <= LINE_BYTES_KEPT_MAX for line in lines._headers)
+    assert len(lines._known) <= LINES_KEPT_MAX
+    assert all(len(line) <= LINE_BYTES_KEPT_MAX for line in lines._known)
 
 
 def test_a_head_that_is_too_long_is_left_to_the_parser(monkeypatch: pytest.MonkeyPatch) -> None:

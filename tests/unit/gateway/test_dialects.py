@@ -211,6 +211,48 @@ def test_no_other_spelling_of_a_bound_outlives_a_cap(given: bytes) -> None:
     assert OpenAIChat().ask(ask.body).output_cap == 5
 
 
+@pytest.mark.parametrize("given", [b'{"model":"m","input":"max_tokens"}', b' {"model":"m"}'])
+def test_a_bound_is_put_before_what_has_none(given: bytes) -> None:
+    for dialect in (OpenAIChat(), OpenAIResponses()):
+        ask = dialect.ask(given)
+        assert ask.unbounded
+        ask.cap_output(5)
+        assert ask.body == b'{"%b":5,%b' % (ask.cap_field.encode(), given.strip()[1:])
+        ask.cap_output(4)
+        assert list(json.loads(ask.body).values()).count(4) == 1, "and is there once"
+        assert dialect.ask(ask.body).output_cap == 4
+
+
+@pytest.mark.parametrize(
+    "bound", [b'"max_output_token\\u0073":9', b'"max_tokens":null', b'"max_completion_tokens":null', b'"max_tokens":9']
+)
+def test_what_has_a_bound_by_any_name_is_not_unbounded(bound: bytes) -> None:
+    for dialect in (OpenAIChat(), OpenAIResponses()):
+        ask = dialect.ask(b'{"model":"m",%b}' % bound)
+        assert not ask.unbounded
+        ask.cap_output(5)
+        bounds = {name: value for name, value in json.loads(ask.body).items() if name.startswith("max_")}
+        assert bounds == {ask.cap_field: 5}
+
+
+@pytest.mark.parametrize(
+    ("dialect", "said", "speaks"),
+    [
+        (OpenAIChat(), {"messages": [{"role": "user", "content": 'a "tool" of "function"'}]}, False),
+        (OpenAIChat(), {"messages": [], "tools": [{"type": "function", "function": {"name": "f"}}]}, False),
+        (OpenAIChat(), {"messages": [{"role": "tool", "content": "x"}, {"role": "user", "content": "y"}]}, True),
+        (OpenAIChat(), {"messages": [{"role": "function", "content": "x"}]}, True),
+        (OpenAIResponses(), {"input": "the function_call_output of f"}, False),
+        (OpenAIResponses(), {"input": [{"type": "function_call_output", "output": "x"}]}, True),
+        (OpenAIResponses(), {"input": [{"type": "mcp_call", "output": "x"}]}, True),
+        (AnthropicMessages(), {"messages": [{"role": "user", "content": "x"}]}, False),
+        (AnthropicMessages(), {"messages": [{"role": "user", "content": [{"type": "tool_result"}]}]}, True),
+    ],
+)
+def test_it_is_known_whether_a_tool_speaks(dialect: Dialect, said: dict[str, object], speaks: bool) -> None:  # noqa: FBT001
+    assert dialect.ask(json.dumps(said).encode()).tool_speaks is speaks
+
+
 def test_equal_arguments_have_equal_digests() -> None:
     assert tool_use("a", '{"x":1,"y":2}') == tool_use("a", b'{ "y": 2, "x": 1 }')
     assert tool_use("a", '{"x":1}') != tool_use("a", '{"x":2}')

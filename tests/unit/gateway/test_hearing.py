@@ -90,13 +90,12 @@ class Deaf:
         return Hearsay(orders=3.0, cues=("override",)) if heard else None
 
 
-async def test_only_requests_in_which_a_tool_speaks_are_kept_and_never_more_than_fit() -> None:
+async def test_never_more_is_kept_than_fits() -> None:
     hearing = Hearing(Deaf())
-    hearing.keep(CallId("plain"), Ask(Api.OPENAI_CHAT, b'{"messages": [{"role": "user", "content": "sunny"}]}'))
     hearing.keep(CallId("told"), Ask(Api.OPENAI_CHAT, json.dumps(CHAT).encode()))
     hearing.keep(CallId("huge"), Ask(Api.OPENAI_CHAT, b'"tool"' + b" " * HEARING_BYTES_MAX))
     assert hearing.unheard == 1
-    found = await hearing.findings([CallId("plain"), CallId("told"), CallId("huge")])
+    found = await hearing.findings([CallId("told"), CallId("huge")])
     assert found == {"told": Hearsay(orders=3.0, cues=("override",))}
     assert await hearing.findings([CallId("told")]) == {}, "it was let go"
 

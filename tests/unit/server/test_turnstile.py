@@ -51,29 +51,26 @@ async def test_so_many_requests_begin_in_a_round_and_the_rest_in_order() -> None
     turnstile, loop = Turnstile(), asyncio.get_running_loop()
     begun: list[int] = []
     for number in range(3 * BEGUN_PER_ROUND_MAX):
-        if turnstile.passes(loop):
-            begun.append(number)
-        else:
-            turnstile.wait(lambda number=number: begun.append(number))
+        turnstile.enter(loop, begun.append, number)
     assert len(begun) == BEGUN_PER_ROUND_MAX
     for rounds in (2, 3):
         await asyncio.sleep(0)
         assert begun == list(range(rounds * BEGUN_PER_ROUND_MAX))
     await asyncio.sleep(0)
-    assert turnstile.passes(loop), "who comes when nobody waits does not wait"
+    turnstile.enter(loop, begun.append, -1)
+    assert begun[-1] == -1, "who comes when nobody waits does not wait"
 
 
 async def test_whoever_comes_while_others_wait_is_behind_them() -> None:
     turnstile, loop = Turnstile(), asyncio.get_running_loop()
     begun: list[str] = []
     for _ in range(BEGUN_PER_ROUND_MAX):
-        assert turnstile.passes(loop)
-    assert not turnstile.passes(loop)
-    turnstile.wait(lambda: begun.append("first"))
-    assert not turnstile.passes(loop)
-    turnstile.wait(lambda: begun.append("second"))
+        turnstile.enter(loop, begun.append, "at once")
+    turnstile.enter(loop, begun.append, "first")
+    turnstile.enter(loop, begun.append, "second")
+    assert set(begun) == {"at once"}
     await asyncio.sleep(0)
-    assert begun == ["first", "second"]
+    assert begun[BEGUN_PER_ROUND_MAX:] == ["first", "second"]
 
 
 @pytest.mark.parametrize("path", ["/v1/agents/ann/kill", "/v1/runs/r/tasks/t/approve", "/v1/red-button"])
@@ -93,6 +90,18 @@ async def test_an_operators_word_passes_those_that_wait(path: str) -> None:
     assert all(answer.startswith(b"HTTP/1.1 200") for answer in answers)
     assert sorted(listed.begun) == sorted([("/v1/agents/ann/inbox", False)] * len(many) + [(path, True)])
     assert listed.begun.index((path, True)) <= 2 * BEGUN_PER_ROUND_MAX, "it stood in line"
+
+
+async def test_an_operators_word_that_is_said_again_is_as_urgent() -> None:
+    listed = Listed()
+    listener = bind("127.0.0.1", 0)
+    async with serving_app(listed, listener), asyncio.timeout(30):
+        reader, writer = await asyncio.open_connection("127.0.0.1", int(url_of(listener).rsplit(":", 1)[1]))
+        for _ in range(3):
+            writer.write(b"POST /v1/agents/ann/kill HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\n\r\n{}")
+            await reader.readuntil(b"\r\n\r\n")
+        writer.close()
+    assert listed.begun == [("/v1/agents/ann/kill", True)] * 3
 
 
 async def test_a_client_that_hangs_up_while_it_waits_costs_nothing_and_blocks_nobody() -> None:

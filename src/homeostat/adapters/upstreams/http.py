@@ -3,7 +3,7 @@
 import ssl
 from collections.abc import Callable
 
-from homeostat.core.ports.upstream import Headers, Pending, UpstreamRequest, UpstreamResponse
+from homeostat.core.ports.upstream import Pending, UpstreamRequest, UpstreamResponse
 from homeostat.http.connection import Answer
 from homeostat.http.pool import HttpLimits, Pool
 
@@ -49,12 +49,15 @@ class HttpUpstream(Pool):
         if pending.status == 0:
             assert pending.error is not None
             raise pending.error
-        if self._secret and (pending.status >= 400 or self._tells(pending.headers)):
+        if self._secret and (pending.status >= 400 or self._tells(pending)):
             return Discreet(pending, self._secret)
         return pending
 
-    def _tells(self, headers: Headers) -> bool:
-        return any(self._secret in value for _, value in headers)
+    def _tells(self, pending: Pending) -> bool:
+        secret = self._secret
+        if pending.written:
+            return pending.written.find(secret) >= 0
+        return any(secret in value for _, value in pending.headers)
 
 
 class Discreet:

@@ -1,7 +1,7 @@
 """Where model calls go: one HTTP exchange at a time, as it is on the wire, whoever answers it."""
 
 from collections.abc import AsyncIterable, Callable
-from typing import Protocol, runtime_checkable
+from typing import Final, Protocol, runtime_checkable
 
 from msgspec import Struct
 
@@ -9,6 +9,22 @@ from homeostat.core.errors import UpstreamFailed
 
 Headers = list[tuple[bytes, bytes]]
 """Header lines in order, names in lower case."""
+
+HOP_BY_HOP: Final = frozenset(
+    {
+        b"connection",
+        b"keep-alive",
+        b"proxy-authenticate",
+        b"proxy-authorization",
+        b"proxy-connection",
+        b"te",
+        b"trailer",
+        b"transfer-encoding",
+        b"upgrade",
+    }
+)
+UNSHARED: Final = HOP_BY_HOP | {b"set-cookie"}
+"""What an upstream tells whoever asks it, and nobody behind that."""
 
 
 class UpstreamRequest(Struct, frozen=True):
@@ -65,7 +81,14 @@ class Upstream(Protocol):
 
 
 class Pending(UpstreamResponse, Protocol):
-    """An answer that was asked for and may not have begun: its status is 0 until its head has arrived."""
+    """An answer that was asked for and may not have begun: its status is 0 until its head has arrived.
+
+    `written` are its headers as they came, without what is not shared, of an answer that came whole and is neither
+    compressed nor made of events; else it is empty.
+    """
+
+    @property
+    def written(self) -> bytes: ...
 
     arrived: Callable[[], None] | None
     """Called each time something of it has come, and when it has failed."""

@@ -52,7 +52,7 @@ def vitals_of(call: Call, hearsay: Hearsay | None = None) -> Vitals:
         call.call_id,
         call.project,
         call.agent_id,
-        Millis(call.started_at_ms + int(call.latency_ms)),
+        call.started_at_ms + int(call.latency_ms),  # pyright: ignore[reportArgumentType] - one for every call
         "gateway",
         call.latency_ms,
         call.first_token_ms,

@@ -87,6 +87,7 @@ class AnthropicMessages:
             output_cap=read.max_tokens,
             prompt_hash=xxhash.xxh3_64_hexdigest(read.system),
             tools=tuple(tool.name or tool.type or "" for tool in read.tools) if read.tools else (),
+            tool_speaks=body.find(b'tool_result"') >= 0,  # quotes inside a JSON string are escaped
         )
 
     def answer(self, body: bytes) -> Reading:

@@ -4,13 +4,14 @@ from typing import Any
 
 import msgspec
 import xxhash
-from msgspec import Raw, Struct
+from msgspec import UNSET, Raw, Struct, UnsetType
 
 from homeostat.core.records.call import Api, ToolUse, Usage
 from homeostat.gateway.dialects.shapes import Ask, Reading, ToolPieces, decode_ask, tool_use, try_decode
 from homeostat.gateway.sse import EventCutter, payload
 
 SYSTEM_ROLES = frozenset({"system", "developer"})
+TOOL_ROLES = frozenset({"tool", "function"})
 UNSAID = xxhash.xxh3_64_hexdigest(b"")  # the hash of a prompt that nobody gave
 
 
@@ -43,8 +44,9 @@ class _ChatAsk(Struct, gc=False):
     messages: list[_Message] = []
     stream: bool | None = None
     stream_options: _StreamOptions | None = None
-    max_tokens: int | None = None
-    max_completion_tokens: int | None = None
+    max_tokens: int | UnsetType | None = UNSET
+    max_completion_tokens: int | UnsetType | None = UNSET
+    max_output_tokens: Any = UNSET  # means nothing here, but who knows who reads it
     n: int | None = None
     best_of: int | None = None
     tools: list[_Tool] | None = None
@@ -114,36 +116,49 @@ class OpenAIChat:
 
     def ask(self, body: bytes) -> Ask:
         read: _ChatAsk = decode_ask(_asks, body)
-        spoken = [message.content for message in read.messages if message.role in SYSTEM_ROLES]
-        cap, older = read.max_completion_tokens, read.max_tokens
-        if older is not None and (cap is None or older > cap):
-            cap = older  # who knows which one counts
-        field = "max_tokens" if read.max_tokens is not None else self._cap_field
-        return Ask(
-            api=self.api,
-            body=body,
-            model=read.model,
-            streamed=bool(read.stream),
-            wants_usage=bool(read.stream_options and read.stream_options.include_usage),
-            output_cap=cap,
-            cap_field=field,
-            answers=max(read.n or 1, read.best_of or 1),
-            generates=self._generates,
-            prompt_hash=xxhash.xxh3_64_hexdigest(b"".join(spoken)) if spoken else UNSAID,
-            tools=tuple(tool.name for tool in read.tools) if read.tools else (),
+        spoken: list[Raw] = []
+        tool_speaks = False
+        for message in read.messages:
+            if message.role in SYSTEM_ROLES:
+                spoken.append(message.content)
+            elif message.role in TOOL_ROLES:
+                tool_speaks = True
+        cap, older, field = read.max_completion_tokens, read.max_tokens, self._cap_field
+        unbounded = cap is UNSET and older is UNSET and read.max_output_tokens is UNSET and read.model != ""
+        if cap is UNSET:
+            cap = None
+        if older is not UNSET and older is not None:
+            field = "max_tokens"
+            if cap is None or older > cap:
+                cap = older  # who knows which one counts
+        answers = read.n or 1
+        if read.best_of:
+            answers = max(answers, read.best_of)
+        return Ask(  # by position: a dictionary would be made of their names
+            self.api,
+            body,
+            read.model,
+            bool(read.stream),
+            bool(read.stream_options and read.stream_options.include_usage),
+            cap,
+            field,
+            answers,
+            self._generates,
+            xxhash.xxh3_64_hexdigest(b"".join(spoken)) if spoken else UNSAID,
+            tuple([tool.name for tool in read.tools]) if read.tools else (),
+            unbounded,
+            tool_speaks,
         )
 
     def answer(self, body: bytes) -> Reading:
         read: _Answer | None = try_decode(_answers, body)
         if read is None:
             return Reading()
-        tools = [
-            tool_use(call.function.name or "", call.function.arguments or "")
-            for choice in read.choices
-            if choice.message is not None
-            for call in choice.message.tool_calls or ()
-            if call.function is not None
-        ]
+        tools: list[ToolUse] = []
+        for choice in read.choices:
+            if choice.message is not None and choice.message.tool_calls:
+                called = [call.function for call in choice.message.tool_calls if call.function is not None]
+                tools += [tool_use(function.name or "", function.arguments or "") for function in called]
         return Reading(read.usage.read() if read.usage else None, read.model, tuple(tools))
 
     def stream(self, ask: Ask, *, hides_usage: bool) -> "ChatStream":

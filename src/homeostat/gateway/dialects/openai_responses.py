@@ -1,8 +1,10 @@
 """OpenAI's responses API."""
 
+from typing import Any
+
 import msgspec
 import xxhash
-from msgspec import Raw, Struct
+from msgspec import UNSET, Raw, Struct, UnsetType
 
 from homeostat.core.records.call import Api, ToolUse, Usage
 from homeostat.gateway.dialects.openai_chat import SYSTEM_ROLES
@@ -27,7 +29,9 @@ class _Ask(Struct, gc=False):
     instructions: Raw = Raw(b"")
     input: Raw = Raw(b"null")
     stream: bool | None = None
-    max_output_tokens: int | None = None
+    max_output_tokens: int | UnsetType | None = UNSET
+    max_tokens: Any = UNSET  # these mean nothing here, but who knows who reads them
+    max_completion_tokens: Any = UNSET
     tools: list[_Tool] | None = None
 
 
@@ -97,15 +101,19 @@ class OpenAIResponses:
             for item in try_decode(_items, bytes(read.input)) or ():
                 if item.role in SYSTEM_ROLES:
                     named.update(item.content)
+        cap = read.max_output_tokens
+        bounds = (cap, read.max_tokens, read.max_completion_tokens)
         return Ask(
             api=self.api,
             body=body,
             model=read.model,
             streamed=bool(read.stream),
-            output_cap=read.max_output_tokens,
+            output_cap=None if cap is UNSET else cap,
             cap_field="max_output_tokens",
             prompt_hash=named.hexdigest(),
             tools=tuple(tool.name or tool.type for tool in read.tools) if read.tools else (),
+            unbounded=read.model != "" and all(bound is UNSET for bound in bounds),
+            tool_speaks=body.find(b'_call_output"') >= 0 or body.find(b'"mcp_call"') >= 0,
         )
 
     def answer(self, body: bytes) -> Reading:

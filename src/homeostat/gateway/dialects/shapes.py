@@ -19,13 +19,16 @@ _encoder = msgspec.json.Encoder()
 # Parts whose tokens their bytes do not bound. As quotes inside a JSON string are escaped, these are real JSON tokens.
 _OPAQUE = (b'"image_url"', b'"image"', b'"input_image"', b'"input_file"', b'"file"', b'"document"', b'"input_audio"')
 CAP_FIELDS = frozenset({"max_tokens", "max_completion_tokens", "max_output_tokens"})
-COLON = ord(":")
 _RESPONSES = Api.OPENAI_RESPONSES
 _ELSEWHERE = (b'"previous_response_id"', b'"conversation"', b'"prompt"')
 
 
 class Ask(Struct, gc=False):
-    """A request as far as it was read. `body` is what will be sent; whoever changes it changes the fields as well."""
+    """A request as far as it was read. `body` is what will be sent; whoever changes it changes the fields as well.
+
+    `unbounded` is a request that has members, and under no name one that bounds the answer. `tool_speaks` where a tool
+    has said something in it.
+    """
 
     api: Api
     body: bytes
@@ -38,12 +41,19 @@ class Ask(Struct, gc=False):
     generates: bool = True
     prompt_hash: str = ""
     tools: tuple[str, ...] = ()
+    unbounded: bool = False
+    tool_speaks: bool = False
 
     def opaque_parts(self) -> int:
         """How many parts may weigh more tokens than they have bytes."""
-        find = self.body.find  # `in` takes a sequence of bytes for a number first, and an exception to learn better
-        if find(b"image") >= 0 or find(b'file"') >= 0 or find(b'"document"') >= 0 or find(b'_audio"') >= 0:
-            return sum(self.body.count(mark) for mark in _OPAQUE)
+        body = self.body  # `in` takes a sequence of bytes for a number first, and an exception to learn better
+        if (
+            body.find(b"image") >= 0
+            or body.find(b'file"') >= 0
+            or body.find(b'"document"') >= 0
+            or body.find(b'_audio"') >= 0
+        ):
+            return sum(body.count(mark) for mark in _OPAQUE)
         return 0
 
     def refers_elsewhere(self) -> bool:
@@ -66,13 +76,12 @@ class Ask(Struct, gc=False):
     def cap_output(self, tokens: int) -> None:
         """Bound the answer, under every name by which a bound can be given."""
         self.output_cap = tokens
-        name, body = self.cap_field, self.body
-        find = body.find
-        if find(b"max_") >= 0 or find(b"\\u") >= 0 or COLON not in body:  # one may be there, in disguise
-            self.edit({**dict.fromkeys(CAP_FIELDS - {name}), name: tokens})
+        name = self.cap_field
+        if self.unbounded:
+            self.unbounded = False
+            self.body = f'{{"{name}":{tokens},'.encode() + self.body.lstrip()[1:]
         else:
-            whole = body if body.startswith(b"{") else body.lstrip()
-            self.body = b'{"%b":%d,%b' % (name.encode(), tokens, whole[1:])
+            self.edit({**dict.fromkeys(CAP_FIELDS - {name}), name: tokens})
 
 
 class Reading(Struct, gc=False):
