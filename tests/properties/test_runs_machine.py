@@ -306,12 +306,15 @@ async def finally_the_ledger_tells_it(process: Process, run: Run) -> None:
             assert said["from"] == status
             status = RUN.next(status, RunEvent(said["event"]))
             assert said["to"] == status
-        if entry.kind == EntryKind.TASK_ENDED and said["status"] in ("succeeded", "failed", "stopped"):
-            ended[said["number"]] += 1
+        told = said.get("task", {}) if entry.kind == EntryKind.TURN_ENDED else said
+        if entry.kind in (EntryKind.TASK_ENDED, EntryKind.TURN_ENDED) and told.get("status") in ENDS:
+            ended[told["number"]] += 1
     assert tip == run.tip
     assert status is run.status
     assert all(count == 1 for count in ended.values()), "a task ends once"
 
+
+ENDS = (TaskStatus.SUCCEEDED, TaskStatus.FAILED, TaskStatus.STOPPED)
 
 SETTINGS: Any = settings(
     deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture], derandomize=True

@@ -71,6 +71,8 @@ describe('entries of a ledger', () => {
     ['run.moved', { from: 'paused', to: 'applying', actor: 'olga', reason: 'approved' }, 'paused → applying by olga: approved'],
     ['run.changed', { change: 'approval_asked', task: 'publish' }, 'approval asked, publish'],
     ['task.ended', { task: 'read', status: 'failed', agent_id: 'ann', error: 'no', result: null }, 'read failed at ann: no'],
+    ['turn.ended', { task: { name: 'read', status: 'succeeded' }, agent_id: 'ann', status: 'success', result_json: '9' }, 'read succeeded at ann: 9'],
+    ['turn.ended', { task: { name: 'read' }, agent_id: 'ann', status: 'failed', result_json: 'null' }, 'ann ended with failed: null'],
     ['model.call', model, 'm: why? → so'],
     ['step', { name: 'count', asked: { told_json: '{"args":[1]}' }, outcome_json: '{"ok":9}' }, 'count: [1] → 9'],
     ['step', { name: 'count', asked: { told_json: '{}' }, outcome_json: '{"error":"x"}' }, 'count:  → {"error":"x"}'],

@@ -1,18 +1,22 @@
 """The chronicle: brings what turns called, wrote and delivered into their run's ledger, as it happens and each once."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from typing import Final
 
 from homeostat.core.clock import Millis
 from homeostat.core.ids import TurnId
 from homeostat.core.limits import CALL_SETTLES_SECONDS, CHRONICLE_SECONDS, CHRONICLE_SECONDS_MAX, CHRONICLE_TASKS_MAX
-from homeostat.core.records.recording import TaskTold
+from homeostat.core.machines.task import TASK, TaskEvent, TaskStatus
+from homeostat.core.records.recording import TaskTold, end_of
 from homeostat.core.records.run import Task
+from homeostat.core.records.view import Deliverable, Outcome
 from homeostat.core.redaction import unlooked
 from homeostat.runs.desk import Desk, Note
 from homeostat.runs.draft import Draft
 
 PLAN: Final = TaskTold(name="plan")
+SUCCEED: Final = TaskEvent.SUCCEED.value
+SUCCEEDED: Final = TASK.next(TaskStatus.RUNNING, TaskEvent.SUCCEED).value
 
 
 class Chronicle:
@@ -25,17 +29,17 @@ class Chronicle:
         self._pause_ms = int(CHRONICLE_SECONDS * 1000)
         self._next_ms: Millis | None = None
 
-    async def ended(self, draft: Draft, tasks: Sequence[Task]) -> bool:
-        """What turns called and made goes into the ledger before their outcome does; says whether all that others wrote
-        of those outcomes has been looked through by that, and holds no secret.
+    async def ended(self, draft: Draft, ends: Sequence[tuple[Task, Deliverable]]) -> set[int]:
+        """What turns called and made goes into the ledger before the outcomes of their tasks do. Returns the tasks of
+        which it told the outcome as well: a success is what its turn delivered, and one entry says both.
         """
+        good = {task.turn_id: task for task, end in ends if end.status is Outcome.SUCCESS}
         fresh: list[Note] = []
-        looked = 0
-        for task, notes in await self._notes(draft, tasks, ended=True):
-            new = [note for note in notes if note.key not in task.noted] if task.noted else notes
-            fresh += new
-            looked += bool(new) and new[-1].said is not None and new[-1].key.startswith(str(task.turn_id))
-        return _write(draft, fresh) and looked == len(tasks)
+        for task, notes in await self._notes(draft, [task for task, _ in ends], ended=True, succeeded=good):
+            fresh += [note for note in notes if note.key not in task.noted] if task.noted else notes
+        _write(draft, fresh)
+        written = {note.key for note in fresh}
+        return {task.number for turn_id, task in good.items() if end_of(turn_id) in written}
 
     async def plan_ended(self, draft: Draft, turn_id: TurnId) -> None:
         """The same for the turn of a plan."""
@@ -64,7 +68,8 @@ class Chronicle:
         late = [task for task in tasks if always or (task.started_at_ms or 0) <= began][:CHRONICLE_TASKS_MAX]
         news = False
         for task, notes in await self._notes(draft, late, ended=False):
-            fresh = [note for note in notes if note.key not in task.noted]
+            known = {*task.noted, end_of(task.turn_id)}  # its end is told with its outcome
+            fresh = [note for note in notes if note.key not in known]
             _write(draft, fresh)
             if fresh:
                 news = True
@@ -82,25 +87,37 @@ class Chronicle:
             return Millis(now + int(CALL_SETTLES_SECONDS * 1000))
         return Millis(min((task.started_at_ms or now for task in tasks), default=now))
 
-    async def _notes(self, draft: Draft, tasks: Sequence[Task], *, ended: bool) -> list[tuple[Task, Sequence[Note]]]:
+    async def _notes(
+        self, draft: Draft, tasks: Sequence[Task], *, ended: bool, succeeded: Container[TurnId | None] = ()
+    ) -> list[tuple[Task, Sequence[Note]]]:
         if self._desk.notes is None or not tasks:
             return []
         turns = {task.turn_id: task for task in tasks if task.turn_id is not None}
-        named = {
-            turn_id: TaskTold(attempt=task.attempt, name=task.spec.name, number=task.number)
-            for turn_id, task in turns.items()
-        }
+        named = {turn_id: (_succeeded if turn_id in succeeded else _named)(task) for turn_id, task in turns.items()}
         noted = {turn_id: task.noted for turn_id, task in turns.items() if task.noted}
         found = await self._desk.notes(draft.run.project, named, noted, ended=ended)
         return [(task, found.get(turn_id, ())) for turn_id, task in turns.items()]
 
 
-def _write(draft: Draft, notes: Sequence[Note]) -> bool:
-    """Notes as entries. What others wrote in them is looked through for all of them together; says whether that did."""
-    unseen = unlooked([note.said for note in notes if note.said is not None])
-    said = iter(unseen)
+def _named(task: Task) -> TaskTold:
+    return TaskTold(attempt=task.attempt, name=task.spec.name, number=task.number)
+
+
+def _succeeded(task: Task) -> TaskTold:
+    return TaskTold(
+        attempt=task.attempt,
+        event=SUCCEED,
+        name=task.spec.name,
+        number=task.number,
+        started_at_ms=task.started_at_ms,
+        status=SUCCEEDED,
+    )
+
+
+def _write(draft: Draft, notes: Sequence[Note]) -> None:
+    """Notes as entries. What others wrote in them is looked through for all of them together."""
+    said = iter(unlooked([note.said for note in notes if note.said is not None]))
     for note in notes:
         draft.note(
             note.kind, note.payload, at_ms=note.at_ms, plain=True, said=None if note.said is None else next(said)
         )
-    return not any(unseen)

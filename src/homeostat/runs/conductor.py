@@ -13,7 +13,6 @@ from homeostat.core.records.budget import WARNING_PERCENT
 from homeostat.core.records.provenance import EntryKind
 from homeostat.core.records.run import Bounds, OnBudget, PauseCause, Run, Target, Task
 from homeostat.core.records.view import Deliverable, Outcome
-from homeostat.core.redaction import unlooked
 from homeostat.runs import outcomes
 from homeostat.runs.board import Board
 from homeostat.runs.chronicle import Chronicle
@@ -231,15 +230,13 @@ class Conductor:
                 outcomes.fail(draft, task, end.code, end.message)
             else:
                 outcomes.give_back(draft, task)
-        looked = await self._chronicle.ended(draft, [task for task, _ in delivered])
-        said = [] if looked else unlooked([outcomes.said_by(task, end) for task, end in delivered])
+        told = await self._chronicle.ended(draft, delivered)
         referred = self._board.referred
-        for place, (task, end) in enumerate(delivered):
+        for task, end in delivered:
             if end.status is not Outcome.SUCCESS and await self._refused_by_budget(task):
                 outcomes.give_back(draft, task)
             else:
-                unseen = said[place] if said else ""
-                outcomes.conclude(draft, task, end, said=unseen, keep=task.number in referred)
+                outcomes.conclude(draft, task, end, told=task.number in told, keep=task.number in referred)
         return list(taken.items())
 
     async def _refused_by_budget(self, task: Task) -> bool:
@@ -370,8 +367,8 @@ class Conductor:
                 else await self._desk.kernel.deliverables.get(self.run.project, task.turn_id)
             )
             if end is not None:
-                await self._chronicle.ended(draft, [task])
-                ended = outcomes.conclude(draft, task, end)
+                told = await self._chronicle.ended(draft, [(task, end)])
+                ended = outcomes.conclude(draft, task, end, told=task.number in told)
                 if ended.status is TaskStatus.WAITING:
                     draft.task(ended, TaskEvent.STOP)
             else:

@@ -138,10 +138,10 @@ class Draft:
         *,
         result: Json | None,
         error: Json | None,
-        said: str | None = None,
+        told: bool = False,
         keep: bool = True,
     ) -> Task:
-        """End an attempt, or the task with it, and say so in the ledger; `said` as for an entry.
+        """End an attempt, or the task with it, and say so in the ledger unless that was `told` already.
 
         A result that nobody asks for is not to `keep`: it is the deliverable of the turn, which is kept already.
         """
@@ -160,6 +160,8 @@ class Draft:
             result if keep else None,
             task.noted,
         )
+        if told:
+            return self._put(task, ended)
         entry = TaskEnded(
             task.agent_id,
             task.attempt,
@@ -172,7 +174,7 @@ class Draft:
             task.spec.name,
             task.turn_id,
         )
-        self._chain.add(EntryKind.TASK_ENDED, entry, at_ms=self.now, plain=True, said=said)
+        self._chain.add(EntryKind.TASK_ENDED, entry, at_ms=self.now, plain=True)
         return self._put(task, ended)
 
     def change(self, *, epoch: int | None = None) -> RunChange:

@@ -15,18 +15,13 @@ KILLER: Final = "runs: the run ended"
 """In whose name turns of a run are stopped; their deliverables say so for ever."""
 
 
-def said_by(task: Task, end: Deliverable) -> str:
-    """What others wrote of all that the ledger will say of a task's success."""
-    return f"{task.spec.name}\n{task.agent_id}\n{end.result}"
-
-
-def conclude(draft: Draft, task: Task, end: Deliverable, *, said: str | None = None, keep: bool = True) -> Task:
+def conclude(draft: Draft, task: Task, end: Deliverable, *, told: bool = False, keep: bool = True) -> Task:
     """Take a deliverable in: the task succeeded, is tried again after a while, or failed for good.
 
-    `said` is what of `said_by` has not been looked through yet; a result that another task asks for is to `keep`.
+    That it succeeded may be `told` already; a result that another task asks for is to `keep`.
     """
     if end.status is Outcome.SUCCESS:
-        return draft.end(task, TaskEvent.SUCCEED, result=end.result, error=None, said=said, keep=keep)
+        return draft.end(task, TaskEvent.SUCCEED, result=end.result, error=None, told=told, keep=keep)
     by = _stopped_by(end)
     error = end.error or to_json({"code": "failed", "message": "the turn failed and did not say why"})
     if by == KILLER:

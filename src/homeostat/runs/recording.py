@@ -16,7 +16,7 @@ from homeostat.core.ports.ledger import LedgerStore
 from homeostat.core.ports.store import TurnStore
 from homeostat.core.records.card import DELIVERABLE, TOOL_CALL, TOOL_RESULT, Card
 from homeostat.core.records.provenance import EntryKind
-from homeostat.core.records.recording import RECORDING, TaskTold, Worked
+from homeostat.core.records.recording import RECORDING, TaskTold, Worked, end_of
 from homeostat.core.records.turn import MessageType, Step, Turn, Wait, WaitStatus
 from homeostat.core.records.view import Deliverable
 from homeostat.core.redaction import redact_json
@@ -303,4 +303,4 @@ def _end_note(
         TYPES[turn.type],
     )
     at = delivered.created_at_ms if delivered is not None else turn.created_at_ms
-    return Note(EntryKind.TURN_ENDED, told, at, f"{turn.turn_id} end", "", said)
+    return Note(EntryKind.TURN_ENDED, told, at, end_of(turn.turn_id), "", said)

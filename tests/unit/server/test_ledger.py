@@ -141,7 +141,9 @@ async def test_a_ledger_tells_everything_and_no_secrets(http: httpx2.AsyncClient
     assert [entry["seq"] for entry in entries] == list(range(1, len(entries) + 1))
     kinds = [entry["kind"] for entry in entries]
     assert kinds[0] == "run.created"
-    assert kinds.count("task.ended") == 2
+    assert "task.ended" not in kinds, "a success is told with the end of its turn"
+    tasks = [entry["payload"]["task"] for entry in entries if "task" in entry["payload"]]
+    assert [task["status"] for task in tasks if "status" in task] == ["succeeded"] * 2
     assert kinds.count("model.call") == 2
     assert kinds.count("turn.ended") == 4
     assert {"plan.made", "run.moved", "tool.result", "step", "card"} <= set(kinds)
@@ -277,16 +279,18 @@ async def test_what_a_task_does_is_told_while_it_is_at_it(
         tasks = [{"name": "t", "agent": "searcher", "input": {"topic": "moon"}}]
         run_id = (await http.post("/v1/runs", json={"goal": "x", "tasks": tasks})).json()["run_id"]
 
+        async def entries() -> list[Json]:
+            return (await http.get(f"/v1/runs/{run_id}/ledger?limit=500")).json()["entries"]
+
         async def kinds() -> list[str]:
-            entries = (await http.get(f"/v1/runs/{run_id}/ledger?limit=500")).json()["entries"]
-            return [entry["kind"] for entry in entries]
+            return [entry["kind"] for entry in await entries()]
 
         async def told() -> bool:
             found = await kinds()
             return found.count("step") == 20 and {"tool.result", "card", "model.call", "turn.ended"} <= set(found)
 
         await eventually(told)
-        assert "task.ended" not in await kinds()
+        assert not any("task" in entry["payload"] for entry in await entries()), "it has not ended"
         may_end.set()
 
         async def resting() -> bool:
@@ -294,6 +298,8 @@ async def test_what_a_task_does_is_told_while_it_is_at_it(
 
         await eventually(resting)
     found = await kinds()
+    ends = [entry["payload"]["task"] for entry in await entries() if "task" in entry["payload"]]
+    assert [(task["name"], task["status"]) for task in ends] == [("t", "succeeded")]
     counted = {kind: found.count(kind) for kind in ("step", "tool.result", "card", "model.call", "turn.ended")}
     assert counted == {"step": 21, "tool.result": 1, "card": 1, "model.call": 1, "turn.ended": 2}, "each is told once"
     assert (await http.get(f"/v1/runs/{run_id}/verify")).json()["valid"]

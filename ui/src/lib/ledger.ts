@@ -16,7 +16,10 @@ const TOLD: Record<string, (told: Payload) => string> = {
   'run.moved': (told) => `${told.from} → ${told.to} by ${told.actor}: ${told.reason}`,
   'run.changed': (told) => [words(told.change), told.task, told.actor && `by ${told.actor}`, told.reason].filter(Boolean).join(', '),
   'task.ended': (told) => `${told.task} ${told.status} at ${told.agent_id}: ${brief(told.error ?? told.result)}`,
-  'turn.ended': (told) => `${told.agent_id} ended with ${told.status}: ${told.result_json}`,
+  'turn.ended': (told) =>
+    told.task?.status
+      ? `${told.task.name} ${told.task.status} at ${told.agent_id}: ${told.result_json}`
+      : `${told.agent_id} ended with ${told.status}: ${told.result_json}`,
   'model.call': (told) => {
     const asked = read(told.asked.told_json)
     const answer = read(told.outcome_json)

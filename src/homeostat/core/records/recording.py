@@ -5,12 +5,18 @@ from typing import Final
 from msgspec import UNSET, Struct, UnsetType
 
 from homeostat.core.canonical import Ordered
+from homeostat.core.ids import TurnId
 from homeostat.core.records.card import Card
 from homeostat.core.records.turn import Step, Turn, Wait
 from homeostat.core.records.view import Deliverable
 
 RECORDING: Final = "#recording"
 """A step that no author can name: who worked on the turn, and what it remembered. Written with the deliverable."""
+
+
+def end_of(turn_id: TurnId | None) -> str:
+    """How what is told of a turn's end is called among all that is told of it."""
+    return f"{turn_id} end"
 
 
 class Worked(Struct, frozen=True, gc=False):
@@ -26,8 +32,11 @@ class Worked(Struct, frozen=True, gc=False):
 
 
 class TaskTold(Ordered, frozen=True, kw_only=True, gc=False):
-    """Which task a turn was, in words that a replay can repeat."""
+    """Which task a turn was, in words that a replay can repeat; and that it succeeded, where the end says so."""
 
     attempt: int | UnsetType = UNSET
+    event: str | UnsetType = UNSET
     name: str
     number: int | UnsetType = UNSET
+    started_at_ms: int | UnsetType | None = UNSET
+    status: str | UnsetType = UNSET

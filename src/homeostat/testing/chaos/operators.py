@@ -160,9 +160,7 @@ class Operators:
             if one["kind"] == EntryKind.RUN_CHANGED and one["payload"].get("change") in ("approved", "rejected")
         ]
         carried_out = {
-            one["payload"]["turn_id"]
-            for one in entries
-            if one["kind"] == EntryKind.TASK_ENDED and one["payload"]["task"] == RISKY and one["payload"]["turn_id"]
+            one["payload"]["turn_id"] for one in entries if _ended_task(one) == RISKY and one["payload"]["turn_id"]
         }
         if len(answers) > 1:
             people.violations.append(f"always_one_answer_stands: {run_id}: {answers}")
@@ -184,3 +182,11 @@ class Operators:
             entries += page["entries"]
             if not page.get("next_cursor"):
                 return entries
+
+
+def _ended_task(entry: dict[str, Any]) -> str | None:
+    """The task whose end an entry tells of: that of a success stands with the end of its turn."""
+    told = entry["payload"].get("task")
+    if entry["kind"] == EntryKind.TURN_ENDED and told and "status" in told:
+        return told["name"]
+    return told if entry["kind"] == EntryKind.TASK_ENDED else None
