@@ -24,6 +24,7 @@ CLAIM_WAIT_SECONDS_MAX: Final = 30.0  # a claim or a renewal is held open this l
 
 # --- one transaction ---------------------------------------------------------------------------------------
 FLUSH_COMMANDS_MAX: Final = 256  # commands that share one commit
+ENQUEUED_TOGETHER_MAX: Final = 16  # messages to one agent that are one command
 FLUSH_SPLIT_MIN: Final = 20  # commands that are worth two commits at once rather than one
 FLUSH_WAITING_MAX: Final = 20_000  # commands in memory before new messages are turned away
 FLUSH_CONFLICTS_MAX: Final = 16  # lost races in a row before a command is answered with "try again"

@@ -66,6 +66,18 @@ class Enqueued(Struct, frozen=True, gc=False):
     trace_id: TraceId
 
 
+class EnqueueAll(Struct, frozen=True, kw_only=True, gc=False):
+    """Accept several messages to one agent, in order, or none. They are tasks of one run, and name their turns."""
+
+    idempotency: ClassVar[None] = None
+
+    messages: tuple[Enqueue, ...]
+
+    @property
+    def key(self) -> AgentKey:
+        return self.messages[0].key
+
+
 class Claim(Struct, frozen=True, kw_only=True, gc=False):
     """Enter a dispatched turn; None if somebody else did."""
 
@@ -280,6 +292,7 @@ class Published(Struct, frozen=True, kw_only=True, gc=False):
 Command = (
     Register
     | Enqueue
+    | EnqueueAll
     | Claim
     | Dispatch
     | Suspend

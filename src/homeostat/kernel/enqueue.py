@@ -7,7 +7,7 @@ from homeostat.core.machines.turn import HeadStatus
 from homeostat.core.records.head import Gate, Head, Mailbox
 from homeostat.core.records.turn import OPENS_A_TURN, MessageType, OpenTurn, Turn
 from homeostat.core.run_errors import RunClosed, RunHeld
-from homeostat.kernel.commands import Enqueue, Enqueued, Register
+from homeostat.kernel.commands import Enqueue, EnqueueAll, Enqueued, Register
 from homeostat.kernel.dispatch import can_dispatch, lease, lease_front
 from homeostat.kernel.plan import Plan
 
@@ -30,10 +30,29 @@ def enqueue(plan: Plan, command: Enqueue) -> Enqueued:
     cannot both succeed.
     """
     mailbox = admit(plan, command)
-    head = mailbox.head
     if command.output_box_id is not None:
         plan.own_box(command.key, command.output_box_id)
+    mailbox, turn = _accept(plan, mailbox, command)
+    plan.put(mailbox)
+    return Enqueued(inbox_of(turn.turn_id), turn.turn_id, turn.trace_id)
 
+
+def enqueue_all(plan: Plan, command: EnqueueAll) -> int:
+    """The same for several messages to one agent, which is swapped once for all of them; returns how many there were.
+
+    They differ in what they say and in the turns they name, so that what holds for one of them holds for all.
+    """
+    messages = command.messages
+    mailbox = admit(plan, messages[0], count=len(messages))
+    for message in messages:
+        mailbox, _ = _accept(plan, mailbox, message)
+    plan.put(mailbox)
+    return len(messages)
+
+
+def _accept(plan: Plan, mailbox: Mailbox, command: Enqueue) -> tuple[Mailbox, Turn]:
+    """Write the turn of a message that was admitted, and take it in."""
+    head = mailbox.head
     scope = plan.ids.scope() if command.turn_id is None else scope_of(command.turn_id)
     turn = Turn(
         turn_of(scope),
@@ -61,11 +80,9 @@ def enqueue(plan: Plan, command: Enqueue) -> Enqueued:
         plan.starts(turn.run_id, task=turn.parent_turn_id is None)
     entry = OpenTurn(turn)
     if can_dispatch(head) and not head.queued and plan.may_begin(turn.run_id):
-        plan.put(lease(plan, mailbox, entry, tail_seq=turn.seq, last_turn_id=turn.turn_id))
-    else:
-        plan.enqueue_row(entry)
-        plan.put(lease_front(plan, line_up(plan, mailbox, entry)))
-    return Enqueued(inbox_of(turn.turn_id), turn.turn_id, turn.trace_id)
+        return lease(plan, mailbox, entry, tail_seq=turn.seq, last_turn_id=turn.turn_id), turn
+    plan.enqueue_row(entry)
+    return lease_front(plan, line_up(plan, mailbox, entry)), turn
 
 
 def line_up(plan: Plan, mailbox: Mailbox, entry: OpenTurn) -> Mailbox:
@@ -95,8 +112,8 @@ def line_up(plan: Plan, mailbox: Mailbox, entry: OpenTurn) -> Mailbox:
     return Mailbox(moved, mailbox.active, (*queue, entry) if near else queue)
 
 
-def admit(plan: Plan, command: Enqueue) -> Mailbox:
-    """See whether a message can be accepted; nothing is written yet."""
+def admit(plan: Plan, command: Enqueue, *, count: int = 1) -> Mailbox:
+    """See whether a message can be accepted, or so many of its kind; nothing is written yet."""
     mailbox = plan.mailbox(command.key)
     head = mailbox.head
     if command.type not in OPENS_A_TURN:
@@ -104,7 +121,7 @@ def admit(plan: Plan, command: Enqueue) -> Mailbox:
         raise UnknownMessageType(message_type=command.type.value, allowed=allowed)
     if command.depth > DEPTH_MAX:
         raise DepthExceeded(depth=command.depth, limit=DEPTH_MAX)
-    if head.queued >= QUEUE_PER_AGENT_MAX:
+    if head.queued + count > QUEUE_PER_AGENT_MAX:
         raise QueueFull(agent_id=head.agent_id, queued=head.queued)
     if command.run_id is not None:
         if command.run_id in plan.closed_runs:

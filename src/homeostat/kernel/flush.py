@@ -37,6 +37,7 @@ log = logging.getLogger(__name__)
 Committed = Callable[[Plan], None]
 Claims = list[tuple[Berth, Grant]]
 SAVED = Saved()
+MESSAGES = (c.Enqueue, c.EnqueueAll)
 
 
 class Waiting(Pending):
@@ -100,8 +101,8 @@ class Flusher:
             self._wake()
         return future
 
-    def ask(self, command: c.Enqueue, ending: Listener) -> Waiting:
-        """Put a message into the next flush for somebody who waits for the turn's end, and hears of errors only."""
+    def ask(self, command: c.Enqueue | c.EnqueueAll, ending: Listener) -> Waiting:
+        """Put messages into the next flush for somebody who waits for the ends of turns, and hears of errors only."""
         self._admit(command)
         asked = Waiting(command, ending, lasting=True)
         self._waiting.append(asked)
@@ -110,7 +111,7 @@ class Flusher:
         return asked
 
     def _admit(self, command: c.Command) -> None:
-        if (waiting := len(self._waiting) + self._held) >= FLUSH_WAITING_MAX and isinstance(command, c.Enqueue):
+        if (waiting := len(self._waiting) + self._held) >= FLUSH_WAITING_MAX and isinstance(command, MESSAGES):
             raise Overloaded(problem=f"{waiting} commands")
 
     def ride(self, command: c.Command) -> asyncio.Future[Any]:

@@ -7,7 +7,7 @@ from homeostat.kernel import commands as c
 from homeostat.kernel.claim import claim
 from homeostat.kernel.deliver import Followups, deliver, recover, stop
 from homeostat.kernel.dispatch import preempt, redispatch, release, set_gate
-from homeostat.kernel.enqueue import enqueue, register
+from homeostat.kernel.enqueue import enqueue, enqueue_all, register
 from homeostat.kernel.plan import Plan
 from homeostat.kernel.steps import put_cards, store_step, swap_boxes, write_cards
 from homeostat.kernel.waits import report, suspend
@@ -38,6 +38,7 @@ def _plain(rule: Callable[[Plan, Any], object]) -> Rule:
 RULES: Mapping[type, Rule] = {
     c.Register: _plain(register),
     c.Enqueue: _plain(enqueue),
+    c.EnqueueAll: _plain(enqueue_all),
     c.Claim: _plain(claim),
     c.Dispatch: _plain(redispatch),
     c.Suspend: suspend,

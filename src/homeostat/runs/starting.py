@@ -13,13 +13,13 @@ from homeostat.core.clock import Millis
 from homeostat.core.codec import Json
 from homeostat.core.errors import HomeostatError, Unavailable
 from homeostat.core.ids import AgentId, Scope, TurnId, turn_of
-from homeostat.core.limits import RUNS_SEEN_SECONDS, SAFETY_POLL_SECONDS
+from homeostat.core.limits import ENQUEUED_TOGETHER_MAX, RUNS_SEEN_SECONDS, SAFETY_POLL_SECONDS
 from homeostat.core.machines.run import RunStatus
 from homeostat.core.records.run import Run, Target, TargetKind, Task
 from homeostat.core.records.turn import MessageType
 from homeostat.core.records.view import Deliverable
 from homeostat.core.run_errors import RunClosed, RunHeld, TurnExists
-from homeostat.kernel.commands import Enqueue
+from homeostat.kernel.commands import Enqueue, EnqueueAll
 from homeostat.runs.board import Board
 from homeostat.runs.desk import Desk
 from homeostat.runs.draft import Draft
@@ -63,6 +63,22 @@ class Watch(Struct, eq=False):
     def set_exception(self, problem: BaseException, /) -> None:
         self.over = True
         self.starter.refused(self, problem)
+
+
+class Crew(Struct, eq=False):
+    """Tasks of one agent whose turns are made by one command; it is told why none was."""
+
+    starter: "Starter"
+    watches: list[Watch]
+
+    def done(self) -> bool:
+        return False
+
+    def set_result(self, end: object, /) -> None:
+        raise AssertionError(f"ends are told to each watch: {end}")
+
+    def set_exception(self, problem: BaseException, /) -> None:
+        self.starter.crew_refused(self.watches, problem)
 
 
 class Starter:
@@ -120,9 +136,16 @@ class Starter:
 
     async def start(self, run: Run, tasks: list[Task], board: Board) -> None:
         """Make the turns of tasks that are durably marked as running."""
+        crews: dict[AgentId | None, list[Watch]] = {}
         for task in tasks:
             results = await self._results(run, task, board) if task.spec.after else NO_RESULTS
-            self._submit(task, self._message(run, task, results))
+            watch = self._attend(task, self._message(run, task, results))
+            crew = crews.setdefault(task.agent_id, [])
+            crew.append(watch)
+            if len(crew) == ENQUEUED_TOGETHER_MAX:
+                self._submit(crews.pop(task.agent_id))
+        for crew in crews.values():
+            self._submit(crew)
 
     async def _results(self, run: Run, task: Task, board: Board) -> dict[str, Json]:
         """What other tasks delivered, as far as this one asks for it: then it waits for them, too."""
@@ -144,12 +167,28 @@ class Starter:
             run_id=run.run_id,
         )
 
-    def _submit(self, task: Task, command: Enqueue) -> None:
-        kernel, watch = self._desk.kernel, self._attend(task, command)
+    def _submit(self, crew: list[Watch]) -> None:
+        """Ask for the turns of some tasks of one agent."""
+        messages = tuple(watch.command for watch in crew if watch.command is not None)
+        if len(messages) == 1:
+            self._ask(messages[0], crew[0])
+        else:
+            self._ask(EnqueueAll(messages=messages), Crew(self, crew))
+
+    def _ask(self, command: Enqueue | EnqueueAll, listener: Watch | Crew) -> None:
         try:
-            kernel.flusher.ask(command, watch)
+            self._desk.kernel.flusher.ask(command, listener)
         except Unavailable as problem:
-            watch.set_exception(problem)
+            listener.set_exception(problem)
+
+    def crew_refused(self, crew: list[Watch], problem: BaseException) -> None:
+        """None of some turns was made, as far as is known. What may be due to one of them is found out one by one."""
+        alike = isinstance(problem, RunHeld | RunClosed | Unavailable)
+        for watch in crew:
+            if alike:
+                watch.set_exception(problem)
+            elif not watch.over:
+                self._submit([watch])
 
     def _attend(self, task: Task, command: Enqueue | None = None) -> Watch:
         """Be told of the end of a task's turn, and of its time being over."""
@@ -226,7 +265,7 @@ class Starter:
             return failed
         if (command := self._unsure.pop(turn_id, None)) is not None:
             if await self._desk.kernel.store.turn(run.project, turn_id) is None:
-                self._submit(task, command)
+                self._submit([self._attend(task, command)])
                 return None
             self._listen(task.number, turn_id)
         end = await self._desk.kernel.deliverables.get(run.project, turn_id)

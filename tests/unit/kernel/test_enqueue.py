@@ -6,12 +6,12 @@ from msgspec.structs import replace
 from homeostat.core.codec import Json
 from homeostat.core.errors import AgentBusy, AgentUnknown, DepthExceeded, GateClosed, QueueFull, UnknownMessageType
 from homeostat.core.ids import AgentId, ToolCallId, TraceId, TurnId
-from homeostat.core.limits import DEPTH_MAX, QUEUE_PER_AGENT_MAX
+from homeostat.core.limits import DEPTH_MAX, QUEUE_FRONT, QUEUE_PER_AGENT_MAX
 from homeostat.core.machines.turn import HeadStatus
 from homeostat.core.records.head import Gate, Mailbox
 from homeostat.core.records.turn import OPENS_A_TURN, MessageType
-from homeostat.kernel.commands import Register, SetGate
-from homeostat.kernel.enqueue import enqueue, is_root_trace, register
+from homeostat.kernel.commands import EnqueueAll, Register, SetGate
+from homeostat.kernel.enqueue import enqueue, enqueue_all, is_root_trace, register
 from homeostat.kernel.plan import Need
 from homeostat.testing.desk import Desk, key_of
 
@@ -115,6 +115,31 @@ def test_a_full_queue_refuses() -> None:
     plan.mailboxes[A] = Mailbox(replace(head, queued=QUEUE_PER_AGENT_MAX))
     with pytest.raises(QueueFull):
         enqueue(plan, desk.message("a"))
+    assert not plan.writes
+
+
+@pytest.mark.parametrize("count", [1, 2, QUEUE_FRONT + 2])
+@pytest.mark.parametrize("before", [0, 1])
+def test_messages_that_come_together_are_as_good_as_one_after_the_other(count: int, before: int) -> None:
+    said = [{"turn_id": TurnId(f"turn_{number:024x}"), "payload": Json(str(number))} for number in range(count)]
+    together, apart = Desk("a"), Desk("a")
+    for desk in (together, apart):
+        for _ in range(before):
+            desk.enqueue("a", turn_id=TurnId("turn_" + "f" * 24))
+    assert together.do(EnqueueAll(messages=tuple(together.message("a", **one) for one in said))) == count
+    apart.all(*(apart.message("a", **one) for one in said))
+    assert together.head("a") == apart.head("a")
+    assert together.head("a").version == before + 1, "it is swapped once"
+    assert list(together.store.turns.values()) == list(apart.store.turns.values())
+    assert together.writes == apart.writes
+
+
+def test_of_messages_that_come_together_all_are_accepted_or_none() -> None:
+    desk = Desk("a")
+    plan = desk.load("a")
+    plan.mailboxes[A] = Mailbox(replace(plan.mailbox(A).head, queued=QUEUE_PER_AGENT_MAX - 1))
+    with pytest.raises(QueueFull):
+        enqueue_all(plan, EnqueueAll(messages=(desk.message("a"), desk.message("a"))))
     assert not plan.writes
 
 
