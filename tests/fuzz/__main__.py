@@ -21,7 +21,7 @@ from typing import Any, cast
 
 import atheris
 
-from tests.fuzz.harness import Check, keeping
+from tests.fuzz.harness import Check, in_time, keeping
 from tests.fuzz.targets import TARGETS, Target
 
 # Where foreign bytes are taken apart, and the targets themselves: what else there is would only slow the search down.
@@ -61,6 +61,7 @@ DECODERS = [
 
 CORPUS = Path(__file__).parent / "corpus"
 INPUT_SECONDS_MAX = 5
+HANG_SECONDS_MAX = 600  # by the clock, for what hangs where Python hears no signals
 MEMORY_MB_MAX = 1024
 
 
@@ -166,7 +167,7 @@ def drive(chosen: Target, options: argparse.Namespace) -> None:
         kept.mkdir(parents=True, exist_ok=True)
         flags = [
             f"-max_len={chosen.bytes_max}",
-            f"-timeout={INPUT_SECONDS_MAX}",
+            f"-timeout={HANG_SECONDS_MAX}",
             f"-rss_limit_mb={MEMORY_MB_MAX}",
             *([f"-dict={words}"] if chosen.words else []),
             f"-artifact_prefix={kept}/",
@@ -177,7 +178,7 @@ def drive(chosen: Target, options: argparse.Namespace) -> None:
 
         @cache
         def check() -> Check:  # made at the first input: only then is it known whom branches are told
-            return telling_what_is_new(keeping(chosen, kept))
+            return telling_what_is_new(in_time(keeping(chosen, kept), INPUT_SECONDS_MAX))
 
         def try_one(data: bytes) -> None:
             check()(data)

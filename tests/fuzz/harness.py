@@ -1,6 +1,7 @@
 """What targets share: their table, bytes that are cut anywhere, and a loop in which nothing takes time."""
 
 import hashlib
+import signal
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator, Iterator
 from dataclasses import dataclass
@@ -49,6 +50,30 @@ def keeping(chosen: Target, folder: Path) -> Check:
             raise
 
     return check
+
+
+class TooSlow(BaseException):
+    """One input keeps the processor busy for longer than any may."""
+
+
+def in_time(check: Check, seconds_max: float) -> Check:
+    """A check that is broken off after so much time of the processor: clocks say nothing on a machine that is busy."""
+    begun = looked_at = 0
+
+    def look(*_: object) -> None:
+        nonlocal looked_at
+        if looked_at == begun:
+            raise TooSlow
+        looked_at = begun
+
+    def timed(data: bytes) -> None:
+        nonlocal begun
+        begun += 1
+        check(data)
+
+    signal.signal(signal.SIGVTALRM, look)
+    signal.setitimer(signal.ITIMER_VIRTUAL, seconds_max, seconds_max)
+    return timed
 
 
 def pieces(data: bytes) -> tuple[bytes, list[bytes]]:

@@ -1,5 +1,6 @@
 """What fuzzing has found stays found: every target holds over its seeds, its corpus, and a slice of new attempts."""
 
+import signal
 import subprocess
 import sys
 from itertools import islice
@@ -8,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from homeostat.core.ids import chance
-from tests.fuzz.harness import Target, keeping, mutations
+from tests.fuzz.harness import Target, TooSlow, in_time, keeping, mutations
 from tests.fuzz.targets import TARGETS
 
 CORPUS = Path(__file__).parent / "corpus"
@@ -44,6 +45,23 @@ def test_what_breaks_a_target_is_kept(tmp_path: Path) -> None:
     with pytest.raises(AssertionError, match="it broke"):
         kept(b"bad")
     assert [found.read_bytes() for found in tmp_path.iterdir()] == [b"bad"]
+
+
+def test_what_keeps_the_processor_busy_is_kept_too(tmp_path: Path) -> None:
+    def check(data: bytes) -> None:
+        while data == b"slow":
+            pass
+
+    before = signal.getsignal(signal.SIGVTALRM)
+    timed = in_time(keeping(Target("one", check, ()), tmp_path), 0.05)
+    try:
+        timed(b"quick")
+        with pytest.raises(TooSlow):
+            timed(b"slow")
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)
+    assert [found.read_bytes() for found in tmp_path.iterdir()] == [b"slow"]
 
 
 def test_atheris_drives_a_target() -> None:
