@@ -179,9 +179,7 @@ class Feed:
     def _wake_some(self) -> None:
         """Wake readers a few at a time: whoever asks for something else does not wait for all of them."""
         for _ in range(min(READERS_WOKEN_MAX, len(self._waking))):
-            future = self._waking.popleft()
-            if not future.done():
-                future.set_result(None)
+            _wake(self._waking.popleft())
         if self._waking:
             asyncio.get_running_loop().call_soon(self._wake_some)
 
@@ -311,14 +309,21 @@ class FeedReader:
     async def news(self, seconds: float) -> None:
         """Wait until something happens, but not for ever."""
         if not self.behind:
+            news = self._feed.news()
+            # A timer each, and no time-out: of a thousand readers who are woken several times a second that is felt.
+            enough = asyncio.get_running_loop().call_later(seconds, _wake, news)
             try:
-                async with asyncio.timeout(seconds):
-                    await self._feed.news()
-            except TimeoutError:
-                return
+                await news
+            finally:
+                enough.cancel()
 
     def close(self) -> None:
         self._feed.leave()
+
+
+def _wake(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
 
 
 def text_of(stream: str, entries: Iterable[Entry]) -> bytes:

@@ -7,7 +7,7 @@ from homeostat.core.clock import Clock, Millis
 from homeostat.core.errors import AgentUnknown, Forbidden
 from homeostat.core.ids import DEFAULT_PROJECT
 from homeostat.core.limits import LAST_ACTION_CHARS_MAX, STALE_INTERVALS
-from homeostat.core.ports.fleet import StatusKeeper
+from homeostat.core.ports.fleet import QuickKeeper, StatusKeeper
 from homeostat.core.records.fleet import Admission, AgentStatus, Beat, PushInterval
 from homeostat.fleet.broadcast import Broadcaster
 from homeostat.fleet.liveness import Sweeper
@@ -37,6 +37,7 @@ class Heartbeats:
         self._registry = registry
         self._sweeper = sweeper
         self._keeper = keeper
+        self._beat_at_once = keeper.beat_at_once if isinstance(keeper, QuickKeeper) else None
         self._broadcaster = broadcaster
         self._clock = clock
         self.taken = 0
@@ -45,11 +46,24 @@ class Heartbeats:
         """Take a heartbeat from the agent whose key came with it."""
         if status.agent_id != member.entry.agent_id:
             raise Forbidden(verb="report for", object=status.agent_id)
-        now = self._clock.now_ms()
-        interval = self._registry.interval(member)
-        beat = Beat(_fitting(member, status), now, member.interval_ms)
+        interval, beat = self._read(member, status)
         if not await self._keeper.beat(beat):
             await self._readmit(beat)
+        return self._taken(member, interval, beat)
+
+    def take_at_once(self, member: Member, status: AgentStatus) -> Receipt | None:
+        """As `take`, of the agent that the status is of; None where it has to be waited for, and nothing was taken."""
+        if self._beat_at_once is None:
+            return None
+        interval, beat = self._read(member, status)
+        return self._taken(member, interval, beat) if self._beat_at_once(beat) else None
+
+    def _read(self, member: Member, status: AgentStatus) -> tuple[PushInterval, Beat]:
+        interval = self._registry.interval(member)  # silence is measured by the one that is given from now on
+        return interval, Beat(_fitting(member, status), self._clock.now_ms(), member.interval_ms)
+
+    def _taken(self, member: Member, interval: PushInterval, beat: Beat) -> Receipt:
+        now = beat.received_ms
         self.taken += 1
         member.heard_ms = now
         self._sweeper.expect(now + STALE_INTERVALS * member.interval_ms)

@@ -122,7 +122,11 @@ class Registry:
 
     def known(self, secret: str) -> Member | None:
         """Whose key this is, as far as this process knows."""
-        return self._by_digest.get(key_digest(secret))
+        return self.known_by(key_digest(secret))
+
+    def known_by(self, digest: str) -> Member | None:
+        """As `known`, by the digest of the key."""
+        return self._by_digest.get(digest)
 
     async def identify(self, secret: str | None) -> Member:
         """Whose key this is."""

@@ -81,6 +81,10 @@ class AtOnce(Inbound, Protocol):
     @property
     def write_paused(self) -> bool: ...
 
+    def whole(self) -> bytes | None:
+        """As `take_whole`, and all of it is left where it is."""
+        ...
+
     def answer(self, status: int, headers: Headers, body: bytes) -> None: ...
 
     def answer_as_written(self, status: int, lines: tuple[bytes, ...], body: bytes) -> None:

@@ -221,12 +221,18 @@ class Cycle:
 
     def take_whole(self) -> bytes | None:
         """The whole body, if it has come and nothing of it was taken yet; else it has to be waited for."""
+        body = self.whole()
+        if body is not None:
+            self._pieces = []
+            self.unread = 0
+            self._told = True
+        return body
+
+    def whole(self) -> bytes | None:
+        """As `take_whole`, and all of it is left where it is."""
         if self.more_body or self._told or self.gone or self.awaits_continue:
             return None
         pieces = self._pieces
-        self._pieces = []
-        self.unread = 0
-        self._told = True
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def _take(self) -> Message:

@@ -11,7 +11,7 @@ from homeostat.app.assemble import System
 from homeostat.app.settings import is_loopback
 from homeostat.core.errors import HomeostatError, InternalError, OriginRefused, PayloadTooLarge
 from homeostat.core.limits import BODY_BYTES_MAX
-from homeostat.gateway.asgi import reply
+from homeostat.gateway.asgi import AtOnce, reply
 from homeostat.server import heartbeats
 from homeostat.server.answers import Answer, StreamedAnswer
 from homeostat.server.call import SAFE_METHODS, Call, Receive, Scope
@@ -54,20 +54,25 @@ class Edge:
         doorkeeper: Doorkeeper,
     ) -> None:
         self._known_hosts: set[bytes] = set()
-        self._quick = {
-            heartbeats.PATH: heartbeats.QuickHeartbeat(system, tally=metrics.heartbeats, hosts=self._known_hosts)
-        }
+        heartbeat = heartbeats.QuickHeartbeat(system, tally=metrics.heartbeats, hosts=self._known_hosts)
+        self._quick = {heartbeats.PATH: heartbeat}
+        self._heartbeat_at_once = heartbeat.at_once
         self._app = app
         self._owns = system.gateway.owns
         self._proxy = system.gateway.application
-        # Begins a model call without a task; whoever has to be looked at more closely takes the long way.
-        self.quick = partial(self._proxy.quick, hosts=self._known_hosts)
+        self._call_at_once = partial(self._proxy.quick, hosts=self._known_hosts)
         self._system = system
         self._router = router
         self._metrics = metrics
         self.patience = patience
         self._sockets = sockets
         self._doorkeeper = doorkeeper
+
+    def quick(self, request: AtOnce) -> bool:
+        """Answer a heartbeat or begin a model call without a task. False where either has to be looked at closely."""
+        if request.raw_path == heartbeats.RAW_PATH:
+            return self._heartbeat_at_once(request)
+        return self._call_at_once(request)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":

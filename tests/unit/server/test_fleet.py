@@ -1,5 +1,6 @@
 """The fleet's routes: what they answer, what they refuse, and that a refusal changes nothing."""
 
+import asyncio
 import re
 from collections.abc import AsyncGenerator
 from pathlib import Path
@@ -250,6 +251,31 @@ async def test_a_heartbeat_as_it_was_promised(http: httpx2.AsyncClient) -> None:
     kept = {name: value for name, value in HEARTBEAT.items() if name != "push_interval_seconds"}
     assert {name: row[name] for name in kept} == kept
     assert row["last_seen_at"] == body["server_time"]
+
+
+async def test_a_heartbeat_that_is_in_order_takes_no_task_unless_its_keeper_has_to_be_waited_for(
+    system: System, http: httpx2.AsyncClient
+) -> None:
+    key = await register(http)
+    waits = not isinstance(system.fleet.heartbeats._keeper, LocalStatuses)
+    tasks = 0
+    loop = asyncio.get_running_loop()
+
+    def counted(loop: asyncio.AbstractEventLoop, work: Any, **named: Any) -> "asyncio.Task[Any]":
+        nonlocal tasks
+        tasks += getattr(work, "__qualname__", "") == "Cycle.run"
+        return asyncio.Task(work, loop=loop, **named)
+
+    await push(http, key)
+    loop.set_task_factory(counted)
+    try:
+        for _ in range(3):
+            assert (await push(http, key)).status_code == 200
+        assert (tasks, system.fleet.heartbeats.taken) == (3 * waits, 4)
+        refused(await push(http, key, status="asleep"), 422, "malformed_payload")
+        assert (tasks, system.fleet.heartbeats.taken) == (3 * waits + 1, 4)
+    finally:
+        loop.set_task_factory(None)
 
 
 @pytest.mark.parametrize(

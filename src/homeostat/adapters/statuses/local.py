@@ -114,6 +114,9 @@ class LocalStatuses:
     # --- heartbeats ----------------------------------------------------------------------------------------
 
     async def beat(self, beat: Beat) -> bool:
+        return self.beat_at_once(beat)
+
+    def beat_at_once(self, beat: Beat) -> bool:
         entry = self._entries.get(beat.status.agent_id)
         if entry is None:
             return False

@@ -1,7 +1,7 @@
 """What the fleet asks of the world: a durable register, and a keeper of what changes with every heartbeat."""
 
 from collections.abc import Collection, Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from homeostat.core.clock import Millis
 from homeostat.core.ids import AgentId
@@ -119,3 +119,12 @@ class StatusKeeper(Protocol):
         ...
 
     async def close(self) -> None: ...
+
+
+@runtime_checkable
+class QuickKeeper(StatusKeeper, Protocol):
+    """A keeper that need not be waited for."""
+
+    def beat_at_once(self, beat: Beat) -> bool:
+        """As `beat`."""
+        ...
