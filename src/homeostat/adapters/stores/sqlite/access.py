@@ -5,7 +5,6 @@ from collections.abc import Sequence
 
 from homeostat.adapters.stores.access_read import AccessReading, Row, write_entry
 from homeostat.adapters.stores.sqlite.engine import SqliteEngine
-from homeostat.adapters.stores.sqlite.transaction import immediate
 from homeostat.adapters.stores.statements import statements
 from homeostat.core.chain import FIRST, sealed
 from homeostat.core.records.access import Act, AuditEntry
@@ -21,21 +20,16 @@ class SqliteAccess(AccessReading):
 
     async def append(self, act: Act) -> AuditEntry:
         def work(connection: sqlite3.Connection) -> AuditEntry:
-            with immediate(connection):
-                last = connection.execute(SQL["audit_last"]).fetchone()
-                seq, previous = (0, FIRST) if last is None else last
-                entry = sealed(act, seq=seq + 1, previous=previous)
-                connection.execute(SQL["audit_put"], write_entry(entry))
+            last = connection.execute(SQL["audit_last"]).fetchone()
+            seq, previous = (0, FIRST) if last is None else last
+            entry = sealed(act, seq=seq + 1, previous=previous)
+            connection.execute(SQL["audit_put"], write_entry(entry))
             return entry
 
-        return await self._engine.write(work)
+        return await self._engine.save(work)
 
     async def _all(self, name: str, *values: object) -> Sequence[Row]:
         return await self._engine.read(lambda connection: connection.execute(SQL[name], values).fetchall())
 
     async def _write(self, name: str, *values: object) -> Sequence[Row]:
-        def work(connection: sqlite3.Connection) -> Sequence[Row]:
-            with immediate(connection):
-                return connection.execute(SQL[name], values).fetchall()
-
-        return await self._engine.write(work)
+        return await self._engine.save(lambda connection: connection.execute(SQL[name], values).fetchall())
