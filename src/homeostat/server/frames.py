@@ -8,6 +8,7 @@ import logging
 import socket
 import struct
 import zlib
+from functools import cached_property
 from typing import Any, Final
 
 from uvicorn import Config
@@ -98,7 +99,7 @@ class SharingProtocol(WebSocketsSansIOProtocol):
         if not self.close_sent:
             self.transport.write(shared.deflated if self._deflates else shared.plain)
 
-    @property
+    @cached_property
     def _deflates(self) -> bool:
         """Whether this reader understands what is compressed for all: it may have asked for a smaller window."""
         return any(

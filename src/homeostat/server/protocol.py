@@ -16,7 +16,7 @@ from homeostat.core.urgency import urgent_context
 from homeostat.gateway.asgi import ANSWER, BODY
 from homeostat.server.cycle import UNREAD_BYTES_MAX, App, Cycle, HeaderLines
 from homeostat.server.heads import HEADS_LEARNT_MAX, Head, learn
-from homeostat.server.turnstile import Turnstile, is_control
+from homeostat.server.turnstile import AT_ONCE, BY_A_TASK, Turnstile, is_control
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -260,19 +260,20 @@ class LeanProtocol(asyncio.Protocol):
         if waiting:
             self._pause_reading()
 
-    def _begin(self, cycle: Cycle) -> None:
-        """Have the application do what it can without waiting, if it has a way to and all of the request is here."""
+    def _begin(self, cycle: Cycle) -> int:
+        """Have the application do what it can at once, if all is here; returns the room that this takes."""
         if cycle.gone:
-            return
+            return AT_ONCE
         if self._quick is not None and not cycle.more_body and not cycle.awaits_continue:
             try:
                 if self._quick(cycle):
-                    return
+                    return AT_ONCE
             except Exception:
                 log.exception("%s %s failed", cycle.method, cycle.path)
                 cycle.give_up()
-                return
+                return AT_ONCE
         self.perform(cycle, self._app(self._scope(cycle), cycle.receive, cycle.send))
+        return BY_A_TASK
 
     def perform(self, cycle: Cycle, work: "Coroutine[Any, Any, None]", context: "Context | None" = None) -> None:
         cycle.task = self._loop.create_task(cycle.run(work), context=context)

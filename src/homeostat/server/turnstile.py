@@ -10,7 +10,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, TypeVar
 
-BEGUN_PER_ROUND_MAX: Final = 16  # a few milliseconds of work between two looks at what else has come
+ROOM: Final = 64  # in one round: a few milliseconds of work between two looks at what else has come
+AT_ONCE: Final = 1  # the room that a request takes which is answered, or handed on, as it begins
+BY_A_TASK: Final = 4  # and one that is not
 
 WORDS: Final = frozenset(
     {
@@ -35,35 +37,40 @@ def is_control(path: bytes) -> bool:
 
 
 class Turnstile:
-    """Counts requests that begin in this round, and keeps those that are too many in the order in which they came."""
+    """Counts what requests of this round take, and keeps those that are too many in the order in which they came."""
 
-    __slots__ = ("_begun", "_loop", "_turning", "_waiting")
+    __slots__ = ("_loop", "_taken", "_turning", "_waiting")
 
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._begun = 0
+        self._taken = 0
         self._turning = False
-        self._waiting: deque[Callable[[], None]] = deque()
+        self._waiting: deque[Callable[[], int]] = deque()
 
-    def enter(self, loop: asyncio.AbstractEventLoop, begin: Callable[[Request], None], request: Request) -> None:
-        """Begin one more request: at once if there is room in this round, else as soon as its turn has come."""
+    def enter(self, loop: asyncio.AbstractEventLoop, begin: Callable[[Request], int], request: Request) -> None:
+        """Begin one more request: at once if there is room in this round, else as soon as its turn has come.
+
+        `begin` says how much room it took.
+        """
         if not self._turning:
             self._turning = True
             self._loop = loop
             loop.call_soon(self._turn)
-        if self._begun >= BEGUN_PER_ROUND_MAX or self._waiting:
+        if self._taken >= ROOM or self._waiting:
             self._waiting.append(partial(begin, request))
             return
-        self._begun += 1
-        begin(request)
+        self._taken += begin(request)
 
     def _turn(self) -> None:
         """A round is over: those that wait go first in the next."""
         waiting = self._waiting
-        self._begun = begun = min(BEGUN_PER_ROUND_MAX, len(waiting))
-        self._turning = begun > 0
-        if begun:
-            assert self._loop is not None
-            self._loop.call_soon(self._turn)
-        for _ in range(begun):
-            waiting.popleft()()
+        self._turning = bool(waiting)
+        self._taken = 0
+        if not waiting:
+            return
+        assert self._loop is not None
+        self._loop.call_soon(self._turn)
+        for _ in range(len(waiting)):  # whoever comes meanwhile is behind them
+            if self._taken >= ROOM:
+                break
+            self._taken += waiting.popleft()()

@@ -1,7 +1,8 @@
 """Under a load of thousands an operator's word is heard in the round of the loop in which it comes."""
 
 import asyncio
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import pytest
 
@@ -9,13 +10,18 @@ from homeostat.core.urgency import is_urgent
 from homeostat.server.application import table_of
 from homeostat.server.patience import Patience
 from homeostat.server.serving import bind, serving_app, url_of
-from homeostat.server.turnstile import BEGUN_PER_ROUND_MAX, Turnstile, is_control
+from homeostat.server.turnstile import AT_ONCE, BY_A_TASK, ROOM, Turnstile, is_control
 
 CONTROL = {
     *("kill_agent", "quarantine_agent", "release_agent", "cordon_agent", "drain_agent", "kill_run", "pause_run"),
     *("resume_run", "approve_task", "reject_task", "approve", "reject", "approve_all", "press_button", "lift_button"),
     *("stop_turn", "revoke_key"),
 }
+
+
+T = TypeVar("T")
+
+TASKS_PER_ROUND = ROOM // BY_A_TASK
 
 
 def request(path: str) -> bytes:
@@ -35,6 +41,14 @@ class Listed:
         scope["extensions"]["homeostat.answer"](200, [], b"")
 
 
+def beginning(begun: list[T], takes: int) -> Callable[[T], int]:
+    def begin(request: T) -> int:
+        begun.append(request)
+        return takes
+
+    return begin
+
+
 async def urgent_below() -> bool:
     return is_urgent()
 
@@ -47,30 +61,33 @@ def test_what_operators_do_is_told_from_what_agents_do_by_its_path() -> None:
     assert not is_control(b"/openai/v1/kill"), "an agent names what it asks an upstream for"
 
 
-async def test_so_many_requests_begin_in_a_round_and_the_rest_in_order() -> None:
+@pytest.mark.parametrize("takes", [AT_ONCE, BY_A_TASK])
+async def test_so_many_requests_begin_in_a_round_and_the_rest_in_order(takes: int) -> None:
     turnstile, loop = Turnstile(), asyncio.get_running_loop()
     begun: list[int] = []
-    for number in range(3 * BEGUN_PER_ROUND_MAX):
-        turnstile.enter(loop, begun.append, number)
-    assert len(begun) == BEGUN_PER_ROUND_MAX
+    begin, fit = beginning(begun, takes), ROOM // takes
+    for number in range(3 * fit):
+        turnstile.enter(loop, begin, number)
+    assert len(begun) == fit
     for rounds in (2, 3):
         await asyncio.sleep(0)
-        assert begun == list(range(rounds * BEGUN_PER_ROUND_MAX))
+        assert begun == list(range(rounds * fit))
     await asyncio.sleep(0)
-    turnstile.enter(loop, begun.append, -1)
+    turnstile.enter(loop, begin, -1)
     assert begun[-1] == -1, "who comes when nobody waits does not wait"
 
 
 async def test_whoever_comes_while_others_wait_is_behind_them() -> None:
     turnstile, loop = Turnstile(), asyncio.get_running_loop()
     begun: list[str] = []
-    for _ in range(BEGUN_PER_ROUND_MAX):
-        turnstile.enter(loop, begun.append, "at once")
-    turnstile.enter(loop, begun.append, "first")
-    turnstile.enter(loop, begun.append, "second")
+    begin = beginning(begun, BY_A_TASK)
+    for _ in range(TASKS_PER_ROUND):
+        turnstile.enter(loop, begin, "at once")
+    turnstile.enter(loop, begin, "first")
+    turnstile.enter(loop, begin, "second")
     assert set(begun) == {"at once"}
     await asyncio.sleep(0)
-    assert begun[BEGUN_PER_ROUND_MAX:] == ["first", "second"]
+    assert begun[TASKS_PER_ROUND:] == ["first", "second"]
 
 
 @pytest.mark.parametrize("path", ["/v1/agents/ann/kill", "/v1/runs/r/tasks/t/approve", "/v1/red-button"])
@@ -79,7 +96,7 @@ async def test_an_operators_word_passes_those_that_wait(path: str) -> None:
     listener = bind("127.0.0.1", 0)
     async with serving_app(listed, listener), asyncio.timeout(30):
         port = int(url_of(listener).rsplit(":", 1)[1])
-        lines = [await asyncio.open_connection("127.0.0.1", port) for _ in range(8 * BEGUN_PER_ROUND_MAX)]
+        lines = [await asyncio.open_connection("127.0.0.1", port) for _ in range(8 * TASKS_PER_ROUND)]
         *many, operator = lines
         for _, writer in many:
             writer.write(request("/v1/agents/ann/inbox"))
@@ -89,7 +106,7 @@ async def test_an_operators_word_passes_those_that_wait(path: str) -> None:
             writer.close()
     assert all(answer.startswith(b"HTTP/1.1 200") for answer in answers)
     assert sorted(listed.begun) == sorted([("/v1/agents/ann/inbox", False)] * len(many) + [(path, True)])
-    assert listed.begun.index((path, True)) <= 2 * BEGUN_PER_ROUND_MAX, "it stood in line"
+    assert listed.begun.index((path, True)) <= 2 * TASKS_PER_ROUND, "it stood in line"
 
 
 async def test_an_operators_word_that_is_said_again_is_as_urgent() -> None:
@@ -109,7 +126,7 @@ async def test_a_client_that_hangs_up_while_it_waits_costs_nothing_and_blocks_no
     listener = bind("127.0.0.1", 0)
     async with serving_app(listed, listener), asyncio.timeout(30):
         port = int(url_of(listener).rsplit(":", 1)[1])
-        lines = [await asyncio.open_connection("127.0.0.1", port) for _ in range(4 * BEGUN_PER_ROUND_MAX)]
+        lines = [await asyncio.open_connection("127.0.0.1", port) for _ in range(4 * TASKS_PER_ROUND)]
         for _, writer in lines:
             writer.write(request("/v1/agents/ann/inbox"))
         for _, writer in lines[1::2]:
