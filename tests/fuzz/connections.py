@@ -119,7 +119,7 @@ class Asked:
         self.connection = Connection("x", cast("Any", self.loop), self.released.append)
         self.connection.connection_made(cast("Any", self.wire))
         self.answer = self.connection.send(
-            b"GET / HTTP/1.1\r\n\r\n", b"", bodiless=bodiless, first_byte_seconds=1, idle_seconds=1
+            (b"GET / HTTP/1.1\r\n\r\n",), b"", bodiless=bodiless, first_byte_seconds=1, idle_seconds=1
         )
         self.body = b""
 

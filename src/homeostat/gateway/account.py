@@ -67,7 +67,7 @@ class Account:
         self.open = now_open = self.open + 1
         if now_open > self.most_open:  # noqa: PLR1730
             self.most_open = now_open
-        return amount_of(tokens, micros)
+        return amount if tokens == amount[0] and micros == amount[1] else amount_of(tokens, micros)
 
     def untake(self, held: Amount) -> None:
         """What was set aside is at hand again."""

@@ -47,6 +47,8 @@ class Errands:
                 return None
             if remembered[1] - now < ASSIGNMENT_STALE_SECONDS / 2 and agent not in self._asking:
                 self._begin(agent)  # an agent that is busy finds the next answer here, and does not wait for it
+        if turn is None and headers.run_id is None:
+            return headers
         return self._settle(headers, turn)
 
     async def ask(self, agent: AgentKey, headers: RequestHeaders) -> RequestHeaders:

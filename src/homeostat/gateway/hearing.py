@@ -168,6 +168,10 @@ class Hearing:
         self._waiting[call_id] = (ask.api, body)
         self._bytes += len(body)
 
+    @property
+    def waits(self) -> bool:
+        return bool(self._waiting)
+
     def holds(self, call_id: CallId) -> bool:
         return call_id in self._waiting
 

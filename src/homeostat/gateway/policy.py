@@ -28,7 +28,7 @@ FOREVER = Millis(1 << 62)
 _raws = msgspec.json.Decoder(list[Raw])
 _members = msgspec.json.Decoder(dict[str, Raw])
 
-AskWrapper = Callable[[Ask], Refusal | None]
+Look = Callable[[Ask], Refusal | None]
 
 
 class RateLimit:
@@ -75,7 +75,7 @@ class ModelFilter:
     policy: Policy
     names: NameFilter
 
-    def __call__(self, ask: Ask) -> Refusal | None:
+    def look(self, ask: Ask) -> Refusal | None:
         if not ask.model or self.names.allows(ask.model):
             return None
         return Refusal(403, "model_denied", f"Model {ask.model!r} is not allowed", policy_id=self.policy.policy_id)
@@ -88,7 +88,7 @@ class TokenCap:
     policy: Policy
     most: int
 
-    def __call__(self, ask: Ask) -> Refusal | None:
+    def look(self, ask: Ask) -> Refusal | None:
         if not ask.generates or (ask.output_cap is not None and ask.output_cap <= self.most):
             return None
         if self.policy.refuse and ask.output_cap is not None:
@@ -105,7 +105,7 @@ class ToolFilter:
     policy: Policy
     names: NameFilter
 
-    def __call__(self, ask: Ask) -> Refusal | None:
+    def look(self, ask: Ask) -> Refusal | None:
         denied = [name for name in ask.tools if not self.names.allows(name)]
         if not denied:
             return None
@@ -130,7 +130,7 @@ class Chain:
     """Everything in force for one agent, ready to be applied."""
 
     gate: Refusal | None = None
-    asks: tuple[AskWrapper, ...] = ()
+    asks: tuple[Look, ...] = ()
     rates: tuple[RateLimit, ...] = ()
     tool_filters: tuple[ToolFilter, ...] = ()
     counts_tokens: bool = False
@@ -140,8 +140,8 @@ class Chain:
 
     def ask(self, ask: Ask) -> Refusal | None:
         """Let each wrapper look at a request and trim it; the first no counts."""
-        for wrapper in self.asks:
-            if (refusal := wrapper(ask)) is not None:
+        for look in self.asks:
+            if (refusal := look(ask)) is not None:
                 return refusal
         return None
 
@@ -208,7 +208,7 @@ def compose(policies: Iterable[Policy], now: Millis, allowance_of: AllowanceOf) 
     if not live:
         return EMPTY
     gate: Refusal | None = None
-    asks: list[AskWrapper] = []
+    asks: list[Look] = []
     rates: list[RateLimit] = []
     tools: list[ToolFilter] = []
     headers: Headers = []
@@ -221,12 +221,12 @@ def compose(policies: Iterable[Policy], now: Millis, allowance_of: AllowanceOf) 
             case Action.DRAIN:
                 gate = gate or Refusal(503, "agent_draining", DRAINING, policy_id=policy.policy_id)
             case Action.MODEL_FILTER:
-                asks.append(ModelFilter(policy, names))
+                asks.append(ModelFilter(policy, names).look)
             case Action.TOOL_FILTER:
                 tools.append(ToolFilter(policy, names))
-                asks.append(tools[-1])
+                asks.append(tools[-1].look)
             case Action.TOKEN_CAP:
-                asks.append(TokenCap(policy, policy.max_tokens or 0))
+                asks.append(TokenCap(policy, policy.max_tokens or 0).look)
             case Action.RATE_LIMIT:
                 rates.append(RateLimit(policy, allowance_of(policy.policy_id)))
             case Action.CLEAR_CONTEXT:

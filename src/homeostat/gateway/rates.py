@@ -43,9 +43,10 @@ class Taken(Struct, eq=False):
 
     def settle(self, tokens: int) -> None:
         """The call uses so many tokens after all; a limit that counts none is not concerned."""
-        if self.load.tokens and tokens != self.load.tokens:
-            self._allowance.give_back(self._portion, Load(0, self.load.tokens - tokens))
-            self.load = Load(self.load.requests, tokens)
+        requests, taken = self.load
+        if taken and tokens != taken:
+            self._allowance.give_back(self._portion, Load(0, taken - tokens))
+            self.load = Load(requests, tokens)
 
     def give_back(self) -> None:
         """The call is not made after all."""
@@ -77,8 +78,8 @@ class Allowance:
                 portion.tokens -= tokens
                 self._takes += 1
                 if not self._drawing and (
-                    portion.requests * 2 < portion.size.requests
-                    or portion.tokens * 2 < portion.size.tokens
+                    portion.requests * 2 < portion.size[0]
+                    or portion.tokens * 2 < portion.size[1]
                     or portion.expires - now < RATE_PORTION_SECONDS / 2
                 ):
                     self._draw_ahead(load, most, now)

@@ -193,7 +193,7 @@ class Connection(asyncio.Protocol):
     # --- sending -------------------------------------------------------------------------------------------
 
     def send(
-        self, head: bytes, body: bytes, *, bodiless: bool, first_byte_seconds: float, idle_seconds: float
+        self, head: tuple[bytes, ...], body: bytes, *, bodiless: bool, first_byte_seconds: float, idle_seconds: float
     ) -> Answer:
         """Put a whole request on the wire."""
         answer = self._open(bodiless=bodiless, idle_seconds=idle_seconds)
@@ -202,15 +202,15 @@ class Connection(asyncio.Protocol):
         transport = self._transport
         assert transport is not None
         if len(body) < UPSTREAM_HEADER_BYTES_MAX:
-            transport.write(head + body)
+            transport.write(b"".join((*head, body)))
         else:
-            transport.write(head)
+            transport.write(b"".join(head))
             transport.write(body)
         return answer
 
     async def send_pieces(
         self,
-        head: bytes,
+        head: tuple[bytes, ...],
         body: AsyncIterable[bytes],
         *,
         chunked: bool,
@@ -221,7 +221,7 @@ class Connection(asyncio.Protocol):
         """Put a request on the wire piece by piece, no faster than the upstream takes it."""
         answer = self._open(bodiless=bodiless, idle_seconds=idle_seconds)
         self._sending = True
-        self._wire.write(head)
+        self._wire.write(b"".join(head))
         async for piece in body:
             if answer.error is not None or answer.complete:
                 break

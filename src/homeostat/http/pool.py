@@ -60,7 +60,7 @@ class Pool:
         self._tls = (tls or ssl.create_default_context()) if parts.scheme == "https" else None
         self.limits = limits or HttpLimits()
         host = (b"host", parts.netloc.rpartition("@")[2].encode())
-        self._own_lines = b"".join(b"%b: %b\r\n" % line for line in (host, *lines))
+        self._own_lines = b" HTTP/1.1\r\n" + b"".join(b"%b: %b\r\n" % line for line in (host, *lines))
         self._lines = Lines()
         self._idle: list[Connection] = []
         self._open: set[Connection] = set()
@@ -129,10 +129,10 @@ class Pool:
 
     # --- the request's head -----------------------------------------------------------------------------------
 
-    def head(self, request: UpstreamRequest, framing: bytes) -> bytes:
+    def head(self, request: UpstreamRequest, framing: bytes) -> tuple[bytes, ...]:
+        """In pieces, as it is joined with the body."""
         lines = request.written or b"".join([b"%b: %b\r\n" % line for line in request.headers])
-        first = (request.method, self._base, request.target)
-        return b"%b %b%b HTTP/1.1\r\n%b%b%b\r\n" % (*first, self._own_lines, lines, framing)
+        return (request.method, b" ", self._base, request.target, self._own_lines, lines, framing, b"\r\n")
 
     # --- the pool ----------------------------------------------------------------------------------------------
 

@@ -88,7 +88,7 @@ def heard(blocks: list[bytes]) -> tuple[object, ...]:
     released: list[Connection] = []
     connection = Connection("x", cast("asyncio.AbstractEventLoop", Loop()), released.append)
     connection.connection_made(cast("Any", Wire()))
-    answer = connection.send(b"", b"", bodiless=False, first_byte_seconds=1, idle_seconds=1)
+    answer = connection.send((), b"", bodiless=False, first_byte_seconds=1, idle_seconds=1)
     for block in blocks:
         if not connection.closed:
             connection.data_received(block)

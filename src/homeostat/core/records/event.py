@@ -47,7 +47,11 @@ class Event(Struct, frozen=True, gc=False):
     @property
     def passing(self) -> bool:
         """Whether it may be thrown away when nobody hears it now."""
-        return self.channel is Channel.STR or self.suffix in PASSING
+        return is_passing(self.channel, self.suffix)
+
+
+def is_passing(channel: Channel, suffix: str) -> bool:
+    return channel is Channel.STR or suffix in PASSING
 
 
 def subject(project: str, channel: str, component: str, target: str, suffix: str) -> str:

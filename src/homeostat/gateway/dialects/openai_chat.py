@@ -91,9 +91,24 @@ class _Spoken(Struct, gc=False):
 
 class _Choice(Struct, gc=False):
     index: int = 0
-    message: _Spoken | None = None
     delta: _Spoken | None = None
     text: str | None = None
+
+
+class _Said(Struct, gc=False):
+    tool_calls: list[_ToolCall] | None = None
+
+
+class _Alternative(Struct, gc=False):
+    message: _Said | None = None
+
+
+class _Whole(Struct, gc=False):
+    """An answer that is not made of events. Its words are passed over: nobody counts what was reported."""
+
+    model: str = ""
+    usage: _Usage | None = None
+    choices: list[_Alternative] = []
 
 
 class _Answer(Struct, gc=False):
@@ -103,6 +118,7 @@ class _Answer(Struct, gc=False):
 
 
 _asks = msgspec.json.Decoder(_ChatAsk)
+_wholes = msgspec.json.Decoder(_Whole)
 _answers = msgspec.json.Decoder(_Answer)
 
 
@@ -151,7 +167,7 @@ class OpenAIChat:
         )
 
     def answer(self, body: bytes) -> Reading:
-        read: _Answer | None = try_decode(_answers, body)
+        read: _Whole | None = try_decode(_wholes, body)
         if read is None:
             return Reading()
         tools: list[ToolUse] = []

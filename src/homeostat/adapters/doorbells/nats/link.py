@@ -5,9 +5,10 @@
 
 import asyncio
 import logging
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from typing import Final
+from operator import attrgetter
+from typing import Final, cast
 
 import msgspec
 from nats.aio.client import Client
@@ -25,11 +26,12 @@ from homeostat.core.limits import (
     BUS_RECEIPT_SECONDS,
     BUS_UNSENT_BYTES_MAX,
 )
-from homeostat.core.records.event import Channel, Event
+from homeostat.core.records.event import Channel, Event, is_passing
 
 log = logging.getLogger(__name__)
 
 Kind = tuple[Channel, str]
+_kind = cast("Callable[[Event], Kind]", attrgetter("channel", "suffix"))
 
 LOST: Final = (NatsError, OSError, TimeoutError, RuntimeError)
 """How nats-py tells that a connection is gone; the last is uvloop's word for a socket that was closed."""
@@ -130,7 +132,7 @@ class Link:
 
     async def send(self, events: tuple[Event, ...]) -> None:
         """Send a batch in one go, then wait for the receipts of what is to be kept."""
-        kinds = {(event.channel, event.suffix) for event in events if not event.passing} - self._covered
+        kinds = {kind for kind in set(map(_kind, events)) - self._covered if not is_passing(*kind)}
         try:
             if kinds:
                 await self.cover(kinds)
@@ -157,7 +159,7 @@ class Link:
             if event.passing:
                 await self.client.publish(subject, body)
                 return
-            named = "\n".join([subject, *(one.event_id for one in parcel)])
+            named = "\n".join([subject, *[one.event_id for one in parcel]])
             headers = {MESSAGE_ID: digest_of(named)} if event.event_id else None
             await self.client.publish(subject, body, reply=reply, headers=headers)
             receipts.missing += 1

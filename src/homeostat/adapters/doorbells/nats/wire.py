@@ -1,7 +1,10 @@
 """Events as bytes, and patterns as what NATS has to be asked for."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
+from operator import attrgetter
+from typing import cast
 
 import msgspec
 
@@ -32,29 +35,22 @@ class _Envelope(msgspec.Struct, omit_defaults=True):
 
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(_Envelope)
+_address = cast("Callable[[Event], tuple[str, ...]]", attrgetter("suffix", "target", "project", "component", "channel"))
 
 
 def parcels(events: Sequence[Event]) -> Iterator[Sequence[Event]]:
     """Events in their order, cut into what goes into one message: neighbours of one subject, where that may be."""
-    first = size = 0
-    for place, event in enumerate(events):
-        size += len(event.payload)
-        if place > first and (size > BUS_PARCEL_BYTES_MAX or not _joins(event, events[first])):
-            yield events[first:place]
-            first, size = place, len(event.payload)
-    if events:
-        yield events[first:]
-
-
-def _joins(event: Event, first: Event) -> bool:
-    return (
-        event.suffix in GATHERED
-        and event.suffix == first.suffix
-        and event.target == first.target
-        and event.project == first.project
-        and event.component == first.component
-        and event.channel is first.channel
-    )
+    for address, neighbours in groupby(events, _address):
+        most = BUS_PARCEL_BYTES_MAX if address[0] in GATHERED else 0
+        parcel: list[Event] = []
+        size = 0
+        for event in neighbours:
+            size += len(event.payload)
+            if parcel and size > most:
+                yield parcel
+                parcel, size = [], len(event.payload)
+            parcel.append(event)
+        yield parcel
 
 
 def pack(events: Sequence[Event]) -> bytes:
@@ -68,8 +64,8 @@ def pack(events: Sequence[Event]) -> bytes:
             first.component,
             first.target,
             first.suffix,
-            msgspec.Raw(first.payload.encode()),
-            tuple((event.event_id, msgspec.Raw(event.payload.encode())) for event in others),
+            msgspec.Raw(first.payload),
+            tuple([(event.event_id, msgspec.Raw(event.payload)) for event in others]),
         )
     )
 
