@@ -202,7 +202,7 @@ class Connection(asyncio.Protocol):
         transport = self._transport
         assert transport is not None
         if len(body) < UPSTREAM_HEADER_BYTES_MAX:
-            transport.write(b"".join((*head, body)))
+            transport.write(b"".join([*head, body]))
         else:
             transport.write(b"".join(head))
             transport.write(body)
@@ -312,7 +312,8 @@ class Connection(asyncio.Protocol):
             return
         if not self._parsing:
             if (plain := self._lines.read(data)) is not None:
-                answer.arrive(*plain)
+                status, lines, written, body = plain
+                answer.arrive(status, lines, written, body)
                 self._finished()
                 if answer.arrived is not None:
                     answer.arrived()

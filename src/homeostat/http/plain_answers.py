@@ -53,10 +53,11 @@ class Lines:
 
     def read(self, data: bytes) -> PlainAnswer | None:
         """The answer in a block of data, if that is plain and all there is in it."""
-        end = data.find(END)
-        if not 0 < end <= UPSTREAM_HEADER_BYTES_MAX:
+        head, end, body = data.partition(END)
+        if not end or len(head) > UPSTREAM_HEADER_BYTES_MAX:
             return None
-        first, *lines = data[:end].split(b"\r\n")
+        lines = head.split(b"\r\n")
+        first = lines.pop(0)
         status = self._statuses.get(first) or self._status(first)
         known, length, telling = self._known, -1, False
         private: list[bytes] = []
@@ -72,7 +73,6 @@ class Lines:
                 return None
             else:
                 length = said
-        body = data[end + 4 :]
         if not status or len(body) != length:
             return None
         if telling:
@@ -80,7 +80,7 @@ class Lines:
         elif private:
             written = b"".join([line + b"\r\n" for line in lines if line not in private])
         else:
-            written = data[len(first) + 2 : end + 2]
+            written = data[len(first) + 2 : len(head) + 2]
         return status, lines, written, body
 
     def _status(self, line: bytes) -> int:

@@ -271,9 +271,9 @@ class Cycle:
         first = STATUS_LINES.get(status) or b"HTTP/1.1 %d \r\n" % status
         end = b"\r\n" if self.keep_alive else b"connection: close\r\n\r\n"
         if self.bodiless or len(body) > COPIED_BYTES_MAX:
-            self._write(b"".join((first, *lines, end)), b"" if self.bodiless else body)
+            self._write(b"".join([first, *lines, end]), b"" if self.bodiless else body)
         else:
-            self._wire.transport.write(b"".join((first, *lines, end, body)))
+            self._wire.transport.write(b"".join([first, *lines, end, body]))
         self._finish()
 
     async def reply(self, status: int, headers: HeaderLines, body: bytes) -> None:

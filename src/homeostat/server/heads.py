@@ -55,9 +55,9 @@ class Head:
         if not data.startswith(self._before):
             return None
         start = self._start
-        stop = data.find(b"\r", start, start + LENGTH_DIGITS_MAX + 1)
-        digits = data[start:stop]
-        if stop < 0 or not digits.isdigit() or digits[0] == ZERO or not data.startswith(self._after, stop):
+        digits, end, _ = data[start : start + LENGTH_DIGITS_MAX + 1].partition(b"\r")
+        stop = start + len(digits)
+        if not end or not digits.isdigit() or digits[0] == ZERO or not data.startswith(self._after, stop):
             return None
         self.length = int(digits)
         return data[stop + len(self._after) :]

@@ -306,7 +306,8 @@ class LeanProtocol(asyncio.Protocol):
             return
         if self._waiting:
             self._start()
-        self.resume_reading()
+        if self._read_paused:
+            self.resume_reading()
 
     def left(self, cycle: Cycle) -> None:
         """The application has nothing more to do for a request: who stops the server need not wait for it."""
