@@ -371,6 +371,6 @@ def _nobody_listens(_: Iterable[AgentKey]) -> None: ...
 
 def _heavy(mailbox: Mailbox) -> bool:
     held = len(mailbox.active.turn.payload) if mailbox.active is not None else 0
-    if mailbox.queue:
-        held += sum(len(entry.turn.payload) for entry in mailbox.queue)
+    for entry in mailbox.queue:
+        held += len(entry.turn.payload)
     return held > MAILBOX_CACHED_PAYLOAD_BYTES_MAX

@@ -1,6 +1,6 @@
 """The chronicle: brings what turns called, wrote and delivered into their run's ledger, as it happens and each once."""
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from homeostat.core.clock import Millis
@@ -33,13 +33,18 @@ class Chronicle:
         """What turns called and made goes into the ledger before the outcomes of their tasks do. Returns the tasks of
         which it told the outcome as well: a success is what its turn delivered, and one entry says both.
         """
-        good = {task.turn_id: task for task, end in ends if end.status is Outcome.SUCCESS}
+        if self._desk.notes is None or not ends:
+            return set()
+        named = {end.turn_id: _succeeded(task) if end.status is Outcome.SUCCESS else _named(task) for task, end in ends}
+        noted = {end.turn_id: task.noted for task, end in ends if task.noted}
+        found = await self._desk.notes(draft.run.project, named, noted, ended=True)
         fresh: list[Note] = []
-        for task, notes in await self._notes(draft, [task for task, _ in ends], ended=True, succeeded=good):
+        for task, end in ends:
+            notes = found.get(end.turn_id, ())
             fresh += [note for note in notes if note.key not in task.noted] if task.noted else notes
         _write(draft, fresh)
         written = {note.key for note in fresh}
-        return {task.number for turn_id, task in good.items() if end_of(turn_id) in written}
+        return {task.number for task, end in ends if end.status is Outcome.SUCCESS and end_of(end.turn_id) in written}
 
     async def plan_ended(self, draft: Draft, turn_id: TurnId) -> None:
         """The same for the turn of a plan."""
@@ -67,9 +72,15 @@ class Chronicle:
         began = draft.now - int(CHRONICLE_SECONDS * 1000)
         late = [task for task in tasks if always or (task.started_at_ms or 0) <= began][:CHRONICLE_TASKS_MAX]
         news = False
-        for task, notes in await self._notes(draft, late, ended=False):
-            known = {*task.noted, end_of(task.turn_id)}  # its end is told with its outcome
-            fresh = [note for note in notes if note.key not in known]
+        under_way = {task.turn_id: task for task in late if task.turn_id is not None}
+        named = {turn_id: _named(task) for turn_id, task in under_way.items()}
+        noted = {turn_id: task.noted for turn_id, task in under_way.items() if task.noted}
+        found: Mapping[TurnId, Sequence[Note]] = {}
+        if named:
+            found = await self._desk.notes(draft.run.project, named, noted, ended=False)
+        for turn_id, task in under_way.items():
+            known = {*task.noted, end_of(turn_id)}  # its end is told with its outcome
+            fresh = [note for note in found.get(turn_id, ()) if note.key not in known]
             _write(draft, fresh)
             if fresh:
                 news = True
@@ -86,17 +97,6 @@ class Chronicle:
         if always:
             return Millis(now + int(CALL_SETTLES_SECONDS * 1000))
         return Millis(min((task.started_at_ms or now for task in tasks), default=now))
-
-    async def _notes(
-        self, draft: Draft, tasks: Sequence[Task], *, ended: bool, succeeded: Container[TurnId | None] = ()
-    ) -> list[tuple[Task, Sequence[Note]]]:
-        if self._desk.notes is None or not tasks:
-            return []
-        turns = {task.turn_id: task for task in tasks if task.turn_id is not None}
-        named = {turn_id: (_succeeded if turn_id in succeeded else _named)(task) for turn_id, task in turns.items()}
-        noted = {turn_id: task.noted for turn_id, task in turns.items() if task.noted}
-        found = await self._desk.notes(draft.run.project, named, noted, ended=ended)
-        return [(task, found.get(turn_id, ())) for turn_id, task in turns.items()]
 
 
 def _named(task: Task) -> TaskTold:

@@ -131,37 +131,12 @@ class Draft:
         self._touched = True
         return amended
 
-    def end(
-        self,
-        task: Task,
-        event: TaskEvent,
-        *,
-        result: Json | None,
-        error: Json | None,
-        told: bool = False,
-        keep: bool = True,
-    ) -> Task:
-        """End an attempt, or the task with it, and say so in the ledger unless that was `told` already.
+    def end(self, task: Task, event: TaskEvent, *, result: Json | None, error: Json | None, keep: bool = True) -> Task:
+        """End an attempt, or the task with it, and say so in the ledger.
 
         A result that nobody asks for is not to `keep`: it is the deliverable of the turn, which is kept already.
         """
-        ended = Task(
-            task.number,
-            task.spec,
-            TASK.next(task.status, event),
-            task.attempt,
-            task.turn_id,
-            task.agent_id,
-            task.not_before_ms,
-            task.started_at_ms,
-            self.now,
-            task.approved_by,
-            error,
-            result if keep else None,
-            task.noted,
-        )
-        if told:
-            return self._put(task, ended)
+        ended = self.end_told(task, event, result if keep else None, error)
         entry = TaskEnded(
             task.agent_id,
             task.attempt,
@@ -175,6 +150,25 @@ class Draft:
             task.turn_id,
         )
         self._chain.add(EntryKind.TASK_ENDED, entry, at_ms=self.now, plain=True)
+        return ended
+
+    def end_told(self, task: Task, event: TaskEvent, result: Json | None, error: Json | None = None) -> Task:
+        """The same where the ledger has been told already."""
+        ended = Task(
+            task.number,
+            task.spec,
+            TASK.next(task.status, event),
+            task.attempt,
+            task.turn_id,
+            task.agent_id,
+            task.not_before_ms,
+            task.started_at_ms,
+            self.now,
+            task.approved_by,
+            error,
+            result,
+            task.noted,
+        )
         return self._put(task, ended)
 
     def change(self, *, epoch: int | None = None) -> RunChange:

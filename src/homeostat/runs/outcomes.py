@@ -20,8 +20,10 @@ def conclude(draft: Draft, task: Task, end: Deliverable, *, told: bool = False, 
 
     That it succeeded may be `told` already; a result that another task asks for is to `keep`.
     """
+    if told:
+        return draft.end_told(task, TaskEvent.SUCCEED, end.result if keep else None)
     if end.status is Outcome.SUCCESS:
-        return draft.end(task, TaskEvent.SUCCEED, result=end.result, error=None, told=told, keep=keep)
+        return draft.end(task, TaskEvent.SUCCEED, result=end.result, error=None, keep=keep)
     by = _stopped_by(end)
     error = end.error or to_json({"code": "failed", "message": "the turn failed and did not say why"})
     if by == KILLER:

@@ -17,6 +17,7 @@ from homeostat.core.wire.runs import PlanBody, TaskBody
 Find = Callable[[Target], Awaitable[list[AgentId]]]
 
 REFERENCE = "$result"
+_REFERENCE, _NOTHING = REFERENCE.encode(), bytes(NO_VALUE)
 """`{"$result": "name"}` in a task's input stands for what that task delivered."""
 
 
@@ -123,7 +124,7 @@ def _check_references(specs: Sequence[TaskSpec]) -> None:
 def references(spec: TaskSpec) -> list[str]:
     """The tasks whose results an input asks for."""
     raw = bytes(spec.input)
-    if REFERENCE.encode() not in raw:
+    if _REFERENCE not in raw:
         return []
     found: list[str] = []
 
@@ -137,7 +138,7 @@ def references(spec: TaskSpec) -> list[str]:
 def payload_of(spec: TaskSpec, goal: str, results: dict[str, Json]) -> Json:
     """The message that a task is, with what other tasks delivered in the places meant for it."""
     raw = bytes(spec.input)
-    if raw == bytes(NO_VALUE):
+    if raw == _NOTHING:
         return to_json({"goal": goal, "task": spec.name})
     if not results:
         return Json(raw.decode())

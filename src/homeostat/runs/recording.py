@@ -22,6 +22,7 @@ from homeostat.core.records.view import Deliverable
 from homeostat.core.redaction import redact_json
 
 KERNEL_CARDS: Final = frozenset({DELIVERABLE, TOOL_CALL, TOOL_RESULT})
+NOTHING_RECORDED: Final[Mapping[str, Any]] = {}
 NOTHING: Final[Mapping[TurnId, Collection[str]]] = {}
 TYPES: Final = {kind: kind.value for kind in MessageType}
 NOTHING_SAID: Final = NULL.encode()
@@ -97,7 +98,7 @@ async def notes_of(
     for turn_id in await ledger.busy(list(short)) if short else ():
         del short[turn_id]
     notes = {
-        turn_id: turn_notes(worked, (), tasks[turn_id], early=turn_id in noted) for turn_id, worked in short.items()
+        turn_id: [_short_note(worked, tasks[turn_id], early=turn_id in noted)] for turn_id, worked in short.items()
     }
     roots = {turn_id: turn_id for turn_id in tasks if turn_id not in short} if len(short) < len(tasks) else {}
     notes.update((turn_id, []) for turn_id in roots)
@@ -114,6 +115,17 @@ async def notes_of(
         early = bool(noted.get(root))
         notes[root] += turn_notes(worked, context, tasks.get(turn.turn_id), over=over, early=early)
     return notes
+
+
+def _short_note(worked: Worked, task: TaskTold, *, early: bool) -> Note:
+    """What is told of a turn that left nothing behind but its end, and maybe a recording: as `turn_notes` tells it."""
+    recorded_as, recording = "", NOTHING_RECORDED
+    for step in worked.steps:
+        recorded_as = step.outcome
+        recording = from_json(recorded_as)
+    (delivered,) = worked.cards
+    order = recording.get("order") or () if early else ()
+    return _end_note(worked, delivered, (), recording, task, order=order, recorded_as=recorded_as)
 
 
 def turn_notes(
@@ -155,32 +167,20 @@ def turn_notes(
         return ordered
     if order := cast("list[str]", recording.get("order") or []):
         ordered = _as_asked(ordered, order)
-    end = _end_note(
-        turn,
-        delivered,
-        context,
-        recording,
-        task,
-        ending=_ending(worked.end, delivered),
-        order=order if early else (),
-        said=_said(turn, delivered, context, recorded_as, task),
-    )
+    told_order = order if early else ()
+    end = _end_note(worked, delivered, context, recording, task, order=told_order, recorded_as=recorded_as)
     return [*ordered, end] if ordered else [end]
 
 
-def _said(
-    turn: Turn, delivered: Card | None, context: Collection[Card], recorded_as: str, task: TaskTold | None
-) -> str:
+def _said(turn: Turn, ending: Ending, context: Collection[Card], recorded_as: str, task: TaskTold | None) -> str:
     """Everything that others wrote of what is told of a turn's end; the rest are names and numbers made here."""
-    texts = [turn.agent_id, turn.payload, recorded_as]
+    texts = [turn.agent_id, turn.payload, recorded_as, ending[1], ending[2]]
     if turn.source is not None:
         texts.append(turn.source)
     if turn.correlation_id is not None and task is None:  # that of a task names its run and seed
         texts.append(turn.correlation_id)
     if turn.result_fields is not None:
         texts.append(turn.result_fields)
-    if delivered is not None:
-        texts.append(delivered.content)
     for card in context:
         texts += (card.type, card.author or "", card.content)
     if task is not None:
@@ -269,17 +269,17 @@ def _ending(end: Deliverable | None, delivered: Card | None) -> Ending:
 
 
 def _end_note(
-    turn: Turn,
+    worked: Worked,
     delivered: Card | None,
     context: Collection[Card],
     recording: Mapping[str, Any],
     task: TaskTold | None,
     *,
-    ending: Ending,
     order: Sequence[str],
-    said: str,
+    recorded_as: str,
 ) -> Note:
-    status, result, error = ending
+    turn = worked.turn
+    status, result, error = ending = _ending(worked.end, delivered)
     told = TurnTold(  # by its places: this is done once for every task
         turn.agent_id,
         _spelled(code) if (code := recording.get("agent")) else UNSET,
@@ -302,5 +302,6 @@ def _end_note(
         turn.turn_id,
         TYPES[turn.type],
     )
+    said = _said(turn, ending, context, recorded_as, task)
     at = delivered.created_at_ms if delivered is not None else turn.created_at_ms
     return Note(EntryKind.TURN_ENDED, told, at, end_of(turn.turn_id), "", said)

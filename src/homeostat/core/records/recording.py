@@ -14,7 +14,7 @@ RECORDING: Final = "#recording"
 """A step that no author can name: who worked on the turn, and what it remembered. Written with the deliverable."""
 
 
-def end_of(turn_id: TurnId | None) -> str:
+def end_of(turn_id: TurnId) -> str:
     """How what is told of a turn's end is called among all that is told of it."""
     return f"{turn_id} end"
 

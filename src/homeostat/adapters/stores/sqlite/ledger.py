@@ -1,9 +1,10 @@
 """Ledgers on SQLite."""
 
-import json
 import sqlite3
 from collections.abc import Collection, Sequence
 from typing import Any
+
+import msgspec
 
 from homeostat.adapters.stores.ledger_read import LedgerReading, write_blocks
 from homeostat.adapters.stores.sqlite.engine import SqliteEngine
@@ -22,7 +23,7 @@ class SqliteLedger(LedgerReading):
         return await self._engine.read(lambda connection: connection.execute(SQL[name], values).fetchall())
 
     def _list(self, values: Collection[object]) -> object:
-        return json.dumps(list(values))
+        return msgspec.json.encode(list(values)).decode()
 
 
 def put_lines(connection: sqlite3.Connection, project: str, run_id: str, first_seq: int, lines: Sequence[str]) -> None:
