@@ -79,12 +79,15 @@ async def check_plan(specs: Sequence[TaskSpec], find: Find) -> None:
                 raise PlanInvalid(problem=f"task {spec.name!r} waits for {name!r}, which is no task of this plan")
     _check_order(specs, places)
     _check_references(specs)
-    found: dict[Target, bool] = {}
+    found: set[Target] = set()
+    last: Target | None = None
     for spec in specs:
-        if spec.target not in found:
-            found[spec.target] = bool(await find(spec.target))
-        if not found[spec.target]:
+        if spec.target is last or spec.target in found:
+            continue
+        if not await find(spec.target):
             raise TargetUnknown(task=spec.name, target=str(spec.target))
+        last = spec.target
+        found.add(last)
 
 
 def _check_order(specs: Sequence[TaskSpec], places: dict[str, int]) -> None:
@@ -116,6 +119,8 @@ def _circle(specs: Sequence[TaskSpec], places: dict[str, int], missing: list[int
 
 def _check_references(specs: Sequence[TaskSpec]) -> None:
     for spec in specs:
+        if _REFERENCE not in bytes(spec.input):
+            continue
         for name in references(spec):
             if name not in spec.after:
                 raise PlanInvalid(problem=f"task {spec.name!r} uses the result of {name!r} and does not wait for it")

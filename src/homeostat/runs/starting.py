@@ -92,6 +92,7 @@ class Starter:
         self._unsure: dict[TurnId, Enqueue] = {}
         self._deadlines: list[tuple[Millis, int, TurnId]] = []
         self._load: defaultdict[AgentId, int] = defaultdict(int)
+        self._given = 0
         self._found: dict[Target, Candidates] = {}
         self._looked_at = desk.clock.monotonic()
 
@@ -120,7 +121,7 @@ class Starter:
         first = known.following % count
         known.following = first + 1
         load, agent_id = self._load, agents[first]
-        if load[agent_id] * count <= len(self._watched):
+        if load[agent_id] * count <= self._given:
             return agent_id
         some = agents[first : first + CHOICES]
         if len(some) < CHOICES:
@@ -130,6 +131,7 @@ class Starter:
     def mark(self, draft: Draft, task: Task, agent_id: AgentId, scope: Scope) -> Task:
         """A task is about to run, as a turn that does not exist yet."""
         self._load[agent_id] += 1
+        self._given += 1
         return draft.start(task, turn_of(scope), agent_id)
 
     # --- after the save ------------------------------------------------------------------------------------
@@ -229,6 +231,7 @@ class Starter:
     async def adopt(self, run: Run, tasks: list[Task], board: Board) -> None:
         """Watch what a run has under way and this process does not know of; turns that were never made are made now."""
         self._load = defaultdict(int, Counter(task.agent_id for task in tasks if task.agent_id is not None))
+        self._given = sum(self._load.values())
         missing: list[Task] = []
         for task in tasks:
             assert task.turn_id is not None
@@ -252,8 +255,7 @@ class Starter:
         """An end that was told with the word of it, if it is that of the turn which the task is now."""
         if end is None or end.turn_id != task.turn_id:
             return None
-        if (known := self._watched.pop(task.number, None)) is not None and known.agent_id is not None:
-            self._load[known.agent_id] -= 1
+        self._forget(task)
         return end
 
     async def outcome(self, run: Run, task: Task) -> Deliverable | HomeostatError | Returned | None:
@@ -277,6 +279,7 @@ class Starter:
         known = self._watched.pop(task.number, None)
         if known is not None and known.agent_id is not None:
             self._load[known.agent_id] -= 1
+            self._given -= 1
 
     # --- time ----------------------------------------------------------------------------------------------
 
