@@ -7,7 +7,7 @@ from typing import Any, cast
 import httptools
 
 from homeostat.client.control import ControlDesk, Rejected
-from homeostat.core.errors import UpstreamFailed
+from homeostat.core.gateway_errors import UpstreamFailed
 from homeostat.core.records.immune import Applied, RemedyAction
 from homeostat.gateway.asgi import ANSWER
 from homeostat.http.connection import Answer, Connection

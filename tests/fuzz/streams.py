@@ -2,7 +2,8 @@
 
 import msgspec
 
-from homeostat.core.errors import MalformedPayload, UpstreamBroke
+from homeostat.core.errors import MalformedPayload
+from homeostat.core.gateway_errors import UpstreamBroke
 from homeostat.core.records.call import Api
 from homeostat.gateway.dialects.anthropic_messages import AnthropicMessages
 from homeostat.gateway.dialects.openai_chat import OpenAIChat

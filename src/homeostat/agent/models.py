@@ -7,7 +7,8 @@ from typing import Any, Final, cast
 
 from homeostat.agent.errors import ModelRefused, ModelUnavailable
 from homeostat.core.codec import from_json, to_json
-from homeostat.core.errors import MalformedPayload, UpstreamFailed
+from homeostat.core.errors import MalformedPayload
+from homeostat.core.gateway_errors import UpstreamFailed
 from homeostat.core.ids import Ids
 from homeostat.core.limits import DEFERRAL_SECONDS, DEFERRAL_SECONDS_MAX, MODEL_ATTEMPTS_MAX
 from homeostat.core.ports.upstream import Headers, Upstream, UpstreamRequest, UpstreamResponse

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from homeostat.core.errors import UpstreamFailed
+from homeostat.core.gateway_errors import UpstreamFailed
 from homeostat.core.ids import AgentId, ProjectId
 from homeostat.core.ports.upstream import Headers, UpstreamRequest
 from homeostat.gateway.asgi import AGENT, Message, Receive, Scope, Send

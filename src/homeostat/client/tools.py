@@ -11,7 +11,8 @@ from homeostat.client.client import Client, path_part
 from homeostat.client.keys import KeyRing
 from homeostat.core.clock import Millis
 from homeostat.core.codec import Json, from_json, to_json
-from homeostat.core.errors import CardUnknown, UpstreamFailed
+from homeostat.core.errors import CardUnknown
+from homeostat.core.gateway_errors import UpstreamFailed
 from homeostat.core.ids import AgentId, CardId, ProjectId, ToolCallId, TurnId
 from homeostat.core.limits import CLAIM_WAIT_SECONDS_MAX
 from homeostat.core.ports.upstream import Headers, UpstreamRequest

@@ -9,17 +9,10 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
-from homeostat.core import enforcement_errors, run_errors
+from homeostat.core import enforcement_errors, errors, gateway_errors, run_errors
 from homeostat.core.clock import Clock, SystemClock
-from homeostat.core.errors import (
-    HomeostatError,
-    InvalidRequest,
-    ServerUnreachable,
-    Unavailable,
-    UpstreamFailed,
-    UpstreamTimedOut,
-    by_code,
-)
+from homeostat.core.errors import HomeostatError, InvalidRequest, ServerUnreachable, Unavailable
+from homeostat.core.gateway_errors import UpstreamFailed, UpstreamTimedOut
 from homeostat.core.ids import Ids
 from homeostat.core.ports.upstream import Headers, UpstreamRequest
 from homeostat.http.pool import HttpLimits, Pool
@@ -48,6 +41,12 @@ TARGET_SAFE: Final = "/?&=%:@!$'()*+,;~[]"  # what a path with its query may hol
 
 _NEXT: Final = re.compile(rb'<([^<>]+)>; *rel="?next"?')
 _RESERVED: Final = frozenset({"type", "title", "status", "detail", "code", "hint", "trace_id"})
+_RAISED_AGAIN: Final[dict[str, type[HomeostatError]]] = {
+    kind.code: kind
+    for module in (errors, run_errors, gateway_errors, enforcement_errors)
+    for kind in vars(module).values()
+    if isinstance(kind, type) and issubclass(kind, HomeostatError)
+}  # those that other modules derive stay at home: they may be built from other facts, and borrow a code
 _encode: Final = msgspec.json.Encoder().encode
 
 
@@ -184,7 +183,7 @@ def error_of(status: int, content: bytes) -> HomeostatError:
         body = {}
     code = str(body.get("code"))
     facts = {name: fact for name, fact in body.items() if name not in _RESERVED or name == "trace_id"}
-    kind = by_code().get(code) or run_errors.BY_CODE.get(code) or enforcement_errors.BY_CODE.get(code)
+    kind = _RAISED_AGAIN.get(code)
     if kind is not None:
         error = kind(**facts)
     else:

@@ -6,9 +6,7 @@ ProtocolViolation: ReceiptUnknown · ControlUnknown · ContainerUnknown
 Unavailable: EngineUnreachable · EngineFailed · ProcessGone · ControlUnreachable
 """
 
-from typing import Final
-
-from homeostat.core.errors import Conflict, HomeostatError, ProtocolViolation, Refused, Unavailable
+from homeostat.core.errors import Conflict, ProtocolViolation, Refused, Unavailable
 
 
 class CustodyRefused(Refused):
@@ -94,24 +92,3 @@ class ControlUnreachable(Unavailable):
     """Agent {agent_id!r} cannot be given orders at {url}: {problem}."""
 
     code = "control_unreachable"
-
-
-BY_CODE: Final[dict[str, type[HomeostatError]]] = {
-    kind.code: kind
-    for kind in (
-        CustodyRefused,
-        CustodyTaken,
-        AgentKilled,
-        ReceiptUnknown,
-        ControlUnknown,
-        ContainerUnknown,
-        EngineDenied,
-        DeploymentChanged,
-        EngineUnreachable,
-        EngineFailed,
-        ProcessGone,
-        ControlRefused,
-        ControlUnreachable,
-    )
-}
-"""So that a client can raise what the server raised."""

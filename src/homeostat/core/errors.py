@@ -4,23 +4,20 @@ HomeostatError
 ├── ProtocolViolation   the caller has a bug: do not repeat the call as it is
 │   ├── IllegalTransition · MalformedPayload · UnknownMessageType · PayloadTooLarge · InvalidRequest
 │   ├── AgentUnknown · TurnUnknown · CardUnknown · BoxUnknown · WorkerUnknown · RouteUnknown · MethodNotAllowed
-│   ├── PolicyUnknown · BudgetUnknown · ResultFieldsMissing · IdempotencyKeyReused
-│   └── SettingInvalid · IntervalInvalid
+│   └── ResultFieldsMissing · IdempotencyKeyReused · SettingInvalid · IntervalInvalid
 ├── Conflict            the world moved on: read again, then decide
 │   └── StaleEpoch · AgentBusy · TurnUnfinished · AgentExists · AgentGone · AgentExpired
 ├── Refused             a rule or a budget says no
-│   ├── DepthExceeded · GateClosed · QueueFull · BoxNotYours · Unauthenticated · Forbidden · OriginRefused
-│   └── BudgetExceeded · ModelUnpriced
+│   └── DepthExceeded · GateClosed · QueueFull · BoxNotYours · Unauthenticated · Forbidden · OriginRefused
 └── Unavailable         try again later; nothing is known to have changed
     ├── StoreUnavailable · BusUnavailable · StatusUnavailable · ServerUnreachable · Overloaded · ShuttingDown
-    ├── InternalError
-    └── UpstreamFailed: UpstreamUnreachable · UpstreamTimedOut · UpstreamBroke
+    └── InternalError
 
+What only one room raises stands beside: `run_errors`, `gateway_errors`, `enforcement_errors`.
 The docstring of a class is its message; `{names}` in it are filled from keyword arguments.
 """
 
 import inspect
-from functools import cache
 
 
 class HomeostatError(Exception):
@@ -147,22 +144,6 @@ class WorkerUnknown(ProtocolViolation):
     code = "worker_unknown"
     http_status = 404
     hint = "Open a worker session first; a session ends when its lease runs out."
-
-
-class PolicyUnknown(ProtocolViolation):
-    """There is no policy {policy_id!r}."""
-
-    code = "policy_unknown"
-    http_status = 404
-    hint = "GET /v1/policies lists those in force; expired ones are gone."
-
-
-class BudgetUnknown(ProtocolViolation):
-    """There is no budget of {kind} {holder!r}."""
-
-    code = "budget_unknown"
-    http_status = 404
-    hint = "Set one: PUT /v1/budgets/agent/ID or /v1/budgets/run/ID."
 
 
 class RouteUnknown(ProtocolViolation):
@@ -302,22 +283,6 @@ class OriginRefused(Refused):
     hint = "Browsers may only use this server from its own pages; other clients send no Origin header."
 
 
-class BudgetExceeded(Refused):
-    """The {limit} budget of {kind} {holder!r} has no room for this: {spent} of {most} are spent, {held} are held."""
-
-    code = "budget_exceeded"
-    http_status = 402
-    hint = "Raise the budget, or wait until calls under way have returned what they do not use."
-
-
-class ModelUnpriced(Refused):
-    """Nobody knows what the model {model!r} costs, so it cannot be used {where}."""
-
-    code = "model_unpriced"
-    http_status = 402
-    hint = "Name its price in the settings, or choose a model that has one."
-
-
 class StoreUnavailable(Unavailable):
     """The store did not answer: {problem}."""
 
@@ -361,40 +326,3 @@ class InternalError(Unavailable):
     code = "internal_error"
     http_status = 500
     hint = "The server's log has the details under this trace_id."
-
-
-@cache
-def by_code() -> dict[str, type[HomeostatError]]:
-    """Every error of this module by its code, so that a client can raise what the server raised.
-
-    What others derive from these stays at home: it may be built from other facts, and borrow a code.
-    """
-    kinds = [kind for kind in globals().values() if isinstance(kind, type) and issubclass(kind, HomeostatError)]
-    return {kind.code: kind for kind in kinds}
-
-
-class UpstreamFailed(Unavailable):
-    """The upstream {upstream!r} failed: {problem}."""
-
-    code = "upstream_failed"
-    http_status = 502
-    hint = ""
-
-
-class UpstreamUnreachable(UpstreamFailed):
-    """The upstream {upstream!r} cannot be reached: {problem}. Nothing was sent."""
-
-    code = "upstream_unreachable"
-
-
-class UpstreamTimedOut(UpstreamFailed):
-    """The upstream {upstream!r} was silent for {seconds} s ({problem})."""
-
-    code = "upstream_timed_out"
-    http_status = 504
-
-
-class UpstreamBroke(UpstreamFailed):
-    """The answer of the upstream {upstream!r} broke off: {problem}."""
-
-    code = "upstream_broke"

@@ -5,9 +5,7 @@ Conflict:          RunFinished · RunOvertaken · TaskSettled · TurnExists · R
 Refused:           RedButtonPressed
 """
 
-from typing import Final
-
-from homeostat.core.errors import Conflict, HomeostatError, ProtocolViolation, Refused
+from homeostat.core.errors import Conflict, ProtocolViolation, Refused
 
 
 class RunUnknown(ProtocolViolation):
@@ -46,20 +44,20 @@ class PlannerUnknown(ProtocolViolation):
 
 
 class RunFinished(Conflict):
-    """Run {run_id} is {status} since {at}, by {actor} ({reason}); it cannot {verb} any more."""
+    """Run {run_id} is {state} since {at}, by {actor} ({reason}); it cannot {verb} any more."""
 
     code = "run_finished"
 
 
 class RunOvertaken(Conflict):
-    """Run {run_id} cannot {verb}: it is {status} since {at}, by {actor} ({reason})."""
+    """Run {run_id} cannot {verb}: it is {state} since {at}, by {actor} ({reason})."""
 
     code = "run_overtaken"
     hint = "Somebody else was first. Look at the run again, then decide."
 
 
 class TaskSettled(Conflict):
-    """Task {task!r} of run {run_id} waits for no approval: it is {status}."""
+    """Task {task!r} of run {run_id} waits for no approval: it is {state}."""
 
     code = "task_settled"
 
@@ -98,24 +96,3 @@ class RedButtonPressed(Refused):
     code = "red_button_pressed"
     http_status = 409
     hint = "Lift it first: DELETE /v1/red-button, or `homeostat red-button --lift`."
-
-
-BY_CODE: Final[dict[str, type[HomeostatError]]] = {
-    kind.code: kind
-    for kind in (
-        RunUnknown,
-        TaskUnknown,
-        PlanInvalid,
-        TargetUnknown,
-        PlannerUnknown,
-        RunFinished,
-        RunOvertaken,
-        TaskSettled,
-        TurnExists,
-        RunClosed,
-        RunHeld,
-        LedgerSwept,
-        RedButtonPressed,
-    )
-}
-"""So that a client can raise what the server raised."""

@@ -2,7 +2,8 @@
 
 from typing import Final
 
-from homeostat.core.errors import HomeostatError, ModelUnpriced
+from homeostat.core.errors import HomeostatError
+from homeostat.core.gateway_errors import ModelUnpriced
 from homeostat.core.records.budget import BudgetKey, BudgetKind
 from homeostat.core.records.price import Price, Rate
 from homeostat.gateway.dialects.shapes import Ask

@@ -1,6 +1,6 @@
 """What is written of a call when it is over, and what of one that nobody may live to settle."""
 
-from homeostat.core.errors import UpstreamUnreachable
+from homeostat.core.gateway_errors import UpstreamUnreachable
 from homeostat.core.limits import NAME_CHARS_MAX, TOOLS_LOGGED_MAX
 from homeostat.core.records.budget import ZERO, Flight, amount_of
 from homeostat.core.records.call import ANSWERED, Call, Outcome

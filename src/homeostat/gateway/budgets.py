@@ -11,7 +11,8 @@ from typing import Protocol
 from msgspec import Struct
 
 from homeostat.core.clock import Clock
-from homeostat.core.errors import BudgetExceeded, ModelUnpriced, StoreUnavailable
+from homeostat.core.errors import StoreUnavailable
+from homeostat.core.gateway_errors import BudgetExceeded, ModelUnpriced
 from homeostat.core.limits import (
     ACCOUNTS_CACHED_MAX,
     BUDGET_FLOAT_CALLS,

@@ -5,7 +5,8 @@ import logging
 from collections.abc import Coroutine
 from typing import Any, Final, cast
 
-from homeostat.core.errors import HomeostatError, UpstreamFailed
+from homeostat.core.errors import HomeostatError
+from homeostat.core.gateway_errors import UpstreamFailed
 from homeostat.core.ports.upstream import Pending, UpstreamRequest, UpstreamResponse
 from homeostat.core.records.call import ANSWERED, Outcome
 from homeostat.gateway.admission import BODILESS

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 
 from homeostat.core.clock import Clock, Millis
 from homeostat.core.codec import to_json
-from homeostat.core.errors import BudgetExceeded, HomeostatError
+from homeostat.core.errors import HomeostatError
+from homeostat.core.gateway_errors import BudgetExceeded
 from homeostat.core.ids import Ids, RunId
 from homeostat.core.limits import (
     CALL_BODY_BYTES_MAX,

@@ -5,7 +5,7 @@ from typing import Any, NoReturn, Protocol, cast
 
 import msgspec
 
-from homeostat.core.errors import UpstreamBroke
+from homeostat.core.gateway_errors import UpstreamBroke
 from homeostat.core.records.call import Api
 from homeostat.gateway.sse import EventCutter, payload
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, cast
 
 import httptools
 
-from homeostat.core.errors import UpstreamBroke, UpstreamFailed
+from homeostat.core.gateway_errors import UpstreamBroke, UpstreamFailed
 from homeostat.core.limits import UPSTREAM_BUFFER_BYTES_MAX, UPSTREAM_HEADER_BYTES_MAX
 from homeostat.core.ports.upstream import Headers
 from homeostat.http.plain_answers import Lines, header_of

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from homeostat.core.errors import SettingInvalid, UpstreamFailed, UpstreamTimedOut, UpstreamUnreachable
+from homeostat.core.errors import SettingInvalid
+from homeostat.core.gateway_errors import UpstreamFailed, UpstreamTimedOut, UpstreamUnreachable
 from homeostat.core.limits import (
     UPSTREAM_CONNECT_ATTEMPTS,
     UPSTREAM_CONNECT_SECONDS,

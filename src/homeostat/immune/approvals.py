@@ -56,7 +56,7 @@ class Approvals:
                 chart=Chart(answered=(answer,)),
             )
             if not await self._ward.move(move):
-                raise ApprovalSettled(approval_id=approval_id, status="answered meanwhile")
+                raise ApprovalSettled(approval_id=approval_id, state="answered meanwhile")
             self._ward.counts.approvals[answer.status] += 1
             await self._healer.step(watch)
             return answer
@@ -73,7 +73,7 @@ class Approvals:
                 chart=Chart(answered=(answer,)),
             )
             if not await self._ward.move(move):
-                raise ApprovalSettled(approval_id=approval_id, status="answered meanwhile")
+                raise ApprovalSettled(approval_id=approval_id, state="answered meanwhile")
             self._ward.counts.approvals[answer.status] += 1
             return answer
 
@@ -86,18 +86,18 @@ class Approvals:
         now = self._clock.now_ms()
         if approval.status is not ApprovalStatus.PENDING or approval.expires_at_ms <= now:
             settled = approval.status if approval.status is not ApprovalStatus.PENDING else ApprovalStatus.EXPIRED
-            raise ApprovalSettled(approval_id=approval_id, status=settled)
+            raise ApprovalSettled(approval_id=approval_id, state=settled)
         watch = await self._watch_of((project, approval.agent_id))
         if watch.patient.killed:
             raise AgentKilled(agent_id=approval.agent_id)
         incident = watch.incident
         current = incident is not None and evidence_digest(incident) == approval.evidence_digest
         if watch.phase is not Phase.QUARANTINED or not current:
-            raise ApprovalSettled(approval_id=approval_id, status=f"about what is no longer so ({watch.phase})")
+            raise ApprovalSettled(approval_id=approval_id, state=f"about what is no longer so ({watch.phase})")
         if status is ApprovalStatus.APPROVED:
             for veto in await self._ward.store.vetoes_on(watch.key):
                 if veto.step == approval.step:
-                    raise ApprovalSettled(approval_id=approval_id, status=f"moot, as {veto.words}")
+                    raise ApprovalSettled(approval_id=approval_id, state=f"moot, as {veto.words}")
         answer = replace(approval, status=status, answered_at_ms=now, answered_by=actor, reason=reason)
         return answer, watch
 

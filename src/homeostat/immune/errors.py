@@ -45,7 +45,7 @@ class DrillRefused(Conflict):
 
 
 class ApprovalSettled(Conflict):
-    """Approval {approval_id!r} cannot be answered any more: it is {status}."""
+    """Approval {approval_id!r} cannot be answered any more: it is {state}."""
 
     code = "approval_settled"
     hint = "The first answer stands, and it is bound to what was seen when the question was asked."

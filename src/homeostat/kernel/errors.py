@@ -7,7 +7,7 @@ from homeostat.core.errors import Conflict
 
 
 class TurnInactive(Conflict):
-    """Nobody works on turn {turn_id}: it is {status}."""
+    """Nobody works on turn {turn_id}: it is {state}."""
 
     code = "turn_inactive"
     hint = "Only a turn that was given to a worker can be put back into the line; one that has ended can be sent again."

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from homeostat.core.clock import Millis
-from homeostat.core.errors import BudgetExceeded
+from homeostat.core.gateway_errors import BudgetExceeded
 from homeostat.core.ids import ProjectId, RunId, scope_floor
 from homeostat.core.limits import CALL_SETTLES_SECONDS, PAGE_MAX, RUN_CALLS_BATCH_MAX
 from homeostat.core.records.budget import WARNING_PERCENT, ZERO, Amount, Budget, BudgetKey, BudgetKind

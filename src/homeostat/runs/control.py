@@ -225,7 +225,7 @@ class Control:
         if task is None:
             raise TaskUnknown(run_id=run.run_id, task=name)
         if run.final or task.status is not TaskStatus.HELD:
-            raise TaskSettled(run_id=run.run_id, task=name, status=task.status.value)
+            raise TaskSettled(run_id=run.run_id, task=name, state=task.status.value)
         return task
 
     # --- the red button ------------------------------------------------------------------------------------
@@ -297,7 +297,7 @@ class Control:
         raise kind(
             run_id=run.run_id,
             verb=verb,
-            status=run.status.value,
+            state=run.status.value,
             at=rfc3339(moved.at_ms),
             actor=moved.actor,
             reason=moved.reason,

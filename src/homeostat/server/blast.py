@@ -114,7 +114,7 @@ async def _named_run(call: Call) -> Reached:
         moved = run.moved
         raise RunFinished(
             run_id=run.run_id,
-            status=run.status,
+            state=run.status,
             at=rfc3339(moved.at_ms),
             actor=moved.actor,
             reason=moved.reason,

@@ -4,7 +4,8 @@ from dataclasses import replace
 from urllib.parse import quote, unquote
 
 from homeostat.core.clock import Millis, rfc3339
-from homeostat.core.errors import BudgetUnknown, Forbidden, InvalidRequest, PolicyUnknown, Unauthenticated
+from homeostat.core.errors import Forbidden, InvalidRequest, Unauthenticated
+from homeostat.core.gateway_errors import BudgetUnknown, PolicyUnknown
 from homeostat.core.ids import AgentId, RunId
 from homeostat.core.limits import NAME_CHARS_MAX
 from homeostat.core.records.budget import Budget, BudgetKey, BudgetKind

@@ -159,7 +159,7 @@ async def requeue_turn(call: Call, order: OrderBody) -> a.RequeuedShape:
         raise TurnUnknown(turn_id=call.parameters["turn_id"])
     turn = view.turn
     if await kernel.preempt(turn.key, turn.turn_id) is None:
-        raise TurnInactive(turn_id=turn.turn_id, status="ended" if view.deliverable is not None else view.status)
+        raise TurnInactive(turn_id=turn.turn_id, state="ended" if view.deliverable is not None else view.status)
     head = await kernel.store.head(*turn.key)
     assert head is not None
     return a.RequeuedShape(turn_id=turn.turn_id, agent_id=turn.agent_id, epoch=head.head.epoch, gate=head.head.gate)

@@ -9,7 +9,7 @@ import uvicorn
 
 from homeostat.adapters.upstreams.simulated import Pace
 from homeostat.adapters.upstreams.simulated.faults import FaultyUpstream
-from homeostat.core.errors import UpstreamFailed
+from homeostat.core.gateway_errors import UpstreamFailed
 from homeostat.core.ports.upstream import Upstream, UpstreamRequest
 from homeostat.testing.servers import Server
 

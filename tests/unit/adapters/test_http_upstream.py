@@ -7,13 +7,8 @@ from contextlib import asynccontextmanager
 import pytest
 
 from homeostat.adapters.upstreams.http import HttpLimits, HttpUpstream
-from homeostat.core.errors import (
-    SettingInvalid,
-    UpstreamBroke,
-    UpstreamFailed,
-    UpstreamTimedOut,
-    UpstreamUnreachable,
-)
+from homeostat.core.errors import SettingInvalid
+from homeostat.core.gateway_errors import UpstreamBroke, UpstreamFailed, UpstreamTimedOut, UpstreamUnreachable
 from homeostat.core.ports.upstream import Pending, UpstreamRequest, UpstreamResponse
 from homeostat.testing.gateways import until
 

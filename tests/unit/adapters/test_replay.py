@@ -10,7 +10,8 @@ from homeostat.adapters.upstreams.replay import RecordingUpstream, ReplayUpstrea
 from homeostat.adapters.upstreams.simulated import Pace, SimulatedUpstream
 from homeostat.app.assemble import assemble
 from homeostat.app.settings import read_settings
-from homeostat.core.errors import SettingInvalid, UpstreamFailed
+from homeostat.core.errors import SettingInvalid
+from homeostat.core.gateway_errors import UpstreamFailed
 from homeostat.core.ports.upstream import Upstream, UpstreamRequest
 from homeostat.testing.gateways import INSTANT, booth
 

@@ -11,7 +11,7 @@ import pytest
 from homeostat.adapters.upstreams.simulated import ModelCall, Pace, Prompt, Reply, SimulatedUpstream, tokens
 from homeostat.adapters.upstreams.simulated.upstream import INSTANT
 from homeostat.core.clock import Millis
-from homeostat.core.errors import UpstreamFailed
+from homeostat.core.gateway_errors import UpstreamFailed
 from homeostat.core.ports.upstream import Upstream, UpstreamRequest
 
 SEARCH = {

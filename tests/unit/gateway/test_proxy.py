@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from homeostat.adapters.upstreams.simulated import Pace, Reply, SimulatedUpstream
-from homeostat.core.errors import UpstreamBroke, UpstreamTimedOut, UpstreamUnreachable
+from homeostat.core.gateway_errors import UpstreamBroke, UpstreamTimedOut, UpstreamUnreachable
 from homeostat.core.ports.upstream import Headers, UpstreamRequest
 from homeostat.core.records.call import Api, Metered, Outcome, Priced
 from homeostat.gateway.office import Manners

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import msgspec
 
-from homeostat.core.errors import SettingInvalid, UpstreamFailed
+from homeostat.core.errors import SettingInvalid
+from homeostat.core.gateway_errors import UpstreamFailed
 from homeostat.core.ports.upstream import Headers, Upstream, UpstreamRequest, UpstreamResponse
 
 NOT_KEPT = frozenset({b"set-cookie", b"date"})

@@ -5,7 +5,7 @@ from typing import Final, Protocol, runtime_checkable
 
 from msgspec import Struct
 
-from homeostat.core.errors import UpstreamFailed
+from homeostat.core.gateway_errors import UpstreamFailed
 
 Headers = list[tuple[bytes, bytes]]
 """Header lines in order, names in lower case."""

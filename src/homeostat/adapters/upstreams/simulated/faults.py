@@ -10,7 +10,7 @@ import msgspec
 from homeostat.adapters.upstreams.simulated.mind import Mind, Prompt, Reply
 from homeostat.adapters.upstreams.simulated.upstream import Pace, Pause, SimulatedResponse, SimulatedUpstream
 from homeostat.core.clock import Clock
-from homeostat.core.errors import UpstreamBroke, UpstreamUnreachable
+from homeostat.core.gateway_errors import UpstreamBroke, UpstreamUnreachable
 from homeostat.core.ports.upstream import Headers, UpstreamRequest, UpstreamResponse
 
 HEADER: Final = b"x-simulate"

@@ -10,7 +10,8 @@ from homeostat.adapters.upstreams.simulated.answering import Answer, Answerer, B
 from homeostat.adapters.upstreams.simulated.mind import Mind, Script, name_id
 from homeostat.core.clock import Clock, SystemClock
 from homeostat.core.codec import from_json
-from homeostat.core.errors import MalformedPayload, UpstreamFailed
+from homeostat.core.errors import MalformedPayload
+from homeostat.core.gateway_errors import UpstreamFailed
 from homeostat.core.ids import chance
 from homeostat.core.ports.upstream import Headers, UpstreamRequest
 
