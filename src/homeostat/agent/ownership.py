@@ -48,10 +48,10 @@ class EphemeralState(dict[str, Any]):
             self[key] = default
         return self[key]
 
-    def update(self, *others: Mapping[str, Any] | Iterable[tuple[str, Any]], **named: Any) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def update(self, *others: Mapping[str, Any] | Iterable[tuple[str, Any]], **named: Any) -> None:  # pyright: ignore[reportIncompatibleMethodOverride] - keys are text here
         for key, value in dict(*others, **named).items():
             self[key] = value
 
-    def __ior__(self, other: Mapping[str, Any] | Iterable[tuple[str, Any]]) -> Self:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def __ior__(self, other: Mapping[str, Any] | Iterable[tuple[str, Any]]) -> Self:  # pyright: ignore[reportIncompatibleMethodOverride] - keys are text here
         self.update(other)
         return self

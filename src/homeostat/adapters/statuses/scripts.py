@@ -52,7 +52,7 @@ class ScriptedRedis:
 
     async def command(self, *words: str | bytes | float) -> Any:
         try:
-            return await cast("Awaitable[Any]", self._redis.execute_command(*words))  # pyright: ignore[reportUnknownMemberType]
+            return await cast("Awaitable[Any]", self._redis.execute_command(*words))  # pyright: ignore[reportUnknownMemberType] - its options are not typed
         except NoScriptError:
             raise
         except (RedisError, OSError, RuntimeError) as problem:  # the last is uvloop's word for a socket that was closed
