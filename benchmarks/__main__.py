@@ -5,6 +5,7 @@ from importlib import import_module
 from pkgutil import iter_modules
 
 import benchmarks
+from benchmarks._measure import interpreter
 
 
 def main(wanted: list[str]) -> int:
@@ -12,6 +13,7 @@ def main(wanted: list[str]) -> int:
     if unknown := set(wanted) - set(subjects):
         print(f"no such subject: {', '.join(sorted(unknown))} (there are: {', '.join(subjects)})", file=sys.stderr)
         return 2
+    print(interpreter(), flush=True)
     for subject in wanted or subjects:
         import_module(f"benchmarks.{subject}").run()
     return 0

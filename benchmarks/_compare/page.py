@@ -8,6 +8,7 @@ import psutil
 
 from benchmarks._compare.kept import Figures, Kept
 from benchmarks._compare.turns import LOADS
+from benchmarks._measure import interpreter
 
 PAGE = Path("docs/explanation/benchmarks.md")
 BEGIN, END = "<!-- measured -->", "<!-- /measured -->"
@@ -67,7 +68,7 @@ def _machine() -> str:
     model = next((line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")), "")
     processor = model.partition(":")[2].strip() or platform.machine()
     memory = psutil.virtual_memory().total / (1 << 30)
-    return f"{processor}, {psutil.cpu_count()} cores, {memory:.0f} GB, Linux, Python {platform.python_version()}"
+    return f"{processor}, {psutil.cpu_count()} cores, {memory:.0f} GB, Linux, {interpreter()}"
 
 
 def _turns(cells: dict[str, Figures], engine: str, kind: str, lost: list[str]) -> Iterator[str]:
