@@ -235,6 +235,21 @@ def test_what_has_a_bound_by_any_name_is_not_unbounded(bound: bytes) -> None:
         assert bounds == {ask.cap_field: 5}
 
 
+def test_parts_that_weigh_more_than_their_bytes_are_counted_wherever_they_may_be() -> None:
+    text: dict[str, Any] = {"role": "user", "content": 'an "image" in a "file"'}
+    image: dict[str, Any] = {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "https://x/y"}}]}
+    silent: dict[str, Any] = {"role": "assistant", "content": None, "tool_calls": []}
+
+    def parts(*messages: dict[str, Any]) -> int:
+        return OpenAIChat().ask(json.dumps({"model": "m", "messages": messages}).encode()).opaque_parts()
+
+    assert parts(text, silent) == 0
+    assert parts(image) == parts(text, silent, image, text) > 0
+    assert parts({"role": "user", "content": image["content"][0]}) > 0
+    embedded = OpenAIChat(Api.OPENAI_EMBEDDINGS).ask(json.dumps({"model": "m", "input": image["content"]}).encode())
+    assert embedded.opaque_parts() > 0, "it has no messages"
+
+
 @pytest.mark.parametrize(
     ("dialect", "said", "speaks"),
     [

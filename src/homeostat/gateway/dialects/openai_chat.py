@@ -12,6 +12,7 @@ from homeostat.gateway.sse import EventCutter, payload
 
 SYSTEM_ROLES = frozenset({"system", "developer"})
 TOOL_ROLES = frozenset({"tool", "function"})
+PARTED = frozenset(b"[{")  # how a content begins that is no text
 UNSAID = xxhash.xxh3_64_hexdigest(b"")  # the hash of a prompt that nobody gave
 
 
@@ -133,8 +134,10 @@ class OpenAIChat:
     def ask(self, body: bytes) -> Ask:
         read: _ChatAsk = decode_ask(_asks, body)
         spoken: list[Raw] = []
-        tool_speaks = False
+        tool_speaks, words = False, bool(read.messages)
         for message in read.messages:
+            if words and memoryview(message.content)[0] in PARTED:
+                words = False
             if message.role in SYSTEM_ROLES:
                 spoken.append(message.content)
             elif message.role in TOOL_ROLES:
@@ -164,6 +167,7 @@ class OpenAIChat:
             tuple([tool.name for tool in read.tools]) if read.tools else (),
             unbounded,
             tool_speaks,
+            words,
         )
 
     def answer(self, body: bytes) -> Reading:

@@ -27,7 +27,7 @@ class Ask(Struct, gc=False):
     """A request as far as it was read. `body` is what will be sent; whoever changes it changes the fields as well.
 
     `unbounded` is a request that has members, and under no name one that bounds the answer. `tool_speaks` where a tool
-    has said something in it.
+    has said something in it. One of `words` has only messages that are plain texts: none of them has parts.
     """
 
     api: Api
@@ -43,9 +43,12 @@ class Ask(Struct, gc=False):
     tools: tuple[str, ...] = ()
     unbounded: bool = False
     tool_speaks: bool = False
+    words: bool = False
 
     def opaque_parts(self) -> int:
         """How many parts may weigh more tokens than they have bytes."""
+        if self.words:
+            return 0
         body = self.body  # `in` takes a sequence of bytes for a number first, and an exception to learn better
         if (
             body.find(b"image") >= 0
