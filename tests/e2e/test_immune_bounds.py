@@ -139,7 +139,7 @@ async def test_turns_that_take_far_longer_than_usual_are_noticed_without_any_mod
         for number in range(40):
             await work(2.0 + number % 3)
         assert all(one.phase(name) is P.HEALTHY for name in FEW)
-        (shown,) = await one.system.immune.baseline(one.key(SICK))
+        (shown,) = await one.system.immune.normal.portraits(one.key(SICK))
         assert shown.stream == "turn"
         assert {normal.name for normal in shown.normals if normal.samples} >= {"latency_ms", "tool_calls", "error_rate"}
         await work(8.0 * 60)
@@ -262,13 +262,13 @@ async def test_what_is_normal_is_shown_learned_anew_and_adapted() -> None:
     async with clinic() as one:
         await one.train(*FEW, samples=60)
         immune, key = one.system.immune, one.key(SICK)
-        (shown,) = await immune.baseline(key)
+        (shown,) = await immune.normal.portraits(key)
         assert (shown.stream, shown.samples, shown.accelerated) == ("call", 60, 0)
-        await immune.accelerate_baseline(key)
-        assert (await immune.baseline(key))[0].accelerated == 50
-        await immune.reset_baseline(key, reason="another job", actor="ann")
+        await immune.normal.accelerate(key)
+        assert (await immune.normal.portraits(key))[0].accelerated == 50
+        await immune.normal.reset(key, reason="another job", actor="ann")
         assert one.phase(SICK) is P.INITIALIZING
-        (shown,) = await immune.baseline(key)
+        (shown,) = await immune.normal.portraits(key)
         assert (shown.samples, shown.accelerated) == (0, 0)
         one.faults[SICK] = FLOOD
         await one.sample(*FEW, times=35)
@@ -336,7 +336,7 @@ async def test_another_process_takes_over_when_the_one_that_decides_falls_silent
         assert other.system.immune.leading
         assert other.phase(SICK) is P.QUARANTINED
         assert other.phase(FEW[1]) is P.HEALTHY
-        assert other.system.immune.normals(one.key(FEW[1])) == one.system.immune.normals(one.key(FEW[1]))
+        assert other.system.immune.normal.known(one.key(FEW[1])) == one.system.immune.normal.known(one.key(FEW[1]))
         await one.tick()
         assert not one.system.immune.leading, "it was taken for dead, and does not decide beside the other"
         await other.system.immune.release(one.key(SICK), reason="well", actor="ann")

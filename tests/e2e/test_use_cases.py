@@ -302,10 +302,10 @@ async def test_a_quarantine_outlives_a_restart_and_so_do_baselines(tmp_path: Pat
         await one.sample(*FEW)
         assert one.phase(SICK) is P.QUARANTINED
         keys = one.keys
-        normal = one.system.immune.normals(one.key(FEW[1]))
+        normal = one.system.immune.normal.known(one.key(FEW[1]))
     async with clinic(settings=settings) as again:
         again.keys = keys
         assert again.phase(SICK) is P.QUARANTINED
         assert (await again.call(SICK)).status == 503
-        assert again.system.immune.normals(again.key(FEW[1])) == normal
+        assert again.system.immune.normal.known(again.key(FEW[1])) == normal
         assert again.phase(FEW[1]) is P.HEALTHY

@@ -22,8 +22,8 @@ from homeostat.core.records.turn import AgentKey
 from homeostat.core.records.vitals import Vitals
 from homeostat.core.urgency import become_urgent
 from homeostat.immune.approvals import Approvals
-from homeostat.immune.archive import Archive, Portrait
-from homeostat.immune.baseline import Baselines, Normal
+from homeostat.immune.archive import Archive
+from homeostat.immune.baseline import Baselines
 from homeostat.immune.counts import Counts
 from homeostat.immune.deciding import Deciding
 from homeostat.immune.diagnostician import Diagnostician
@@ -35,9 +35,10 @@ from homeostat.immune.examination import Settings
 from homeostat.immune.feedback import FeedbackDesk
 from homeostat.immune.healer import BY_HAND, Healer
 from homeostat.immune.hearing import Listener
-from homeostat.immune.intake import CALL, Intake
+from homeostat.immune.intake import Intake
 from homeostat.immune.ladder import Experience
 from homeostat.immune.memory import MemoryDesk
+from homeostat.immune.normal import NormalDesk
 from homeostat.immune.observer import Observer
 from homeostat.immune.orchestrator import Orchestrator
 from homeostat.immune.sentinel import Sentinel
@@ -48,7 +49,6 @@ log = logging.getLogger(__name__)
 
 Loop = tuple[str, Callable[[], Coroutine[Any, Any, None]]]
 VITALS: Final = "vitals"
-ACCELERATE: Final = "accelerate"
 
 _vitals = msgspec.json.Decoder(Vitals)
 
@@ -94,16 +94,7 @@ class Immune:
         self.ward = Ward(store=store, bus=bus, clock=self.clock, ids=self.ids, counts=self.counts)
         self.ward.holding = enforcement
         self.deciding = Deciding()
-        self.healer = Healer(
-            ward=self.ward,
-            deciding=self.deciding,
-            enforcement=enforcement,
-            remedies=remedies,
-            baselines=self.baselines,
-            doctrine=self.doctrine,
-            clock=self.clock,
-            ids=self.ids,
-        )
+        self.healer = self._healer()
         self.archive = Archive(
             ward=self.ward, baselines=self.baselines, roster=roster, doctrine=self.doctrine, clock=self.clock
         )
@@ -113,9 +104,34 @@ class Immune:
         )
         self.feedback = FeedbackDesk(ward=self.ward, diagnostician=self.diagnostician, clock=self.clock, ids=self.ids)
         self.memory = MemoryDesk(ward=self.ward, clock=self.clock, learn=self._learn_anew)
+        self.normal = self._normal_desk()
         self._taught = False
         self.drills = Drills(self)
         self.loops: tuple[Loop, ...] = (("immune system", self.run), ("enforcement", self.run_enforcement))
+
+    def _healer(self) -> Healer:
+        return Healer(
+            ward=self.ward,
+            deciding=self.deciding,
+            enforcement=self.enforcement,
+            remedies=self.remedies,
+            baselines=self.baselines,
+            doctrine=self.doctrine,
+            clock=self.clock,
+            ids=self.ids,
+        )
+
+    def _normal_desk(self) -> NormalDesk:
+        return NormalDesk(
+            ward=self.ward,
+            archive=self.archive,
+            baselines=self.baselines,
+            watch_of=self.watch_of,
+            leads=lambda: self.leading,
+            deciding=self.deciding,
+            clock=self.clock,
+            ids=self.ids,
+        )
 
     def _orchestrator(self, roster: Roster, fleet_size: Callable[[], int]) -> Orchestrator:
         return Orchestrator(
@@ -141,7 +157,7 @@ class Immune:
         await self.ward.open()
         await self._learn()
         await self._bus.subscribe(subject("*", Channel.EVT, "agent", "*", VITALS), self._on_vitals)
-        await self._bus.subscribe(subject("*", Channel.EVT, "agent", "*", ACCELERATE), self._on_accelerate)
+        await self.normal.listen(self._bus)
         await self._bus.subscribe(subject("*", Channel.EVT, "immune", MEMORY, MEMORY), self._on_memory)
         await self.enforcement.load()
         await self._lead()
@@ -316,56 +332,10 @@ class Immune:
                 await self.healer.step(watch)
             return watch.patient
 
-    # --- what is normal -------------------------------------------------------------------------------------
-
-    async def baseline(self, key: AgentKey) -> list[Portrait]:
-        """What is normal for an agent, by stream of its vitals."""
-        await self.watch_of(key)
-        return await self.archive.portraits(key, live=self.leading)
-
-    async def reset_baseline(self, key: AgentKey, *, reason: str, actor: str) -> Patient:
-        """Learn anew what is normal for an agent; until that is known it is not judged."""
-        async with self.deciding:
-            watch = await self.watch_of(key)
-            if watch.phase is not PHASE.initial:
-                incident = watch.incident
-                if incident is not None:
-                    incident = replace(incident, closed_at_ms=self.clock.now_ms(), outcome="its normal is learned anew")
-                changes = {"incident_id": None, "sigma": 0.0}
-                move = Move(
-                    watch=watch,
-                    event=PhaseEvent.BASELINE_RESET,
-                    cause=reason,
-                    actor=actor,
-                    incident=incident,
-                    changes=changes,
-                )
-                await self.ward.move(move)
-            await self.archive.unlearn(watch)
-            return watch.patient
-
-    async def accelerate_baseline(self, key: AgentKey) -> Patient:
-        """Let an agent's normal adapt fast for its next samples, wherever that is decided."""
-        watch = await self.watch_of(key)
-        event_id = f"acc_{self.ids.scope()}"
-        await self.ward.publish(Event(event_id, key[0], Channel.EVT, "agent", key[1], ACCELERATE, to_json({})))
-        return watch.patient
-
-    async def _on_accelerate(self, event: Event) -> None:
-        watch = self.ward.watches.get((event.project, AgentId(event.target)))
-        if watch is not None and self.leading:
-            self.archive.accelerate(watch)
-
     # --- looking -------------------------------------------------------------------------------------------
 
     def phase_of(self, key: AgentKey) -> Phase:
         return self.ward.phase(key)
-
-    def normals(self, key: AgentKey) -> tuple[Normal, ...]:
-        """What is normal for an agent, as far as this process knows."""
-        watch = self.ward.watches.get(key)
-        row = None if watch is None else watch.rows.get(CALL)
-        return () if row is None else self.baselines.normals(row)
 
     async def patient(self, key: AgentKey) -> Patient:
         """An agent's health, whoever decides on it."""

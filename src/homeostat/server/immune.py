@@ -180,7 +180,7 @@ async def _health(call: Call, key: AgentKey) -> w.HealthShape:
         sigma=patient.sigma,
         quarantines=patient.quarantines,
         incident=None if incident is None else await _standing(call, incident),
-        baseline=normal_shapes(immune.normals(key)),
+        baseline=normal_shapes(immune.normal.known(key)),
         history=[
             w.StepShape(
                 at=rfc3339(step.at_ms),

@@ -32,7 +32,7 @@ async def reset_baseline(call: Call, body: w.ReasonBody) -> w.BaselineShape:
     await identity.require_operator(call, verb="reset", what="baselines")
     key = agent_key(call)
     actor = call.actor(body.actor)
-    await call.system.immune.reset_baseline(key, reason=body.reason or "an operator said so", actor=actor)
+    await call.system.immune.normal.reset(key, reason=body.reason or "an operator said so", actor=actor)
     return await _baseline(call, key)
 
 
@@ -48,7 +48,7 @@ async def accelerate_baseline(call: Call, body: w.ReasonBody) -> w.BaselineShape
     del body
     await identity.require_operator(call, verb="accelerate", what="baselines")
     key = agent_key(call)
-    await call.system.immune.accelerate_baseline(key)
+    await call.system.immune.normal.accelerate(key)
     return await _baseline(call, key)
 
 
@@ -63,6 +63,6 @@ async def _baseline(call: Call, key: AgentKey) -> w.BaselineShape:
             tools=sorted(one.habits.tools)[:TOOLS_SHOWN_MAX],
             runs=one.habits.runs,
         )
-        for one in await immune.baseline(key)
+        for one in await immune.normal.portraits(key)
     ]
     return w.BaselineShape(agent_id=key[1], phase=immune.phase_of(key), streams=streams)

@@ -91,7 +91,7 @@ async def test_a_drill_goes_down_the_real_path_and_leaves_nothing_behind(
     http: httpx2.AsyncClient, system: System, kind: Diagnosis
 ) -> None:
     watch = await system.immune.watch_of(ANN)
-    normal, quarantines = system.immune.normals(ANN), watch.patient.quarantines
+    normal, quarantines = system.immune.normal.known(ANN), watch.patient.quarantines
     begun = await http.post("/v1/agents/ann/drill", json={"kind": kind, **WHY})
     assert begun.status_code == 202, begun.text
     assert begun.headers["location"].endswith(begun.json()["operation_id"])
@@ -109,7 +109,7 @@ async def test_a_drill_goes_down_the_real_path_and_leaves_nothing_behind(
     assert path[-4:] == ["draining", "quarantined", "probation", "healthy"]
     incident = (await http.get(f"/v1/immune/incidents/{result['incident_id']}")).json()
     assert (incident["cohort"], incident["treatments"], incident["lost"]) == ("fire drill", [], 0)
-    assert system.immune.normals(ANN) == normal, "a drill teaches nothing"
+    assert system.immune.normal.known(ANN) == normal, "a drill teaches nothing"
     assert not watch.drill
     assert (await system.immune.watch_of(ANN)).patient.quarantines == quarantines
     acts = (await http.get("/v1/audit", params={"q": "verb:drill_agent outcome:done"})).json()["items"]
