@@ -1,6 +1,6 @@
 """What was learned of healing, for operators: to forbid a remedy, allow it again, take it along and bring it in."""
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -87,12 +87,21 @@ class MemoryDesk:
             vetoes=_of(project, await self._store.vetoes()),
         )
 
-    async def absorb(self, project: ProjectId, brought: Knowledge, *, reason: str, actor: str, dry_run: bool) -> Merge:
+    async def absorb(
+        self,
+        project: ProjectId,
+        brought: Knowledge,
+        *,
+        origin: ProjectId | None,
+        reason: str,
+        actor: str,
+        dry_run: bool,
+    ) -> Merge:
         """Take in what another memory holds, or only tell what of it is new. The same again is nothing new."""
         _check(brought, self._clock.now_ms())
         lessons, feedback = await self._store.lessons(), await self._store.feedback()
         new = Knowledge(
-            lessons=_raised(_of(project, lessons), brought.lessons),
+            lessons=_raised(_of(project, lessons), _unlearned(_of(origin, lessons), brought.lessons)),
             feedback=_unheard(project, feedback, brought.feedback),
             vetoes=_unspoken(_of(project, await self._store.vetoes()), brought.vetoes),
         )
@@ -111,6 +120,15 @@ class MemoryDesk:
 
 
 # --- merging: each of these is a join, so that the order of files and how often they come make no difference ---------
+
+
+def _unlearned(known: Iterable[Lesson], brought: Iterable[Lesson]) -> Iterator[Lesson]:
+    """Lessons that the project they come from has not learned here: those all ladders heed, and would count twice."""
+    theirs = {_key(one): one for one in known}
+    for one in brought:
+        has = theirs.get(_key(one))
+        if has is None or has.cured < one.cured or has.failed < one.failed:
+            yield one
 
 
 def _raised(known: Iterable[Lesson], brought: Iterable[Lesson]) -> tuple[Lesson, ...]:
@@ -154,7 +172,7 @@ def _key(lesson: Lesson) -> tuple[AgentId, Diagnosis, RemedyAction]:
     return (lesson.agent_id, lesson.diagnosis, lesson.action)
 
 
-def _of(project: ProjectId, found: Iterable[KnownT]) -> tuple[KnownT, ...]:
+def _of(project: ProjectId | None, found: Iterable[KnownT]) -> tuple[KnownT, ...]:
     return tuple(one for one in found if one.project == project)
 
 

@@ -116,12 +116,18 @@ async def import_memory(call: Call, body: w.ImportBody) -> w.ImportShape:
     """Take in what another memory holds. `?dry_run=true` only tells what of it is new here.
 
     The larger of two counts stands, and the first of two vetoes; feedback is known by its id. So the same document
-    again changes nothing, and several come to the same in any order. What cannot be true is refused as a whole.
+    again changes nothing, and several come to the same in any order. What another project of this installation has
+    learned is no news here: every project heeds it. What cannot be true is refused as a whole.
     """
     await identity.require_operator(call, verb="import", what="memories")
     brought = documents.read(body.memory, project=call.project)
     merge = await call.system.immune.memory.absorb(
-        call.project, brought, reason=body.reason, actor=call.actor(body.actor), dry_run=call.dry_run
+        call.project,
+        brought,
+        origin=None if body.memory.project is None else ProjectId(body.memory.project),
+        reason=body.reason,
+        actor=call.actor(body.actor),
+        dry_run=call.dry_run,
     )
     new = merge.new
     counts = (len(new.lessons), len(new.feedback), len(new.vetoes))

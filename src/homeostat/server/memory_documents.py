@@ -54,7 +54,7 @@ def written(known: Knowledge, *, project: ProjectId, at: Millis) -> w.MemoryDocu
 
 
 def read(document: w.MemoryDocument, *, project: ProjectId) -> Knowledge:
-    """What a document says, as what a project is to learn; where it was learned makes no difference."""
+    """What a document says, as what a project is to learn."""
     return Knowledge(
         lessons=tuple(
             Lesson(

@@ -190,6 +190,21 @@ async def test_feedback_that_another_project_gave_is_not_changed_from_here(http:
     assert kept["withdrawn"] is False
 
 
+async def test_what_another_project_here_has_learned_counts_once(http: httpx2.AsyncClient, system: System) -> None:
+    assert (await take_in(http, DOCUMENT)).is_success
+    exported = (await http.get(f"{PATH}/export")).json()
+    other = {"x-homeostat-project": "other"}
+    body = {"memory": exported, "reason": "the same agents work there"}
+    there = (await http.post(f"{PATH}/import", json=body, headers=other)).json()
+    assert (there["lessons"], there["vetoes"], there["ladders"]) == (0, 2, {}), "all ladders heed the lesson already"
+    learned = Experience(await system.immune.store.lessons()).counts()
+    assert learned == [(Diagnosis.PROMPT_DRIFT, RemedyAction.ROLLBACK_PROMPT, 5, 1)]
+    for more in ({"project": "default", "lessons": _changed("lessons", cured=6)["lessons"]}, {"project": "elsewhere"}):
+        body = {"memory": exported | more, "reason": "from the other site"}
+        rehearsed = await http.post(f"{PATH}/import?dry_run=true", json=body, headers=other)
+        assert rehearsed.json()["lessons"] == 1, "nobody here has learned that"
+
+
 async def unavailable() -> list[object]:
     raise StoreUnavailable(problem="it is away")
 
