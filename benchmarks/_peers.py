@@ -32,6 +32,22 @@ class Peer:
 
 
 @contextmanager
+def standing_still(peer: psutil.Process | None) -> Generator[None, None, None]:
+    """Keep a peer from its core for as long as we are on it.
+
+    LiteLLM goes on working on requests that it has answered; it does so when it is its turn again, at its own cost.
+    """
+    processes = [] if peer is None else [peer, *peer.children(recursive=True)]
+    for process in processes:
+        process.suspend()
+    try:
+        yield
+    finally:
+        for process in processes:
+            process.resume()
+
+
+@contextmanager
 def litellm(folder: Path, model: int, body: bytes) -> Generator[Peer | None, None, None]:
     """LiteLLM's proxy with one worker, as its documentation starts it."""
     program = PEERS / "litellm" / "bin" / "litellm"

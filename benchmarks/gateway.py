@@ -35,7 +35,7 @@ from benchmarks._gateway_parties import (
 from benchmarks._http_load import Measured, post, saturate
 from benchmarks._measure import Report, heading
 from benchmarks._models import PACE_SECONDS, PACED_EVENTS
-from benchmarks._peers import litellm, portkey
+from benchmarks._peers import litellm, portkey, standing_still
 
 ROUNDS = 3
 SECONDS = 2.0
@@ -172,7 +172,8 @@ async def _peers(report: Report, folder: Path, model: int, us: Ours) -> None:
             pairs: list[tuple[Measured, Measured]] = []
             for _ in range(ROUNDS):
                 theirs = await _timed(them, peer.request, seconds=SECONDS * 2)
-                pairs.append((theirs, await _timed(us.place, us.request, seconds=SECONDS)))
+                with standing_still(peer.process):
+                    pairs.append((theirs, await _timed(us.place, us.request, seconds=SECONDS)))
             report.add(
                 f"requests at concurrency 16, {peer.title}",
                 per_second=statistics.median(theirs.rate for theirs, _ in pairs),

@@ -17,7 +17,7 @@ from benchmarks._compare.kept import Figures
 from benchmarks._compare.peers_at import PEERS_AT, install, install_portkey
 from benchmarks._gateway_parties import BODY, PATH, Ours, all_in_one, alone, cpu_seconds, fast_model, nginx, pin
 from benchmarks._http_load import Measured, post, saturate
-from benchmarks._peers import litellm, portkey
+from benchmarks._peers import litellm, portkey, standing_still
 
 ROUNDS = 3
 LOADS = (1, 16, 64)
@@ -65,7 +65,11 @@ async def _measure(peer: str, seconds: float) -> Figures:
 
 
 async def _paired(peer: str, theirs: Subject, ours: Subject, clients: int, seconds: float) -> Figures:
-    taken = [(await _taken(theirs, clients, seconds), await _taken(ours, clients, seconds)) for _ in range(ROUNDS)]
+    taken: list[tuple[tuple[Measured, float], tuple[Measured, float]]] = []
+    for _ in range(ROUNDS):
+        answered = await _taken(theirs, clients, seconds)
+        with standing_still(theirs.process):
+            taken.append((answered, await _taken(ours, clients, seconds)))
     pairs = [pair for pair in taken if pair[0][0].rate and pair[1][0].rate]
     if not pairs:
         raise RuntimeError(f"nobody was answered within {seconds:g} s at c = {clients}")
