@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from homeostat.adapters.stores import fleet_rows as rows
+from homeostat.adapters.stores.sqlite.bulk import put_rows
 from homeostat.adapters.stores.sqlite.engine import SqliteEngine
 from homeostat.adapters.stores.statements import statements
 from homeostat.core.clock import Millis
@@ -63,7 +64,7 @@ class SqliteFleet:
 
     async def save_standings(self, standings: Sequence[Standing]) -> None:
         batch = [rows.write_standing(standing) for standing in standings]
-        await self._write(lambda connection: connection.executemany(SQL["standing_put"], batch))
+        await self._write(lambda connection: put_rows(connection, SQL["standing_put"], batch))
 
     async def standings(self) -> list[Standing]:
         return [rows.read_standing(row) for row in await self._all("standings_all")]

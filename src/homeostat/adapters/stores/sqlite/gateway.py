@@ -4,6 +4,7 @@ import sqlite3
 from collections.abc import Iterable, Sequence
 
 from homeostat.adapters.stores import gateway_rows as rows
+from homeostat.adapters.stores.sqlite.bulk import put_rows
 from homeostat.adapters.stores.sqlite.engine import SqliteEngine
 from homeostat.adapters.stores.sqlite.transaction import immediate
 from homeostat.adapters.stores.statements import statements
@@ -26,9 +27,6 @@ from homeostat.core.records.policy import Policy, PolicyFilter, PolicyId
 from homeostat.core.records.rate import RateDrawn, RateKey
 
 SQL = statements("sqlite", "gateway")
-CALL_ROW = "(?, ?, ?, ?, ?, ?, ?, ?, ?)"
-ROWS_AT_ONCE = 64
-assert CALL_ROW in SQL["call_put"]
 
 
 class SqliteGateway:
@@ -200,7 +198,7 @@ def _post(connection: sqlite3.Connection, posting: Posting) -> Posted:
         many(SQL["flight_put"], [rows.write_flight(flight, gateway_id) for flight in posting.opened])
     if posting.closed:
         many(SQL["flight_drop"], [(call_id,) for call_id in posting.closed])
-    _put_calls(connection, posting.calls)
+    put_rows(connection, SQL["call_put"], [rows.write_call(call) for call in posting.calls])
     warned = tuple(entries.budgets[key] for key in entries.warned)
     return Posted(alive=True, drawn=tuple(entries.drawn), paced=paced, warned=warned)
 
@@ -217,14 +215,6 @@ def _pace(connection: sqlite3.Connection, posting: Posting) -> tuple[RateDrawn, 
     written = [rows.write_window(key, window, posting.now_ms) for key, window in windows.items()]
     connection.executemany(SQL["rate_put"], written)
     return paced
-
-
-def _put_calls(connection: sqlite3.Connection, calls: Sequence[Call]) -> None:
-    """Many rows at a time: the interpreter's lock changes hands once per statement, and the event loop wants it."""
-    for start in range(0, len(calls), ROWS_AT_ONCE):
-        part = calls[start : start + ROWS_AT_ONCE]
-        values = [value for call in part for value in rows.write_call(call)]
-        connection.execute(SQL["call_put"].replace(CALL_ROW, ", ".join([CALL_ROW] * len(part))), values)
 
 
 def _write(connection: sqlite3.Connection, gateway_id: GatewayId, entries: Entries) -> None:
@@ -244,7 +234,7 @@ def _bury(connection: sqlite3.Connection, gateway_id: GatewayId, now: Millis, *,
     keys = sorted({*holds, *(key for flight in flights for key in flight.keys)})
     entries = ledger.bury(gateway_id, flights, holds, _budgets(connection, keys), now, died=died)
     _write(connection, gateway_id, entries)
-    _put_calls(connection, entries.calls)
+    put_rows(connection, SQL["call_put"], [rows.write_call(call) for call in entries.calls])
     for name in ("flights_drop", "holds_drop", "gateway_drop"):
         connection.execute(SQL[name], (gateway_id,))
     return entries.calls

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from homeostat.adapters.stores import immune_rows as rows
 from homeostat.adapters.stores.enforcement_read import write_hold
 from homeostat.adapters.stores.immune_read import ImmuneReading, Moved
+from homeostat.adapters.stores.sqlite.bulk import put_rows
 from homeostat.adapters.stores.sqlite.engine import SqliteEngine
 from homeostat.adapters.stores.sqlite.transaction import immediate
 from homeostat.adapters.stores.statements import statements
@@ -54,7 +55,13 @@ class SqliteImmune(ImmuneReading):
         await self._engine.write(work)
 
     async def save_memories(self, memories: Sequence[Memory]) -> None:
-        await self._write("baseline_put", [rows.write_memory(memory) for memory in memories])
+        written = [rows.write_memory(memory) for memory in memories]
+
+        def work(connection: sqlite3.Connection) -> None:
+            with immediate(connection):
+                put_rows(connection, SQL["baseline_put"], written)
+
+        await self._engine.write(work)
 
     async def _all(self, name: str, *values: object) -> list[rows.Row]:
         return await self._engine.read(lambda connection: connection.execute(SQL[name], values).fetchall())
