@@ -30,6 +30,7 @@ class Echo(ManagedAgent):
         return {"said": turn.input, "before": count}
 
 async def slow(turn):
+    print("is at work", flush=True)
     await asyncio.sleep(3600)
 
 def no_turn():
@@ -179,8 +180,8 @@ async def test_a_stopped_worker_hands_back_what_runs(here: Path, server: str) ->
         worker.until("hosts slow")
         async with Client(server) as client:
             turn = await client.enqueue("slow", None)
-            while (await client.turn(turn.turn_id)).status != "running":
-                pass
+            worker.until("is at work")  # the server calls it running before the worker has heard of it
+            assert (await client.turn(turn.turn_id)).status == "running"
             assert worker.end() == 0
             assert worker.lines[-1].endswith("1 handed back.")
             assert "Stopping; 1 turn in work may take 0 s to end and else are handed back." in worker.lines[-2]
