@@ -80,7 +80,9 @@ class Transport:
         self._retry_seconds = retry_seconds
         self._lines: Headers = [(b"user-agent", b"homeostat"), (b"accept", b"application/json")]
         self._authorization = _header(b"authorization", f"Bearer {key}") if key else None
-        self._pool = Pool(name=self.url, url=self.url, lines=self._lines, limits=LIMITS)
+        self._pool = Pool(
+            name=self.url, url=self.url, setting=f"the server at {self.url}", lines=self._lines, limits=LIMITS
+        )
         self._http: httpx2.AsyncClient | None = None
 
     @property

@@ -1,4 +1,4 @@
-"""One HTTP/1.1 connection to an upstream: a request goes out, its answer is read as fast as it is wanted."""
+"""One HTTP/1.1 connection to an upstream, be that a provider or our own server: it is read as fast as it is wanted."""
 
 import asyncio
 from collections.abc import AsyncIterable, Callable

@@ -39,7 +39,7 @@ class HttpLimits:
 class Pool:
     """Sends requests below one base URL. The newest idle connection goes first, so that surplus ones age and leave.
 
-    `lines` go along with every request.
+    `lines` go along with every request; `setting` is what is wrong where the URL is.
     """
 
     def __init__(
@@ -47,16 +47,23 @@ class Pool:
         *,
         name: str,
         url: str,
+        setting: str,
         lines: Sequence[tuple[bytes, bytes]] = (),
         limits: HttpLimits | None = None,
         tls: ssl.SSLContext | None = None,
     ) -> None:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise SettingInvalid(setting=f"upstream {name}", problem="its URL must begin with http:// or https://")
+            raise SettingInvalid(setting=setting, problem="its URL must begin with http:// or https://")
+        try:
+            port = parts.port
+        except ValueError as problem:
+            raise SettingInvalid(
+                setting=setting, problem="the port in its URL must be a number up to 65535"
+            ) from problem
         self.name = name
         self.host = parts.hostname
-        self.port = parts.port or (443 if parts.scheme == "https" else 80)
+        self.port = port or (443 if parts.scheme == "https" else 80)
         self._base = parts.path.rstrip("/").encode()
         self._tls = (tls or ssl.create_default_context()) if parts.scheme == "https" else None
         self.limits = limits or HttpLimits()

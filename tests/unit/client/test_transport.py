@@ -18,6 +18,7 @@ from homeostat.core.errors import (
     InternalError,
     InvalidRequest,
     ServerUnreachable,
+    SettingInvalid,
     StoreUnavailable,
     Unavailable,
 )
@@ -120,6 +121,12 @@ async def test_who_gives_up_hangs_up_and_the_next_one_is_answered() -> None:
         assert (await transport.send("GET", "/whole")).content == b"{}"
         await transport.close()
     assert len(heard) == 2
+
+
+@pytest.mark.parametrize("url", ["localhost:7700", "ftp://x", "http://:80", "http://x:abc", "http://x:70000"])
+def test_an_address_that_is_none_is_refused_by_name(url: str) -> None:
+    with pytest.raises(SettingInvalid, match=f"the server at {url}"):
+        Transport(url=url)
 
 
 async def test_silence_is_told_as_such(monkeypatch: pytest.MonkeyPatch) -> None:

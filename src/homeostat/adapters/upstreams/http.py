@@ -22,7 +22,12 @@ class HttpUpstream(Pool):
         tls: ssl.SSLContext | None = None,
     ) -> None:
         super().__init__(
-            name=name, url=url, lines=() if authorization is None else (authorization,), limits=limits, tls=tls
+            name=name,
+            url=url,
+            setting=f"upstream {name}",
+            lines=() if authorization is None else (authorization,),
+            limits=limits,
+            tls=tls,
         )
         self._secret = secret.encode()
 
