@@ -466,7 +466,8 @@ def test_signals_are_passed_on_and_it_is_seen_in_the_fleet(server: HomeostatServ
     assert process.stdout is not None
     assert "answered" in process.stdout.readline()
     assert process.stdout.readline() == "waiting\n"
-    row = eventually(lambda: presence(server, "waiter"), lambda row: row["memory_mb"] > 0 and row["pid"])
+    # Until its first heartbeat is in, nothing is known of its memory.
+    row = eventually(lambda: presence(server, "waiter"), lambda row: row["memory_mb"] and row["pid"])
     assert row["presence"] == "alive"
     assert row["pid"] != process.pid
     process.send_signal(signal.SIGTERM)
