@@ -52,6 +52,7 @@ STORE_LANES: Final = 2  # saves of one process that a PostgreSQL store works on 
 STORE_URGENT: Final = 2  # connections that are there for operators alone, made when the first of them says something
 LOOP_COMMIT_SECONDS_MAX: Final = 0.002  # commits on SQLite that take less on the average are made by the event loop
 LOOP_URGENT_SECONDS_MAX: Final = 0.02  # and those an operator waits for, if they take less than this
+APART_TIMES_MAX: Final = 4  # how many times as long a thread may take for a save as a commit of the loop does
 LOOP_LOCK_SECONDS_MAX: Final = 0.015  # how long the loop waits for another writer on an operator's behalf
 LOG_PAGES: Final = 4_096  # of the log on SQLite before it is carried into the file, as many bytes as by default
 LOG_REST_PAGES: Final = 256  # so few are carried between two saves

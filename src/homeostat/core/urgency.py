@@ -6,18 +6,34 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from contextvars import Context
 
-_urgent: Final[ContextVar[bool]] = ContextVar("urgent", default=False)
 
-is_urgent: Final = _urgent.get
+class Haste:
+    """How urgent something is that goes on by itself, and may become so when somebody begins to wait for it."""
+
+    __slots__ = ("urgent",)
+
+    def __init__(self, *, urgent: bool = False) -> None:
+        self.urgent = urgent
+
+    def context(self) -> "Context":
+        """The present context, in which what is begun has this haste, and so has everything that it begins."""
+        context = copy_context()
+        context.run(_haste.set, self)
+        return context
+
+
+_haste: Final[ContextVar[Haste]] = ContextVar("haste", default=Haste())  # noqa: B039 - nobody has this one in hand
+
+
+def is_urgent() -> bool:
+    return _haste.get().urgent
 
 
 def urgent_context() -> "Context":
     """The present context, in which what is begun is urgent, and so is everything that it begins."""
-    context = copy_context()
-    context.run(_urgent.set, True)  # noqa: FBT003 - the value of the variable
-    return context
+    return Haste(urgent=True).context()
 
 
 def become_urgent() -> None:
     """From here on, what this task does is urgent: operators wait for it."""
-    _urgent.set(True)
+    _haste.set(Haste(urgent=True))

@@ -128,6 +128,7 @@ class Exchange(Booking):
         office.in_flight.leave(self.agent)
         if self._watching is not None:
             self._watching.cancel()
+            self._watching = None  # how it ended leads back here, and only the collector would find that
         if self._sent and self._ask is not None and self._ask.tool_speaks:
             office.clerk.announcer.hearing.keep(self.call_id, self._ask)
         office.clerk.ended(self.call_id, self)

@@ -14,6 +14,7 @@ from homeostat.core.ports.immune import EnforcementStore, Enforcer, Spending
 from homeostat.core.records.enforcement import Effect, Gap, Hold, Mode, Reading, Receipt, Strategy, Verb
 from homeostat.core.records.immune import NEVER, Patient, Stance
 from homeostat.core.records.turn import AgentKey
+from homeostat.core.urgency import Haste, is_urgent
 
 log = logging.getLogger(__name__)
 
@@ -86,6 +87,7 @@ class Enforcement:
         self.tell: Tell = tell or _nobody
         self._holds: dict[AgentKey, dict[Strategy, Hold]] = {}
         self._lanes: dict[AgentKey, asyncio.Task[None]] = {}
+        self._hastes: dict[AgentKey, Haste] = {}
         self._wishes: dict[AgentKey, tuple[Patient, bool]] = {}
 
     async def load(self) -> None:
@@ -147,8 +149,11 @@ class Enforcement:
         waiting = self._wishes.get(key)
         self._wishes[key] = (patient, local_only and (waiting is None or waiting[1]))
         lane = self._lanes.get(key)
+        haste = self._hastes.setdefault(key, Haste())
+        haste.urgent = haste.urgent or is_urgent()  # an operator may come to wait for what went on by itself
         if lane is None:
-            lane = self._lanes[key] = asyncio.create_task(self._lane(key), name=f"hold {key[1]}")
+            work = self._lane(key)
+            lane = self._lanes[key] = asyncio.create_task(work, name=f"hold {key[1]}", context=haste.context())
             lane.add_done_callback(lambda ended: _report(key, ended))
         return lane
 
@@ -158,7 +163,7 @@ class Enforcement:
             while (wish := self._wishes.pop(key, None)) is not None:
                 await self._settle(wish[0], local_only=wish[1])
         finally:
-            del self._lanes[key]
+            del self._lanes[key], self._hastes[key]
 
     async def _settle(self, patient: Patient, *, local_only: bool) -> None:
         key = patient.key

@@ -25,6 +25,7 @@ from homeostat.core.ports.store import TurnStore
 from homeostat.core.records.head import Gate, Mailbox
 from homeostat.core.records.turn import AgentKey, Grant
 from homeostat.core.records.writes import OutboxRow, Saved
+from homeostat.core.urgency import Haste, is_urgent
 from homeostat.kernel import commands as c
 from homeostat.kernel.claim import claim
 from homeostat.kernel.decide import Decision, Pending
@@ -84,6 +85,8 @@ class Flusher:
         self._held = 0
         self._mailboxes: dict[AgentKey, Mailbox] = {}
         self._leases: dict[WorkerId, Millis] = {}
+        self._haste = Haste()
+        self._urgent = 0
         self.held_runs: set[RunId | None] = set()
         self._closed_runs: dict[RunId | None, None] = {}
         self.on_moved: Callable[[Iterable[AgentKey]], None] = _nobody_listens
@@ -96,10 +99,19 @@ class Flusher:
         """Put a command into the next flush; the future has its answer, or its error, after the commit."""
         self._admit(command)
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        if is_urgent():
+            self._urgent += 1
+            self._haste.urgent = True
+            future.add_done_callback(self._heeded)
         self._waiting.append(Waiting(command, future))
         if len(self._waiting) == 1:
             self._wake()
         return future
+
+    def _heeded(self, _: asyncio.Future[Any]) -> None:
+        """Until all are who wait on an operator's behalf, every flush hurries: it may be the one in their way."""
+        self._urgent -= 1
+        self._haste.urgent = self._urgent > 0
 
     def ask(self, command: c.Enqueue | c.EnqueueAll, ending: Listener) -> Waiting:
         """Put messages into the next flush for somebody who waits for the ends of turns, and hears of errors only."""
@@ -148,7 +160,7 @@ class Flusher:
         try:
             async with asyncio.TaskGroup() as lanes:
                 for _ in range(self._store.lanes):
-                    lanes.create_task(self._lane())
+                    lanes.create_task(self._lane(), context=self._haste.context())
         finally:
             left = [*self._riders, *self._waiting, *(waiting for held in self._behind.values() for waiting in held)]
             self._fail(left, StoreUnavailable(problem="the kernel is shutting down"))

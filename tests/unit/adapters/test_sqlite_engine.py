@@ -67,7 +67,39 @@ async def test_saves_come_back_though_a_busy_loop_makes_those_of_the_thread_seem
 
 async def test_slow_saves_leave_the_loop(engine: SqliteEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "LOOP_COMMIT_SECONDS_MAX", 0.0)
+    monkeypatch.setattr(module, "APART_TIMES_MAX", 1e9)
     assert [await engine.save(note) for _ in range(3)] == ["sqlite-writer"] * 3
+
+
+async def test_a_thread_that_a_busy_loop_keeps_waiting_is_no_refuge(engine: SqliteEngine) -> None:
+    here, limit = threading.current_thread().name, module.LOOP_COMMIT_SECONDS_MAX
+    engine._commit_seconds, engine._apart_seconds = 1.2 * limit, 20 * limit
+    assert await engine.save(note) == here, "it would have the lock for ten times as long as a commit takes"
+    engine._commit_seconds, engine._apart_seconds = 1.2 * limit, 2 * limit
+    assert await engine.save(note) == "sqlite-writer"
+    engine._commit_seconds, engine._apart_seconds = module.LOOP_URGENT_SECONDS_MAX, 1000 * limit
+    assert await engine.save(note) == "sqlite-writer", "a disk that slow is waited for by a thread, whatever it takes"
+
+
+async def test_what_a_thread_took_is_forgotten(engine: SqliteEngine) -> None:
+    await engine.save(note)
+    engine._apart_seconds = 1.0
+    for _ in range(1000):
+        await engine.save(note)
+    assert engine._apart_seconds < 0.1
+
+
+async def test_a_disk_that_hesitates_once_is_not_slow(engine: SqliteEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    here, limit = threading.current_thread().name, module.LOOP_COMMIT_SECONDS_MAX
+    transact, seconds = engine._transact, iter([0.0, limit / 4, 50 * limit, *[limit / 4] * 7, *[50 * limit] * 12])
+
+    def seeming(connection: sqlite3.Connection, work: Callable[[sqlite3.Connection], str]) -> tuple[str, float]:
+        return transact(connection, work)[0], next(seconds, 50 * limit)
+
+    monkeypatch.setattr(engine, "_transact", seeming)
+    names = [await engine.save(note) for _ in range(24)]
+    assert names[1:11] == [here] * 10
+    assert names[-1] == "sqlite-writer", "it was slow again and again"
 
 
 async def test_the_loop_waits_for_nobodys_lock(engine: SqliteEngine, tmp_path: Path) -> None:
@@ -289,6 +321,7 @@ async def test_an_operators_commit_stays_in_the_loop_though_those_of_others_have
 ) -> None:
     here = threading.current_thread().name
     monkeypatch.setattr(module, "LOOP_COMMIT_SECONDS_MAX", 0.0)
+    monkeypatch.setattr(module, "APART_TIMES_MAX", 1e9)
     engine._commit_seconds = 0.01
     assert [await engine.save(note), await urgently(engine.save(note)), await urgently(engine.write(note))] == [
         "sqlite-writer",

@@ -14,6 +14,7 @@ from homeostat.core.machines.phase import Phase
 from homeostat.core.records.enforcement import Effect, Hold, Mode, Reading, Strategy, Verb
 from homeostat.core.records.immune import Stance
 from homeostat.core.records.turn import AgentKey
+from homeostat.core.urgency import is_urgent, urgent_context
 from homeostat.immune import enforcement as module
 from homeostat.immune.enforcement import Enforcement
 from homeostat.testing.clock import ManualClock
@@ -274,6 +275,35 @@ async def test_an_agent_that_hangs_keeps_nobody_else_waiting(
     await bench.enforcement.reconcile([patient(P.QUARANTINED), patient(P.QUARANTINED, BOB)])
     assert bench.process.stances[BOB] is S.CLOSED
     await bench.enforcement.close()
+
+
+async def test_what_goes_on_by_itself_hurries_when_an_operator_begins_to_wait_for_it(store: SqliteEnforcement) -> None:
+    looked: list[bool] = []
+    begun, gate = asyncio.Event(), asyncio.Event()
+
+    class Slow(Way):
+        async def held(self, key: AgentKey, before: str) -> Reading:
+            looked.append(is_urgent())
+            begun.set()
+            await gate.wait()
+            looked.append(is_urgent())
+            return await super().held(key, before)
+
+    bench = Bench(store)
+    bench.gateway = Slow(Strategy.GATEWAY, [])
+    keeping = bench.begin()
+    by_itself = asyncio.create_task(keeping.reconcile([patient(P.QUARANTINED)]))
+    await begun.wait()
+    work = keeping.bring(patient(P.QUARANTINED))
+    waits = asyncio.get_running_loop().create_task(work, context=urgent_context())
+    await asyncio.sleep(0)
+    gate.set()
+    await asyncio.gather(by_itself, waits)
+    assert looked[:2] == [False, True]
+    looked.clear()
+    await keeping.reconcile([patient(P.HEALING)])
+    assert looked, "it was not looked at again"
+    assert not any(looked), "nobody waits any more"
 
 
 async def test_a_strategy_that_takes_too_long_is_unverified(

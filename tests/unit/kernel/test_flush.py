@@ -16,6 +16,7 @@ from homeostat.core.records.card import Card
 from homeostat.core.records.turn import MessageType
 from homeostat.core.records.work import Fence
 from homeostat.core.records.writes import Saved, Writes
+from homeostat.core.urgency import is_urgent, urgent_context
 from homeostat.kernel.commands import Enqueue, Enqueued, PutCards
 from homeostat.testing.desk import Desk, key_of
 from homeostat.testing.kernels import running_kernel
@@ -60,6 +61,20 @@ async def test_commands_that_wait_together_share_one_commit_and_keep_their_order
     assert len(store.saves) == 1
     assert [store.turns[answer.turn_id].seq for answer in answers] == [1, 1, 2, 3]
     assert desk.head("a").queued == 2
+
+
+async def test_every_flush_hurries_while_somebody_waits_on_an_operators_behalf() -> None:
+    store = Watched()
+    Desk("a", "b", store=store)
+    hurried: list[bool] = []
+    store.before = lambda _: hurried.append(is_urgent())
+    async with running_kernel(store) as kernel:
+        hurried.clear()
+        await kernel.enqueue(turn("a"))
+        work = kernel.enqueue(turn("b"))
+        await asyncio.get_running_loop().create_task(work, context=urgent_context())
+        await kernel.enqueue(turn("a"))
+    assert hurried[:3] == [False, True, False]
 
 
 async def test_a_lost_race_is_decided_again_on_what_is_true_now() -> None:

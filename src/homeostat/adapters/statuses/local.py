@@ -1,5 +1,6 @@
 """Heartbeats in this process's memory, written down in the store now and then."""
 
+import asyncio
 from collections.abc import Collection, Sequence
 from itertools import islice
 
@@ -214,9 +215,10 @@ class LocalStatuses:
         if dropped := tuple(self._dropped):
             await self._store.drop_standings(dropped)
             self._dropped.difference_update(dropped)
-        changed = iter(tuple(self._changed))
+        changed = iter(sorted(self._changed))  # neighbours lie on the same pages of the file
         while batch := tuple(islice(changed, SWEEP_ROWS_MAX)):
             await self._save(batch)
+            await asyncio.sleep(0)  # a store that saves in the loop would keep it for all of them
 
     async def _save(self, batch: tuple[AgentId, ...]) -> None:
         """Write some down; what changes meanwhile, or could not be written, is written next time."""

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 
 from homeostat.adapters.stores.enforcement_read import EnforcementKeeping, Row, write_hold
 from homeostat.adapters.stores.sqlite.engine import SqliteEngine
-from homeostat.adapters.stores.sqlite.transaction import immediate
 from homeostat.adapters.stores.statements import statements
 from homeostat.core.records.enforcement import Hold
 
@@ -20,17 +19,15 @@ class SqliteEnforcement(EnforcementKeeping):
 
     async def save_holds(self, holds: Sequence[Hold]) -> None:
         def work(connection: sqlite3.Connection) -> None:
-            with immediate(connection):
-                connection.executemany(SQL["hold_put"], map(write_hold, holds))
+            connection.executemany(SQL["hold_put"], map(write_hold, holds))
 
-        await self._engine.write(work)
+        await self._engine.save(work)
 
     async def _all(self, name: str, *values: object) -> Sequence[Row]:
         return await self._engine.read(lambda connection: connection.execute(SQL[name], values).fetchall())
 
     async def _do(self, name: str, *values: object) -> Sequence[Row]:
         def work(connection: sqlite3.Connection) -> list[Row]:
-            with immediate(connection):
-                return connection.execute(SQL[name], values).fetchall()
+            return connection.execute(SQL[name], values).fetchall()
 
-        return await self._engine.write(work)
+        return await self._engine.save(work)

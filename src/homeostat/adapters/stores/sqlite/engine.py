@@ -15,7 +15,13 @@ from homeostat.adapters.stores.sqlite.transaction import immediate
 from homeostat.adapters.stores.statements import migrations
 from homeostat.core.clock import SystemClock
 from homeostat.core.errors import StoreUnavailable
-from homeostat.core.limits import LOG_PAGES, LOOP_COMMIT_SECONDS_MAX, LOOP_LOCK_SECONDS_MAX, LOOP_URGENT_SECONDS_MAX
+from homeostat.core.limits import (
+    APART_TIMES_MAX,
+    LOG_PAGES,
+    LOOP_COMMIT_SECONDS_MAX,
+    LOOP_LOCK_SECONDS_MAX,
+    LOOP_URGENT_SECONDS_MAX,
+)
 from homeostat.core.urgency import is_urgent
 
 T = TypeVar("T")
@@ -143,6 +149,7 @@ class SqliteEngine:
         self.carries = True  # whether the log is carried into the file, which measuring its length forbids
         self._clock = SystemClock()
         self._commit_seconds = LOOP_COMMIT_SECONDS_MAX
+        self._apart_seconds = 0.0
 
     async def open(self) -> list[str]:
         """Open the file and bring its schema up to date; returns the migrations that were applied."""
@@ -205,11 +212,22 @@ class SqliteEngine:
             saved = self._here(work)  # our own thread had the lock: going there as well, all that follow would have to
         if saved is not None:
             return saved[0]
-        return await self._writer.do(lambda connection: self._transact_apart(connection, work))
+        began = self._clock.monotonic()
+        result = await self._writer.do(lambda connection: self._transact_apart(connection, work))
+        self._apart_seconds += (self._clock.monotonic() - began - self._apart_seconds) / 2
+        return result
 
     @property
     def _quick(self) -> bool:
-        return self._commit_seconds < LOOP_COMMIT_SECONDS_MAX
+        """Whether commits are made by the loop.
+
+        They are where they take little, and also where a thread that the loop seldom lets in takes much longer: it
+        would have the lock all the while.
+        """
+        commit = self._commit_seconds
+        if commit < LOOP_COMMIT_SECONDS_MAX:
+            return True
+        return commit < LOOP_URGENT_SECONDS_MAX and commit * APART_TIMES_MAX < self._apart_seconds
 
     def _here(self, work: Work[T]) -> tuple[T] | None:
         """Save in the loop, unless commits take long or somebody else has the lock."""
@@ -223,7 +241,9 @@ class SqliteEngine:
             if problem.sqlite_errorcode == sqlite3.SQLITE_BUSY:
                 return None
             raise _outage(problem) from problem
-        self._commit_seconds += (took - self._commit_seconds) / 8
+        # A disk that hesitates once is not slow: one commit tells of at most four times what is usual.
+        self._commit_seconds += (min(took, 4 * self._commit_seconds) - self._commit_seconds) / 8
+        self._apart_seconds -= self._apart_seconds / 256  # it was long ago
         if self.carries:
             log.saved()
         return (result,)

@@ -2,9 +2,9 @@
 
 import json
 import sqlite3
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any
 
 from homeostat.adapters.stores import fleet_rows as rows
 from homeostat.adapters.stores.sqlite.bulk import put_rows
@@ -15,8 +15,6 @@ from homeostat.core.ids import AgentId
 from homeostat.core.records.fleet import IntervalSetting, Registration, Standing
 
 SQL = statements("sqlite", "fleet")
-
-T = TypeVar("T")
 
 
 class SqliteFleet:
@@ -31,7 +29,7 @@ class SqliteFleet:
         def work(connection: sqlite3.Connection) -> list[Registration | None]:
             return [_save(connection, entry, base) for entry, base in changes]
 
-        return await self._write(work)
+        return await self._engine.save(work)
 
     async def registration(self, agent_id: AgentId) -> Registration | None:
         found = await self._all("agent_get", agent_id)
@@ -45,7 +43,7 @@ class SqliteFleet:
         return [rows.read_registration(row) for row in await self._all("agents_changed", after_revision, limit)]
 
     async def forget(self, gone_before: Millis, limit: int) -> int:
-        return await self._write(lambda c: c.execute(SQL["agents_forget"], (gone_before, limit)).rowcount)
+        return await self._engine.save(lambda c: c.execute(SQL["agents_forget"], (gone_before, limit)).rowcount)
 
     # --- intervals -----------------------------------------------------------------------------------------
 
@@ -55,7 +53,7 @@ class SqliteFleet:
             connection.execute(SQL["interval_put"], rows.write_interval(written))
             return written
 
-        return await self._write(work)
+        return await self._engine.save(work)
 
     async def intervals(self, after_revision: int) -> list[IntervalSetting]:
         return [rows.read_interval(row) for row in await self._all("intervals_changed", after_revision)]
@@ -64,33 +62,19 @@ class SqliteFleet:
 
     async def save_standings(self, standings: Sequence[Standing]) -> None:
         batch = [rows.write_standing(standing) for standing in standings]
-        await self._write(lambda connection: put_rows(connection, SQL["standing_put"], batch))
+        await self._engine.save(lambda connection: put_rows(connection, SQL["standing_put"], batch))
 
     async def standings(self) -> list[Standing]:
         return [rows.read_standing(row) for row in await self._all("standings_all")]
 
     async def drop_standings(self, agent_ids: Collection[AgentId]) -> None:
         wanted = json.dumps(list(agent_ids))
-        await self._write(lambda connection: connection.execute(SQL["standings_drop"], (wanted,)))
+        await self._engine.save(lambda connection: connection.execute(SQL["standings_drop"], (wanted,)))
 
     # --- inside --------------------------------------------------------------------------------------------
 
     async def _all(self, name: str, *values: object) -> list[Sequence[Any]]:
         return await self._engine.read(lambda connection: connection.execute(SQL[name], values).fetchall())
-
-    async def _write(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        def transaction(connection: sqlite3.Connection) -> T:
-            connection.execute("BEGIN IMMEDIATE")
-            try:
-                done = work(connection)
-                connection.execute("COMMIT")
-            except BaseException:
-                if connection.in_transaction:
-                    connection.execute("ROLLBACK")
-                raise
-            return done
-
-        return await self._engine.write(transaction)
 
 
 def _revision(connection: sqlite3.Connection) -> int:

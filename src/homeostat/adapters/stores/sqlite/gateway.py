@@ -53,50 +53,45 @@ class SqliteGateway:
 
     async def put_policy(self, policy: Policy) -> int:
         def work(connection: sqlite3.Connection) -> int:
-            with immediate(connection):
-                connection.execute(SQL["policy_put"], rows.write_policy(policy))
-                return _bump(connection)
+            connection.execute(SQL["policy_put"], rows.write_policy(policy))
+            return _bump(connection)
 
-        return await self._engine.write(work)
+        return await self._engine.save(work)
 
     async def drop_policy(self, project: ProjectId, policy_id: PolicyId) -> int | None:
         def work(connection: sqlite3.Connection) -> int | None:
-            with immediate(connection):
-                if not connection.execute(SQL["policy_drop"], (project, policy_id)).rowcount:
-                    return None
-                return _bump(connection)
+            if not connection.execute(SQL["policy_drop"], (project, policy_id)).rowcount:
+                return None
+            return _bump(connection)
 
-        return await self._engine.write(work)
+        return await self._engine.save(work)
 
     async def drop_policies(self, wanted: PolicyFilter) -> tuple[int | None, list[PolicyId]]:
         def work(connection: sqlite3.Connection) -> tuple[int | None, list[PolicyId]]:
-            with immediate(connection):
-                found = connection.execute(SQL["policies_drop"], rows.write_policy_filter(wanted)).fetchall()
-                dropped = sorted(PolicyId(row[0]) for row in found)
-                return (_bump(connection) if dropped else None), dropped
+            found = connection.execute(SQL["policies_drop"], rows.write_policy_filter(wanted)).fetchall()
+            dropped = sorted(PolicyId(row[0]) for row in found)
+            return (_bump(connection) if dropped else None), dropped
 
-        return await self._engine.write(work)
+        return await self._engine.save(work)
 
     # --- the ledger ----------------------------------------------------------------------------------------
 
     async def put_budget(self, budget: Budget) -> Budget:
         def work(connection: sqlite3.Connection) -> Budget:
-            with immediate(connection):
-                connection.execute(SQL["budget_put"], rows.write_bounds(budget))
-                _bump(connection)
-                return _budgets(connection, [budget.key])[budget.key]
+            connection.execute(SQL["budget_put"], rows.write_bounds(budget))
+            _bump(connection)
+            return _budgets(connection, [budget.key])[budget.key]
 
-        return await self._engine.write(work)
+        return await self._engine.save(work)
 
     async def drop_budget(self, key: BudgetKey) -> bool:
         def work(connection: sqlite3.Connection) -> bool:
-            with immediate(connection):
-                dropped = connection.execute(SQL["budget_drop"], rows.write_key(key)).rowcount > 0
-                connection.execute(SQL["holds_forget"], rows.write_key(key))
-                _bump(connection)
-                return dropped
+            dropped = connection.execute(SQL["budget_drop"], rows.write_key(key)).rowcount > 0
+            connection.execute(SQL["holds_forget"], rows.write_key(key))
+            _bump(connection)
+            return dropped
 
-        return await self._engine.write(work)
+        return await self._engine.save(work)
 
     async def budget(self, key: BudgetKey) -> Budget | None:
         return await self._engine.read(lambda connection: _budgets(connection, [key]).get(key))

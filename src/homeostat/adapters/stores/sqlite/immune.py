@@ -8,7 +8,6 @@ from homeostat.adapters.stores.enforcement_read import write_hold
 from homeostat.adapters.stores.immune_read import ImmuneReading, Moved
 from homeostat.adapters.stores.sqlite.bulk import put_rows
 from homeostat.adapters.stores.sqlite.engine import SqliteEngine
-from homeostat.adapters.stores.sqlite.transaction import immediate
 from homeostat.adapters.stores.statements import statements
 from homeostat.core.clock import Millis
 from homeostat.core.records.immune import Chart, Feedback, Lesson, Memory, Veto
@@ -31,7 +30,7 @@ class SqliteImmune(ImmuneReading):
 
     async def save(self, chart: Chart) -> bool:
         try:
-            await self._engine.write(lambda connection: _save(connection, chart))
+            await self._engine.save(lambda connection: _save(connection, chart))
         except Moved:
             return False
         return True
@@ -47,51 +46,47 @@ class SqliteImmune(ImmuneReading):
 
     async def absorb(self, *, lessons: Sequence[Lesson], feedback: Sequence[Feedback], vetoes: Sequence[Veto]) -> None:
         def work(connection: sqlite3.Connection) -> None:
-            with immediate(connection):
-                connection.executemany(SQL["lesson_raise"], map(rows.write_lesson, lessons))
-                connection.executemany(SQL["feedback_put"], map(rows.write_feedback, feedback))
-                connection.executemany(SQL["veto_put"], map(rows.write_veto, vetoes))
+            connection.executemany(SQL["lesson_raise"], map(rows.write_lesson, lessons))
+            connection.executemany(SQL["feedback_put"], map(rows.write_feedback, feedback))
+            connection.executemany(SQL["veto_put"], map(rows.write_veto, vetoes))
 
-        await self._engine.write(work)
+        await self._engine.save(work)
 
     async def save_memories(self, memories: Sequence[Memory]) -> None:
         written = [rows.write_memory(memory) for memory in memories]
 
         def work(connection: sqlite3.Connection) -> None:
-            with immediate(connection):
-                put_rows(connection, SQL["baseline_put"], written)
+            put_rows(connection, SQL["baseline_put"], written)
 
-        await self._engine.write(work)
+        await self._engine.save(work)
 
     async def _all(self, name: str, *values: object) -> list[rows.Row]:
         return await self._engine.read(lambda connection: connection.execute(SQL[name], values).fetchall())
 
     async def _change(self, name: str, values: tuple[object, ...]) -> list[rows.Row]:
-        return await self._engine.write(lambda connection: connection.execute(SQL[name], values).fetchall())
+        return await self._engine.save(lambda connection: connection.execute(SQL[name], values).fetchall())
 
     async def _write(self, name: str, values: Sequence[tuple[object, ...]]) -> None:
         def work(connection: sqlite3.Connection) -> None:
-            with immediate(connection):
-                connection.executemany(SQL[name], values)
+            connection.executemany(SQL[name], values)
 
-        await self._engine.write(work)
+        await self._engine.save(work)
 
 
 def _save(connection: sqlite3.Connection, chart: Chart) -> None:
-    with immediate(connection):
-        for patient in chart.patients:
-            name = "patient_put" if patient.version == 1 else "patient_swap"
-            if not connection.execute(SQL[name], rows.write_patient(patient)).fetchall():
-                raise Moved
-        for patient in chart.gone:
-            if not connection.execute(SQL["patient_drop"], (*patient.key, patient.version)).fetchall():
-                raise Moved
-            connection.execute(SQL["baseline_drop"], patient.key)
-        for approval in chart.answered:
-            if not connection.execute(SQL["approval_answer"], rows.write_answer(approval)).fetchall():
-                raise Moved
-        connection.executemany(SQL["approval_put"], map(rows.write_approval, chart.asked))
-        connection.executemany(SQL["incident_put"], map(rows.write_incident, chart.incidents))
-        connection.executemany(SQL["transition_put"], map(rows.write_transition, chart.transitions))
-        connection.executemany(SQL["lesson_add"], map(rows.write_lesson, chart.lessons))
-        connection.executemany(HOLD_PUT, map(write_hold, chart.holds))
+    for patient in chart.patients:
+        name = "patient_put" if patient.version == 1 else "patient_swap"
+        if not connection.execute(SQL[name], rows.write_patient(patient)).fetchall():
+            raise Moved
+    for patient in chart.gone:
+        if not connection.execute(SQL["patient_drop"], (*patient.key, patient.version)).fetchall():
+            raise Moved
+        connection.execute(SQL["baseline_drop"], patient.key)
+    for approval in chart.answered:
+        if not connection.execute(SQL["approval_answer"], rows.write_answer(approval)).fetchall():
+            raise Moved
+    connection.executemany(SQL["approval_put"], map(rows.write_approval, chart.asked))
+    connection.executemany(SQL["incident_put"], map(rows.write_incident, chart.incidents))
+    connection.executemany(SQL["transition_put"], map(rows.write_transition, chart.transitions))
+    connection.executemany(SQL["lesson_add"], map(rows.write_lesson, chart.lessons))
+    connection.executemany(HOLD_PUT, map(write_hold, chart.holds))

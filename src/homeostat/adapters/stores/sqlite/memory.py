@@ -27,13 +27,7 @@ class SqliteMemory:
         drops = [(*agent, key) for key, value in changes.items() if value is None]
 
         def work(connection: sqlite3.Connection) -> None:
-            connection.execute("BEGIN IMMEDIATE")
-            try:
-                connection.executemany(SQL["memory_put"], puts)
-                connection.executemany(SQL["memory_drop"], drops)
-                connection.execute("COMMIT")
-            except BaseException:
-                connection.execute("ROLLBACK")
-                raise
+            connection.executemany(SQL["memory_put"], puts)
+            connection.executemany(SQL["memory_drop"], drops)
 
-        await self._engine.write(work)
+        await self._engine.save(work)

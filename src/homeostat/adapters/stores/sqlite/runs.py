@@ -9,7 +9,6 @@ from homeostat.adapters.stores.run_states import States, StatesAtHand
 from homeostat.adapters.stores.runs_read import Moved, RunsReading
 from homeostat.adapters.stores.sqlite.engine import SqliteEngine
 from homeostat.adapters.stores.sqlite.ledger import put_lines
-from homeostat.adapters.stores.sqlite.transaction import immediate
 from homeostat.adapters.stores.statements import statements
 from homeostat.core.records.run import RedButton, Run, RunChange
 
@@ -25,7 +24,7 @@ class SqliteRuns(RunsReading):
 
     async def create(self, change: RunChange, *, request_key: str | None) -> Run | RedButton:
         states = States(written=set())
-        made = await self._engine.write(lambda connection: _create(connection, change, states, request_key))
+        made = await self._engine.save(lambda connection: _create(connection, change, states, request_key))
         if made is change.run:
             self._at_hand.keep(change, states)
         return made
@@ -41,17 +40,16 @@ class SqliteRuns(RunsReading):
 
     async def press(self, button: RedButton) -> RedButton:
         def work(connection: sqlite3.Connection) -> RedButton:
-            with immediate(connection):
-                connection.execute(SQL["button_press"], rows.write_button(button))
-                return rows.read_button(connection.execute(SQL["button_get"], (button.project,)).fetchone())
+            connection.execute(SQL["button_press"], rows.write_button(button))
+            return rows.read_button(connection.execute(SQL["button_get"], (button.project,)).fetchone())
 
-        return await self._engine.write(work)
+        return await self._engine.save(work)
 
     async def _all(self, name: str, *values: object) -> list[rows.Row]:
         return await self._engine.read(lambda connection: connection.execute(SQL[name], values).fetchall())
 
     async def _do(self, name: str, *values: object) -> list[rows.Row]:
-        return await self._engine.write(lambda connection: connection.execute(SQL[name], values).fetchall())
+        return await self._engine.save(lambda connection: connection.execute(SQL[name], values).fetchall())
 
     def _list(self, values: Collection[object]) -> object:
         return json.dumps(list(values))
@@ -61,16 +59,15 @@ def _create(
     connection: sqlite3.Connection, change: RunChange, states: States, request_key: str | None
 ) -> Run | RedButton:
     run = change.run
-    with immediate(connection):
-        if request_key is not None:
-            known = connection.execute(SQL["run_of_request"], (run.project, request_key)).fetchone()
-            if known is not None:
-                return rows.read_run(known)
-        button = connection.execute(SQL["button_get"], (run.project,)).fetchone()
-        if button is not None:
-            return rows.read_button(button)
-        connection.execute(SQL["run_put"], rows.write_run(run, request_key))
-        _parts(connection, change, states)
+    if request_key is not None:
+        known = connection.execute(SQL["run_of_request"], (run.project, request_key)).fetchone()
+        if known is not None:
+            return rows.read_run(known)
+    button = connection.execute(SQL["button_get"], (run.project,)).fetchone()
+    if button is not None:
+        return rows.read_button(button)
+    connection.execute(SQL["run_put"], rows.write_run(run, request_key))
+    _parts(connection, change, states)
     return run
 
 

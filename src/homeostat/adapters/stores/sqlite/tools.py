@@ -2,7 +2,7 @@
 
 import json
 import sqlite3
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from typing import TypeVar
 
 from homeostat.adapters.stores.sqlite.engine import SqliteEngine
@@ -25,7 +25,7 @@ class SqliteTools:
 
     async def put(self, project: ProjectId, tools: Collection[ToolSpec], at: Millis) -> None:
         rows = [(project, tool.name, tool.description, tool.parameters, at) for tool in tools]
-        await self._write(lambda connection: connection.executemany(SQL["tool_put"], rows))
+        await self._engine.save(lambda connection: connection.executemany(SQL["tool_put"], rows))
 
     async def all(self, project: ProjectId) -> list[ToolSpec]:
         found = await self._engine.read(lambda connection: connection.execute(SQL["tools_all"], (project,)).fetchall())
@@ -44,21 +44,8 @@ class SqliteTools:
                 taken.update(connection.execute(SQL["call_take"], (*key, now, until)).fetchall())
             return taken
 
-        return await self._write(work)
+        return await self._engine.save(work)
 
     async def hold(self, calls: Collection[CallKey], until: Millis) -> None:
         rows = [(*key, until) for key in calls]
-        await self._write(lambda connection: connection.executemany(SQL["call_hold"], rows))
-
-    async def _write(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        def transaction(connection: sqlite3.Connection) -> T:
-            connection.execute("BEGIN IMMEDIATE")
-            try:
-                result = work(connection)
-                connection.execute("COMMIT")
-            except BaseException:
-                connection.execute("ROLLBACK")
-                raise
-            return result
-
-        return await self._engine.write(transaction)
+        await self._engine.save(lambda connection: connection.executemany(SQL["call_hold"], rows))
