@@ -108,14 +108,14 @@ class Operator:
 
     async def _timed(self, name: str, method: str, path: str, body: dict[str, Any] | None) -> None:
         began = time.perf_counter()
-        status, _ = await self._ask(method, path, body)
-        self._note(name, status, began)
+        status, said = await self._ask(method, path, body)
+        self._note(name, status, began, said)
 
-    def _note(self, name: str, status: int, began: float) -> None:
+    def _note(self, name: str, status: int, began: float, said: object = None) -> None:
         if 200 <= status < 300:
             self.took[name].append((time.perf_counter() - began) * 1000)
         else:
-            self.failures.append(f"{name}: {status}")
+            self.failures.append(f"{name}: {status} {said}")
 
     async def _ask(self, method: str, path: str, body: dict[str, Any] | None = None) -> tuple[int, Any]:
         """One request on a connection of its own, as a command of the CLI makes it."""

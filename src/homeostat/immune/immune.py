@@ -31,6 +31,7 @@ from homeostat.immune.doctrine import Doctrine
 from homeostat.immune.drill import Drills
 from homeostat.immune.enforcement import Enforcement
 from homeostat.immune.engines import EngineWatch
+from homeostat.immune.errors import AgentMoved
 from homeostat.immune.examination import Settings
 from homeostat.immune.feedback import FeedbackDesk
 from homeostat.immune.healer import BY_HAND, Healer
@@ -296,9 +297,9 @@ class Immune:
             watch = await self._ordered(key)
             PHASE.next(watch.phase, PhaseEvent.ORDER_QUARANTINE)
             incident = replace(self.orchestrator.diagnose(watch), cohort=BY_HAND)
-            await self.orchestrator.order(
-                watch, PhaseEvent.ORDER_QUARANTINE, incident=incident, cause=reason, actor=actor
-            )
+            order = PhaseEvent.ORDER_QUARANTINE
+            if not await self.orchestrator.order(watch, order, incident=incident, cause=reason, actor=actor):
+                raise AgentMoved(agent_id=key[1])
             return watch.patient
 
     async def kill(self, key: AgentKey, *, reason: str, actor: str) -> Patient:
@@ -313,7 +314,8 @@ class Immune:
         async with self.deciding:
             watch = await self._ordered(key)
             PHASE.next(watch.phase, PhaseEvent.RELEASE)
-            await self.healer.let_out(watch, cause=reason, actor=actor)
+            if not await self.healer.let_out(watch, cause=reason, actor=actor):
+                raise AgentMoved(agent_id=key[1])
             return watch.patient
 
     async def heal(self, key: AgentKey, *, reason: str, actor: str) -> Patient:
@@ -328,8 +330,9 @@ class Immune:
             move = Move(
                 watch=watch, event=PhaseEvent.HEAL, cause=reason, actor=actor, incident=incident, changes=changes
             )
-            if await self.ward.move(move):
-                await self.healer.step(watch)
+            if not await self.ward.move(move):
+                raise AgentMoved(agent_id=key[1])
+            await self.healer.step(watch)
             return watch.patient
 
     # --- looking -------------------------------------------------------------------------------------------

@@ -141,12 +141,20 @@ class Ward:
         return Watch(Patient(project=project, agent_id=agent_id, version=0, phase=PHASE.initial, since_ms=now))
 
     async def reload(self, key: AgentKey) -> Watch | None:
-        """Take an agent as the store has it."""
-        patient = await self.store.patient(key)
+        """Take an agent as the store has it. One that was moved while it was read is read again: it would go back."""
+        while True:
+            known = self._known(key)
+            patient = await self.store.patient(key)
+            if known is self._known(key):
+                break
         if patient is not None:
             return await self._adopt(patient)
         self.drop(key)
         return None
+
+    def _known(self, key: AgentKey) -> Patient | None:
+        watch = self.watches.get(key)
+        return None if watch is None else watch.patient
 
     async def _adopt(self, patient: Patient) -> Watch:
         watch = self.watches.get(patient.key)

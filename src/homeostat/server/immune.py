@@ -107,7 +107,7 @@ async def read_health(call: Call) -> w.HealthShape:
     "/v1/agents/{agent_id}/quarantine",
     w.ReasonBody,
     gives=w.HealthShape,
-    errors=(AgentUnknown, IllegalTransition, Forbidden, Unauthenticated),
+    errors=(AgentUnknown, AgentMoved, IllegalTransition, Forbidden, Unauthenticated),
     examples={"isolate": {"reason": "it mails customers", "actor": "ann"}},
 )
 async def quarantine_agent(call: Call, body: w.ReasonBody) -> w.HealthShape:
@@ -139,7 +139,7 @@ async def kill_agent(call: Call, body: w.ReasonBody) -> w.HealthShape:
     "/v1/agents/{agent_id}/release",
     w.ReasonBody,
     gives=w.HealthShape,
-    errors=(AgentUnknown, IllegalTransition, Forbidden, Unauthenticated),
+    errors=(AgentUnknown, AgentMoved, IllegalTransition, Forbidden, Unauthenticated),
 )
 async def release_agent(call: Call, body: w.ReasonBody) -> w.HealthShape:
     """Let an isolated agent out untreated; probation watches it."""
@@ -154,7 +154,7 @@ async def release_agent(call: Call, body: w.ReasonBody) -> w.HealthShape:
     "/v1/agents/{agent_id}/heal",
     w.ReasonBody,
     gives=w.HealthShape,
-    errors=(AgentUnknown, AgentKilled, IllegalTransition, Forbidden, Unauthenticated),
+    errors=(AgentUnknown, AgentKilled, AgentMoved, IllegalTransition, Forbidden, Unauthenticated),
 )
 async def heal_agent(call: Call, body: w.ReasonBody) -> w.HealthShape:
     """Treat an isolated agent now, with a fresh start: what failed before may be tried again."""

@@ -1,0 +1,61 @@
+"""What a process knows of an agent's health never goes back, and a word that came too late is not called heeded."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable
+
+import pytest
+
+from homeostat.core.machines.phase import Phase
+from homeostat.core.records.immune import Chart, Patient
+from homeostat.core.records.turn import AgentKey
+from homeostat.immune.errors import AgentMoved
+from homeostat.testing.clinic import Clinic, clinic
+
+
+@pytest.fixture
+async def ward() -> AsyncGenerator[Clinic]:
+    async with clinic() as one:
+        await one.enrol("ann")
+        yield one
+
+
+async def test_what_was_read_before_a_kill_does_not_undo_it(ward: Clinic, monkeypatch: pytest.MonkeyPatch) -> None:
+    immune, ann = ward.system.immune, ward.key("ann")
+    await immune.quarantine(ann, reason="it loops", actor="eve")
+    await immune.release(ann, reason="it was nothing", actor="eve")
+    read, gate, begun = immune.store.patient, asyncio.Event(), asyncio.Event()
+
+    async def late(key: AgentKey) -> Patient | None:
+        found = await read(key)
+        if not begun.is_set():
+            begun.set()
+            await gate.wait()
+        return found
+
+    monkeypatch.setattr(immune.store, "patient", late)
+    looking = asyncio.create_task(immune.ward.reload(ann))
+    await begun.wait()
+    await immune.kill(ann, reason="it mails customers", actor="eve")
+    gate.set()
+    await looking
+    assert (immune.phase_of(ann), immune.ward.watches[ann].patient.killed) == (Phase.QUARANTINED, True)
+
+
+@pytest.mark.parametrize("word", ["quarantine", "release", "heal", "kill"])
+async def test_who_was_too_late_is_told_so(ward: Clinic, monkeypatch: pytest.MonkeyPatch, word: str) -> None:
+    immune, ann = ward.system.immune, ward.key("ann")
+    if word != "quarantine":
+        await immune.quarantine(ann, reason="it loops", actor="eve")
+
+    async def taken(chart: Chart) -> bool:
+        return not chart.patients
+
+    monkeypatch.setattr(immune.store, "save", taken)
+    orders: dict[str, Callable[..., Awaitable[Patient]]] = {
+        "quarantine": immune.quarantine,
+        "release": immune.release,
+        "heal": immune.heal,
+        "kill": immune.kill,
+    }
+    with pytest.raises(AgentMoved):
+        await orders[word](ann, reason="please", actor="eve")
