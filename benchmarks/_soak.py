@@ -19,6 +19,7 @@ from collections.abc import AsyncGenerator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import psutil
 import uvloop
@@ -29,6 +30,7 @@ from benchmarks._measure import Report, heading, percentile
 from benchmarks._operator import TURN
 from benchmarks.fleet import _get, _populate, _requests
 from homeostat.core.ids import AgentId
+from homeostat.immune.healer import BY_HAND
 from homeostat.testing.homeostat import HomeostatServer
 
 AGENTS = 10_000
@@ -139,12 +141,14 @@ async def soak(minutes: float, *, fill: bool) -> bool:
         told = json.loads((await followers.communicate())[0])
         acts = json.loads((await begun)[0])
         silent = [agent for word in ("stale", "dead") for agent in _get(port, f"/v1/agents?status={word}")]
+        ill = _taken_for_ill(port)
     promises = [
         *_rates(report, dict(zip(LOAD, measured[:3], strict=True))),
         _done(report, acts["waiting"]),
         *_operations(report, acts["took"], acts["failures"]),
         *_weight(report, scales, judged=fill),
         Promise("nobody is called stale or dead who beats", f"{len(silent)} are", not silent),
+        Promise("nobody is taken for ill", "; ".join([f"{len(ill)} are", *ill[:3]]), not ill),
         Promise("every dashboard is still told", f"{told['followers']} of {FOLLOWERS}", told["followers"] == FOLLOWERS),
     ]
     report.add("followers", **told)
@@ -153,6 +157,22 @@ async def soak(minutes: float, *, fill: bool) -> bool:
     for one in promises:
         print(f"  {'held  ' if one.held else 'BROKEN'}  {one.name}: {one.found}")
     return all(one.held for one in promises)
+
+
+def _taken_for_ill(port: int) -> list[str]:
+    """Agents that the immune system isolated by itself, with what it saw."""
+    found: list[str] = []
+    cursor = ""
+    while True:
+        page: Any = _get(port, f"/v1/immune/incidents?limit=500{cursor}")
+        found += [
+            f"{one['agent_id']}: {', '.join(sign['why'] for sign in one['evidence'][:3])}"
+            for one in page["incidents"]
+            if one["agent_id"] is not None and one["cohort"] != BY_HAND
+        ]
+        if page["next_cursor"] is None:
+            return found
+        cursor = f"&cursor={page['next_cursor']}"
 
 
 def _rates(report: Report, kinds: dict[str, Measured]) -> Iterator[Promise]:

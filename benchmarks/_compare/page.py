@@ -107,7 +107,7 @@ def _gateways(cells: dict[str, Figures], lost: list[str]) -> Iterator[str]:
     yield "| | c = 1 | c = 16 | c = 64 | p50 at 1 | CPU at 64 |"
     yield "|---|---:|---:|---:|---:|---:|"
     for peer, cell in found.items():
-        rates = " | ".join(f"{cell[c]['theirs']:,.0f} (we: {cell[c]['times']:.2g}x)" for c in ("1", "16", "64"))
+        rates = " | ".join(f"{cell[c]['theirs']:,.0f} (we: {cell[c]['times']:.3g}x)" for c in ("1", "16", "64"))
         cpu = f"{cell['64']['theirs_cpu_us']:,.0f} µs" if cell["64"]["theirs_cpu_us"] else ""
         yield f"| {peer} | {rates} | {cell['1']['theirs_p50_ms']:.2f} ms | {cpu} |"
         mine = " | ".join(f"**{cell[c]['ours']:,.0f}**" for c in ("1", "16", "64"))
