@@ -8,6 +8,7 @@ from homeostat.adapters.stores.enforcement_read import write_hold
 from homeostat.adapters.stores.immune_read import ImmuneReading, Moved
 from homeostat.adapters.stores.sqlite.bulk import put_rows
 from homeostat.adapters.stores.sqlite.engine import SqliteEngine
+from homeostat.adapters.stores.sqlite.transaction import immediate
 from homeostat.adapters.stores.statements import statements
 from homeostat.core.clock import Millis
 from homeostat.core.records.immune import Chart, Feedback, Lesson, Memory, Veto
@@ -46,11 +47,12 @@ class SqliteImmune(ImmuneReading):
 
     async def absorb(self, *, lessons: Sequence[Lesson], feedback: Sequence[Feedback], vetoes: Sequence[Veto]) -> None:
         def work(connection: sqlite3.Connection) -> None:
-            connection.executemany(SQL["lesson_raise"], map(rows.write_lesson, lessons))
-            connection.executemany(SQL["feedback_put"], map(rows.write_feedback, feedback))
-            connection.executemany(SQL["veto_put"], map(rows.write_veto, vetoes))
+            with immediate(connection):
+                connection.executemany(SQL["lesson_raise"], map(rows.write_lesson, lessons))
+                connection.executemany(SQL["feedback_put"], map(rows.write_feedback, feedback))
+                connection.executemany(SQL["veto_put"], map(rows.write_veto, vetoes))
 
-        await self._engine.save(work)
+        await self._engine.write(work)  # a file of any length: the loop is not kept for it
 
     async def save_memories(self, memories: Sequence[Memory]) -> None:
         written = [rows.write_memory(memory) for memory in memories]
