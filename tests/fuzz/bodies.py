@@ -188,7 +188,7 @@ def _pairs(pairs: Any, depth: int = 0) -> dict[str, Any]:
     return found
 
 
-@target(_export(), words=(*SPAN_WORDS, b"\x0a\x00", b"\xff" * 9 + b"\x01", b"\x22\x09", b"\x4a"))
+@target(_export(), words=(*SPAN_WORDS, b"\x0a\x00", b"\xff" * 9 + b"\x01", b"\x22\x09", b"\x4a"), bytes_max=512)
 def spans_in_protobuf(data: bytes) -> None:
     """Spans are refused as `NotProtobuf` or read; what OpenTelemetry wrote is read as OpenTelemetry reads it."""
     with contextlib.suppress(NotProtobuf):

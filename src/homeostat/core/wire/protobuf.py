@@ -45,6 +45,8 @@ def fields(data: memoryview) -> Iterator[tuple[int, int, int | memoryview]]:
 
 
 def _varint(data: memoryview, at: int) -> tuple[int, int]:
+    if at < len(data) and (byte := data[at]) < 0x80:  # most are as short
+        return byte, at + 1
     value = shift = 0
     for index in range(at, min(at + _VARINT_BYTES_MAX, len(data))):
         byte = data[index]
