@@ -356,6 +356,7 @@ class Connection(asyncio.Protocol):
         if answer is None or status < 200:
             return
         answer.begin(status, self._headers)
+        self._headers = []  # trailers may follow, which are no headers: whoever reads has these by now
         if self._bodiless:
             self._finish(answer, keep=False)  # the parser would wait for the body that a HEAD only describes
 

@@ -117,6 +117,15 @@ async def test_one_connection_carries_many_requests() -> None:
     assert body == b"body 4"
 
 
+async def test_what_is_said_behind_an_answer_is_none_of_its_headers() -> None:
+    said = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n1\r\na\r\n0\r\nset-cookie: late\r\n\r\n"
+    handle, _ = answering(said)
+    async with server(handle) as upstream:
+        response = await upstream.send(GET)
+        assert await read(response) == b"a"
+        assert [name for name, _ in response.headers] == [b"transfer-encoding"]
+
+
 async def test_a_stream_arrives_as_it_is_sent() -> None:
     turn = asyncio.Event()
 
