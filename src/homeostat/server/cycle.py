@@ -13,7 +13,8 @@ log = logging.getLogger(__name__)
 
 Message = MutableMapping[str, Any]
 HeaderLines = list[tuple[bytes, bytes]]
-App = Callable[[Any, Any, Any], Coroutine[Any, Any, None]]
+Work = Coroutine[Any, Any, None]
+App = Callable[[Any, Any, Any], Work]
 
 STATUS_LINES: Final = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus}
 CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -40,7 +41,7 @@ class Wire(Protocol):
 
     def resume_reading(self) -> None: ...
 
-    def perform(self, cycle: "Cycle", work: Coroutine[Any, Any, None]) -> None:
+    def perform(self, cycle: "Cycle", work: Work) -> object:
         """Have a task do the work of a request."""
         ...
 
@@ -161,7 +162,7 @@ class Cycle:
             self._wire.left(self)
         self.give_up()
 
-    def perform(self, work: Coroutine[Any, Any, None]) -> None:
+    def perform(self, work: Work) -> None:
         """Have a task do what is left to do."""
         self._wire.perform(self, work)
 

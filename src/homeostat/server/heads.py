@@ -6,6 +6,8 @@ length may be others: they say where the body ends, and nothing else.
 
 from typing import Any, Final
 
+import httptools
+
 from homeostat.server.cycle import Cycle, HeaderLines, Wire
 from homeostat.server.turnstile import is_control
 
@@ -97,3 +99,12 @@ def learn(data: bytes, cycle: Cycle) -> Head | None:
     if head[start:stop] != value or not value.isdigit() or head[stop : stop + 2] != b"\r\n":
         return None
     return Head(cycle, at=at, before=head[:start], after=head[stop:])
+
+
+def target_of(url: bytes) -> tuple[bytes, bytes]:
+    """The path and the query of a request; one in a longer form is taken apart by the parser."""
+    if url.startswith(b"/") and b"#" not in url:
+        path, _, query = url.partition(b"?")
+        return path, query
+    parsed = httptools.parse_url(url)
+    return parsed.path or b"/", parsed.query or b""

@@ -14,12 +14,12 @@ from uvicorn.server import ServerState
 
 from homeostat.core.urgency import urgent_context
 from homeostat.gateway.asgi import ANSWER, BODY
-from homeostat.server.cycle import UNREAD_BYTES_MAX, App, Cycle, HeaderLines
-from homeostat.server.heads import HEADS_LEARNT_MAX, Head, learn
+from homeostat.server.cycle import UNREAD_BYTES_MAX, App, Cycle, HeaderLines, Work
+from homeostat.server.heads import HEADS_LEARNT_MAX, Head, learn, target_of
 from homeostat.server.turnstile import AT_ONCE, BY_A_TASK, Turnstile, is_control
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable
     from contextvars import Context
 
 log = logging.getLogger(__name__)
@@ -99,6 +99,7 @@ class LeanProtocol(asyncio.Protocol):
             self._reading.lose()
         self._waiting.clear()
         self.resume_writing()
+        del self._parser  # they know one another: the collector would have to find them
 
     def data_received(self, data: bytes) -> None:
         self._heard_at = self._loop.time()
@@ -179,7 +180,7 @@ class LeanProtocol(asyncio.Protocol):
         parser = self._parser
         if parser.should_upgrade() and self._wants_socket():
             return
-        raw_path, query = _target(self._url)
+        raw_path, query = target_of(self._url)
         if not raw_path.isascii():
             raise ValueError("an address has only letters of ASCII")
         cycle = Cycle(
@@ -253,7 +254,8 @@ class LeanProtocol(asyncio.Protocol):
         while self._active is None and waiting:
             cycle = self._active = waiting.popleft()
             if is_control(cycle.raw_path):
-                self.perform(cycle, self._app(self._scope(cycle), cycle.receive, cycle.send), urgent_context())
+                order = self.perform(cycle, self._app(self._scope(cycle), cycle.receive, cycle.send), urgent_context())
+                self._turnstile.attend(self._loop, order)
             else:
                 self._turnstile.enter(self._loop, self._begin, cycle)
         self._starting = False
@@ -275,9 +277,10 @@ class LeanProtocol(asyncio.Protocol):
         self.perform(cycle, self._app(self._scope(cycle), cycle.receive, cycle.send))
         return BY_A_TASK
 
-    def perform(self, cycle: Cycle, work: "Coroutine[Any, Any, None]", context: "Context | None" = None) -> None:
-        cycle.task = self._loop.create_task(cycle.run(work), context=context)
-        self._state.tasks.add(cycle.task)
+    def perform(self, cycle: Cycle, work: Work, context: "Context | None" = None) -> "asyncio.Task[None]":
+        cycle.task = task = self._loop.create_task(cycle.run(work), context=context)
+        self._state.tasks.add(task)
+        return task
 
     def _scope(self, cycle: Cycle) -> dict[str, Any]:
         return {
@@ -380,15 +383,6 @@ class LeanProtocol(asyncio.Protocol):
         protocol.connection_made(self.transport)
         protocol.data_received(b"".join(lines) + b"\r\n")
         self.transport.set_protocol(protocol)
-
-
-def _target(url: bytes) -> tuple[bytes, bytes]:
-    """The path and the query of a request; one in a longer form is taken apart by the parser."""
-    if url.startswith(b"/") and b"#" not in url:
-        path, _, query = url.partition(b"?")
-        return path, query
-    parsed = httptools.parse_url(url)
-    return parsed.path or b"/", parsed.query or b""
 
 
 def _place(address: object) -> tuple[str, int] | None:

@@ -14,6 +14,10 @@ ROOM: Final = 64  # in one round: a few milliseconds of work between two looks a
 AT_ONCE: Final = 1  # the room that a request takes which is answered, or handed on, as it begins
 BY_A_TASK: Final = 4  # and one that is not
 
+ROOM_MEANWHILE: Final = 8  # while an order is late: each of its steps waits for one round
+ORDER_SECONDS: Final = 0.08  # what an order may take before it is late
+MEANWHILE_SECONDS: Final = 0.4  # and how long others stand back for it, who have no part in an engine that hangs
+
 WORDS: Final = frozenset(
     {
         *(b"kill", b"quarantine", b"release", b"cordon", b"drain", b"stop", b"red-button", b"revoke"),
@@ -39,13 +43,15 @@ def is_control(path: bytes) -> bool:
 class Turnstile:
     """Counts what requests of this round take, and keeps those that are too many in the order in which they came."""
 
-    __slots__ = ("_loop", "_taken", "_turning", "_waiting")
+    __slots__ = ("_late", "_loop", "_room", "_taken", "_turning", "_waiting")
 
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._room = ROOM
         self._taken = 0
         self._turning = False
         self._waiting: deque[Callable[[], int]] = deque()
+        self._late: set[asyncio.Task[None]] = set()
 
     def enter(self, loop: asyncio.AbstractEventLoop, begin: Callable[[Request], int], request: Request) -> None:
         """Begin one more request: at once if there is room in this round, else as soon as its turn has come.
@@ -56,7 +62,7 @@ class Turnstile:
             self._turning = True
             self._loop = loop
             loop.call_soon(self._turn)
-        if self._taken >= ROOM or self._waiting:
+        if self._taken >= self._room or self._waiting:
             self._waiting.append(partial(begin, request))
             return
         self._taken += begin(request)
@@ -71,6 +77,28 @@ class Turnstile:
         assert self._loop is not None
         self._loop.call_soon(self._turn)
         for _ in range(len(waiting)):  # whoever comes meanwhile is behind them
-            if self._taken >= ROOM:
+            if self._taken >= self._room:
                 break
             self._taken += waiting.popleft()()
+
+    # --- orders --------------------------------------------------------------------------------------------------
+
+    def attend(self, loop: asyncio.AbstractEventLoop, order: "asyncio.Task[None]") -> None:
+        """Watch over an order that began: once it is late, fewer others begin in a round until it is done."""
+        timer = loop.call_later(ORDER_SECONDS, self._hold_back, loop, order)
+
+        def done(order: "asyncio.Task[None]") -> None:
+            timer.cancel()
+            self._let_on(order)
+
+        order.add_done_callback(done)
+
+    def _hold_back(self, loop: asyncio.AbstractEventLoop, order: "asyncio.Task[None]") -> None:
+        self._late.add(order)
+        self._room = ROOM_MEANWHILE
+        loop.call_later(MEANWHILE_SECONDS, self._let_on, order)
+
+    def _let_on(self, order: "asyncio.Task[None]") -> None:
+        self._late.discard(order)
+        if not self._late:
+            self._room = ROOM

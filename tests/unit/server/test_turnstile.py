@@ -10,7 +10,7 @@ from homeostat.core.urgency import is_urgent
 from homeostat.server.application import table_of
 from homeostat.server.patience import Patience
 from homeostat.server.serving import bind, serving_app, url_of
-from homeostat.server.turnstile import AT_ONCE, BY_A_TASK, ROOM, Turnstile, is_control
+from homeostat.server.turnstile import AT_ONCE, BY_A_TASK, ROOM, ROOM_MEANWHILE, Turnstile, is_control
 
 CONTROL = {
     *("kill_agent", "quarantine_agent", "release_agent", "cordon_agent", "drain_agent", "kill_run", "pause_run"),
@@ -135,3 +135,67 @@ async def test_a_client_that_hangs_up_while_it_waits_costs_nothing_and_blocks_no
         for _, writer in lines:
             writer.close()
     assert all(answer.startswith(b"HTTP/1.1 200") for answer in answers)
+
+
+# --- while an order is late ------------------------------------------------------------------------------------------
+
+
+def begun_in_a_round(turnstile: Turnstile) -> int:
+    begun: list[int] = []
+    for number in range(2 * ROOM):
+        turnstile.enter(asyncio.get_running_loop(), beginning(begun, AT_ONCE), number)
+    return len(begun)
+
+
+async def let_through() -> None:
+    for _ in range(2 * ROOM // ROOM_MEANWHILE + 2):
+        await asyncio.sleep(0)
+
+
+async def test_while_an_order_is_late_fewer_others_begin_in_a_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("homeostat.server.turnstile.ORDER_SECONDS", 0.0)
+    turnstile, loop = Turnstile(), asyncio.get_running_loop()
+    said = asyncio.Event()
+
+    async def wait() -> None:
+        await said.wait()
+
+    first, second = (loop.create_task(wait()) for _ in range(2))
+    turnstile.attend(loop, first)
+    assert begun_in_a_round(turnstile) == ROOM, "it is in time"
+    await let_through()
+    turnstile.attend(loop, second)
+    await asyncio.sleep(0.01)
+    assert begun_in_a_round(turnstile) == ROOM_MEANWHILE
+    await let_through()
+    first.cancel()
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert begun_in_a_round(turnstile) == ROOM_MEANWHILE, "another one is as late"
+    await let_through()
+    said.set()
+    await second
+    await asyncio.sleep(0)
+    assert begun_in_a_round(turnstile) == ROOM
+
+
+async def test_an_order_that_hangs_keeps_others_back_for_a_moment_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("homeostat.server.turnstile.ORDER_SECONDS", 0.0)
+    monkeypatch.setattr("homeostat.server.turnstile.MEANWHILE_SECONDS", 0.05)
+    turnstile, loop = Turnstile(), asyncio.get_running_loop()
+    hanging = loop.create_task(asyncio.sleep(60))
+    turnstile.attend(loop, hanging)
+    await asyncio.sleep(0.01)
+    assert begun_in_a_round(turnstile) == ROOM_MEANWHILE
+    await let_through()
+    await asyncio.sleep(0.1)
+    assert begun_in_a_round(turnstile) == ROOM
+    hanging.cancel()
+
+
+async def test_an_order_that_is_done_in_time_keeps_nobody_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("homeostat.server.turnstile.ORDER_SECONDS", 0.01)
+    turnstile, loop = Turnstile(), asyncio.get_running_loop()
+    turnstile.attend(loop, loop.create_task(asyncio.sleep(0)))
+    await asyncio.sleep(0.05)
+    assert begun_in_a_round(turnstile) == ROOM
