@@ -14,7 +14,7 @@ from homeostat.core.ports.immune import EnforcementStore, Enforcer, Spending
 from homeostat.core.records.enforcement import Effect, Gap, Hold, Mode, Reading, Receipt, Strategy, Verb
 from homeostat.core.records.immune import NEVER, Patient, Stance
 from homeostat.core.records.turn import AgentKey
-from homeostat.core.urgency import Haste, is_urgent
+from homeostat.immune.lanes import Lanes
 
 log = logging.getLogger(__name__)
 
@@ -23,7 +23,6 @@ Tell = Callable[[AgentKey, str, dict[str, object]], Awaitable[None]]
 
 STRATEGY_SECONDS: Final = 5.0  # what one strategy may take for one step; a hanging engine is not waited for
 FORESEE_SECONDS: Final = 0.05  # what is not known by then of an agent that is to be held is found out afterwards
-BRING_SECONDS: Final = 6.0  # how long a verb waits for its effect; what takes longer goes on and is read later
 GAPS_KEPT_MAX: Final = 32
 ELSEWHERE_SECONDS: Final = 10.0  # how long a machine may be silent about whom it holds before nobody vouches for it
 
@@ -64,7 +63,7 @@ def judge(wanted: Stance, reading: Reading, enforcer: Enforcer) -> Effect:
 
 
 class Enforcement:
-    """One lane per agent: an agent whose engine hangs keeps nobody else from being held."""
+    """Everybody's holds, as they are wanted and as they were found."""
 
     def __init__(
         self,
@@ -86,9 +85,7 @@ class Enforcement:
         self._host = host
         self.tell: Tell = tell or _nobody
         self._holds: dict[AgentKey, dict[Strategy, Hold]] = {}
-        self._lanes: dict[AgentKey, asyncio.Task[None]] = {}
-        self._hastes: dict[AgentKey, Haste] = {}
-        self._wishes: dict[AgentKey, tuple[Patient, bool]] = {}
+        self._lanes = Lanes(self._settle)
 
     async def load(self) -> None:
         """Know what was wanted before this process began, or while another one decided."""
@@ -97,10 +94,7 @@ class Enforcement:
             self._holds.setdefault(hold.key, {})[hold.strategy] = hold
 
     async def close(self) -> None:
-        lanes = list(self._lanes.values())
-        for lane in lanes:
-            lane.cancel()
-        await asyncio.gather(*lanes, return_exceptions=True)
+        await self._lanes.close()
 
     @property
     def unsettled(self) -> set[AgentKey]:
@@ -133,39 +127,13 @@ class Enforcement:
 
     async def bring(self, patient: Patient) -> None:
         """Hold an agent as its phase wants it. What takes too long goes on, and is not claimed to be so."""
-        lane = self._enter(patient, local_only=False)
-        done, _ = await asyncio.wait([lane], timeout=BRING_SECONDS)
-        for ended in done:
-            ended.result()
+        await self._lanes.bring(patient)
 
     async def reconcile(self, patients: Iterable[Patient], *, local_only: bool = False) -> None:
         """See that everybody is held as wanted, side by side, and put right what is not."""
-        lanes = [self._enter(patient, local_only=local_only) for patient in patients]
-        if lanes:
-            await asyncio.wait(lanes, timeout=BRING_SECONDS)
+        await self._lanes.bring_all(patients, local_only=local_only)
 
-    def _enter(self, patient: Patient, *, local_only: bool) -> asyncio.Task[None]:
-        key = patient.key
-        waiting = self._wishes.get(key)
-        self._wishes[key] = (patient, local_only and (waiting is None or waiting[1]))
-        lane = self._lanes.get(key)
-        haste = self._hastes.setdefault(key, Haste())
-        haste.urgent = haste.urgent or is_urgent()  # an operator may come to wait for what went on by itself
-        if lane is None:
-            work = self._lane(key)
-            lane = self._lanes[key] = asyncio.create_task(work, name=f"hold {key[1]}", context=haste.context())
-            lane.add_done_callback(lambda ended: _report(key, ended))
-        return lane
-
-    async def _lane(self, key: AgentKey) -> None:
-        """Serve the newest wish for one agent; a wish that comes meanwhile is served next."""
-        try:
-            while (wish := self._wishes.pop(key, None)) is not None:
-                await self._settle(wish[0], local_only=wish[1])
-        finally:
-            del self._lanes[key], self._hastes[key]
-
-    async def _settle(self, patient: Patient, *, local_only: bool) -> None:
+    async def _settle(self, patient: Patient, local_only: bool) -> None:  # noqa: FBT001 - called by the lanes alone
         key = patient.key
         shared = any(self._elsewhere(hold) for hold in self._holds.get(key, {}).values())
         if key not in self._holds or local_only or shared:
@@ -379,11 +347,6 @@ async def _within(work: Awaitable[T]) -> T:
 
 def _words(hold: Hold) -> dict[str, object]:
     return {"strategy": hold.strategy, "wanted": hold.wanted, "effect": hold.effect, "problem": hold.note}
-
-
-def _report(key: AgentKey, lane: asyncio.Task[None]) -> None:
-    if not lane.cancelled() and (problem := lane.exception()) is not None:
-        log.warning("%s could not be looked after: %s", key[1], problem)
 
 
 async def _nobody(key: AgentKey, what: str, said: dict[str, object]) -> None:

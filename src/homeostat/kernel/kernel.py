@@ -38,6 +38,7 @@ from homeostat.core.records.head import Gate
 from homeostat.core.records.turn import AfterExecution, AgentKey, Grant, MessageType, WaitStatus
 from homeostat.core.records.view import Deliverable, Hydration, TurnView
 from homeostat.core.records.work import Delivered, Fence, Suspended
+from homeostat.core.urgency import is_urgent
 from homeostat.kernel.bell import Bell
 from homeostat.kernel.commands import (
     Command,
@@ -106,6 +107,7 @@ class Kernel:
             lease_seconds=lease_seconds,
             committed=self._committed,
         )
+        self._do = self.flusher.submit
         self.workers = Workers(
             store=store, flusher=self.flusher, dock=self.dock, clock=self.clock, lease_seconds=lease_seconds
         )
@@ -210,10 +212,10 @@ class Kernel:
         return stopped
 
     async def set_gate(self, key: AgentKey, gate: Gate, reason: str | None = None) -> Gate:
-        return await self._do(SetGate(key=key, gate=gate, reason=reason))
+        return await self._order(SetGate(key=key, gate=gate, reason=reason))
 
     async def preempt(self, key: AgentKey, turn_id: TurnId | None = None) -> TurnId | None:
-        return await self._do(Preempt(key=key, turn_id=turn_id))
+        return await self._order(Preempt(key=key, turn_id=turn_id))
 
     def hold_run(self, run_id: RunId) -> None:
         """Give no turn of a run to a worker of this process until it is let go; what is in line stays there."""
@@ -337,8 +339,12 @@ class Kernel:
 
     # --- inside --------------------------------------------------------------------------------------------
 
-    def _do(self, command: Command) -> asyncio.Future[Any]:
-        return self.flusher.submit(command)
+    async def _order(self, command: Command) -> Any:
+        """Do what an operator waits for in this very round of the loop, where that is who writes."""
+        answer = self._do(command)
+        if is_urgent() and self.store.lanes == 1:
+            await self.flusher.tick()
+        return await answer
 
     async def _turn(self, project: ProjectId, turn_id: TurnId) -> TurnView:
         view = await self.store.turn(project, turn_id)

@@ -16,6 +16,7 @@ from homeostat.core.records.immune import Stance
 from homeostat.core.records.turn import AgentKey
 from homeostat.core.urgency import is_urgent, urgent_context
 from homeostat.immune import enforcement as module
+from homeostat.immune import lanes
 from homeostat.immune.enforcement import Enforcement
 from homeostat.testing.clock import ManualClock
 from homeostat.testing.holding import ANN, Frugal, patient
@@ -262,7 +263,7 @@ async def test_an_agent_that_is_gone_is_not_claimed_to_be_held(store: SqliteEnfo
 async def test_an_agent_that_hangs_keeps_nobody_else_waiting(
     store: SqliteEnforcement, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "BRING_SECONDS", 0.1)
+    monkeypatch.setattr(lanes, "BRING_SECONDS", 0.1)
     bench = Bench(store)
     bench.process.hangs = {ANN}
     await bench.enforcement.reconcile([patient(P.QUARANTINED), patient(P.QUARANTINED, BOB)])

@@ -2,22 +2,26 @@
 
 import asyncio
 from collections.abc import Callable
+from contextvars import Context
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
+from homeostat.adapters.doorbells.local import LocalBus
 from homeostat.core.codec import NULL, Json
 from homeostat.core.errors import AgentBusy, AgentUnknown, StoreUnavailable
 from homeostat.core.ids import DEFAULT_PROJECT, BoxId, Scope, digest_of
 from homeostat.core.limits import FLUSH_CONFLICTS_MAX
 from homeostat.core.machines.turn import HeadStatus
 from homeostat.core.records.card import Card
+from homeostat.core.records.head import Gate
 from homeostat.core.records.turn import MessageType
 from homeostat.core.records.work import Fence
 from homeostat.core.records.writes import Saved, Writes
 from homeostat.core.urgency import is_urgent, urgent_context
 from homeostat.kernel.commands import Enqueue, Enqueued, PutCards
+from homeostat.kernel.kernel import Kernel
 from homeostat.testing.desk import Desk, key_of
 from homeostat.testing.kernels import running_kernel
 from homeostat.testing.memory import MemoryTurns, PlaceTaken
@@ -215,3 +219,27 @@ async def test_whoever_still_waits_when_the_kernel_shuts_down_is_told() -> None:
         with pytest.raises(StoreUnavailable, match="shutting down"):
             await asyncio.wait_for(future, 5.0)
     assert store.turns == {}
+
+
+async def test_what_an_operator_waits_for_is_flushed_by_the_operator_where_there_is_one_writer() -> None:
+    store = MemoryTurns()
+    Desk("a", store=store)
+    kernel = Kernel(store=store, bus=LocalBus())  # nobody else flushes: none of its loops runs
+
+    def close(context: Context | None) -> asyncio.Task[Gate]:
+        return asyncio.get_running_loop().create_task(kernel.set_gate(key_of("a"), Gate.CLOSED, "x"), context=context)
+
+    store.lanes = 1
+    by_an_agent = close(None)
+    await asyncio.sleep(0)
+    assert not by_an_agent.done()
+    ordered = close(urgent_context())
+    await asyncio.sleep(0)
+    assert ordered.done(), "no later than in the round in which it was asked for"
+    assert await ordered is Gate.CLOSED
+    await asyncio.wait_for(by_an_agent, 5)  # it went along
+    store.lanes = 2
+    another = close(urgent_context())
+    await asyncio.sleep(0)
+    assert not another.done(), "others commit meanwhile, whom its end must not break off"
+    another.cancel()
