@@ -123,9 +123,10 @@ class Operator:
         content = b"" if body is None else json.dumps(body).encode()
         head = f"{method} {path} HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\ncontent-type: application/json\r\n"
         writer.write(head.encode() + b"content-length: %d\r\n\r\n" % len(content) + content)
-        answer = await reader.read(-1)
+        first = (await reader.readuntil(b"\r\n\r\n")).lower()
+        _, told, size = first.partition(b"\r\ncontent-length: ")
+        said = await reader.readexactly(int(size.split(b"\r\n")[0])) if told else await reader.read(-1)
         writer.close()
-        first, _, said = answer.partition(b"\r\n\r\n")
         return int(first[9:12]), json.loads(said) if b"json" in first else said
 
 
