@@ -177,7 +177,8 @@ def _plain(value: Any, depth: int) -> Any:
         return [_plain(one, depth + 1) for one in value.array_value.values] if depth < OTLP_DEPTH_MAX else None
     if kind == "kvlist_value":
         return _pairs(value.kvlist_value.values, depth + 1) if depth < OTLP_DEPTH_MAX else None
-    return None if kind in (None, "bytes_value") else getattr(value, kind)
+    unread = (None, "bytes_value", "string_value_strindex")  # the last points into a table that only profiles have
+    return None if kind in unread else getattr(value, kind)
 
 
 def _pairs(pairs: Any, depth: int = 0) -> dict[str, Any]:
