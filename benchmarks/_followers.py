@@ -121,6 +121,8 @@ async def follow(port: int, count: int, seconds: float, *, half: bool = False) -
     Follower.bytes_read = Follower.frames_read = 0
     began = time.perf_counter()
     await asyncio.sleep(seconds)
+    if half:
+        await asyncio.to_thread(sys.stdin.read)  # others are still timed, and a thousand who leave at once are felt
     lasted = time.perf_counter() - began
     told = {
         "followers": Follower.open - Follower.lost,

@@ -138,8 +138,8 @@ async def soak(minutes: float, *, fill: bool) -> bool:
             pace(port, turns, connections=32, per_second=TURNS_PER_SECOND, seconds=seconds),
             scales.weigh(seconds),
         )
-        told = json.loads((await followers.communicate())[0])
         acts = json.loads((await begun)[0])
+        told = json.loads((await followers.communicate())[0])
         silent = [agent for word in ("stale", "dead") for agent in _get(port, f"/v1/agents?status={word}")]
         ill = _taken_for_ill(port)
     promises = [
