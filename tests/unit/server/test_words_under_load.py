@@ -2,7 +2,8 @@
 
 import asyncio
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
+from contextvars import Context
 from typing import Any
 
 import httpx2
@@ -13,10 +14,12 @@ from homeostat.app.assemble import System
 from homeostat.core.ids import DEFAULT_PROJECT, AgentId
 from homeostat.core.records.enforcement import Effect
 from homeostat.core.urgency import is_urgent
+from homeostat.server.protocol import LeanProtocol
 from tests.unit.server.test_immune import register
 
 ANN = (DEFAULT_PROJECT, AgentId("ann"))
 KILL_COMMITS_MAX = 6  # that it was asked, what is decided, two gates, what was read back, how it ended
+KILL_ROUNDS_MAX = 2  # once it has begun: its lane begins, and ends
 TASK = {"name": "only", "agent": "ann", "input": "x", "approval": True}
 
 
@@ -68,6 +71,51 @@ async def test_a_run_is_killed_and_a_task_approved_in_three(commits: Commits, ht
     before = commits.count
     answer = await http.post(f"/v1/runs/{made.json()['run_id']}/kill", json={"reason": "enough"})
     assert (answer.json()["status"], commits.count - before) == ("killed", 3)
+
+
+class Rounds:
+    """Counts the rounds of the loop that each order takes, from its first step to its last, without its body."""
+
+    def __init__(self) -> None:
+        self.taken: list[int] = []
+        self._count = 0
+
+    def tick(self) -> None:
+        self._count += 1
+        asyncio.get_running_loop().call_soon(self.tick)
+
+    async def counted(self, work: Coroutine[Any, Any, None]) -> None:
+        began = self._count
+        await work
+        self.taken.append(self._count - began)
+
+
+@pytest.fixture
+async def rounds(monkeypatch: pytest.MonkeyPatch) -> Rounds:
+    rounds, perform = Rounds(), LeanProtocol.perform
+
+    def performed(self: LeanProtocol, cycle: Any, work: Any, context: Context | None = None) -> asyncio.Task[None]:
+        return perform(self, cycle, work if context is None else rounds.counted(work), context)
+
+    monkeypatch.setattr(LeanProtocol, "perform", performed)
+    rounds.tick()
+    return rounds
+
+
+async def test_a_kill_goes_through_the_loop_in_few_rounds(
+    rounds: Rounds, commits: Commits, http: httpx2.AsyncClient, url: str
+) -> None:
+    await register(http)
+    body = b'{"reason":"it mails customers","actor":"eve"}'
+    for _ in range(5):
+        reader, writer = await asyncio.open_connection("127.0.0.1", int(url.rsplit(":", 1)[1]))
+        head = b"POST /v1/agents/ann/kill HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: %d\r\n\r\n"
+        writer.write(head % len(body) + body)  # at once, so that it waits for nothing of ours
+        assert (await reader.readline()).startswith(b"HTTP/1.1 200")
+        writer.close()
+        await http.post("/v1/agents/ann/release", json={})
+    assert min(rounds.taken[::2]) <= KILL_ROUNDS_MAX
+    assert commits.count
 
 
 async def test_who_looks_at_an_agent_writes_nothing(commits: Commits, http: httpx2.AsyncClient, system: System) -> None:
