@@ -255,7 +255,7 @@ class LeanProtocol(asyncio.Protocol):
             cycle = self._active = waiting.popleft()
             if is_control(cycle.raw_path):
                 order = self.perform(cycle, self._app(self._scope(cycle), cycle.receive, cycle.send), urgent_context())
-                self._turnstile.attend(self._loop, order)
+                self._turnstile.attend(self._loop, order, cycle)
             else:
                 self._turnstile.enter(self._loop, self._begin, cycle)
         self._starting = False

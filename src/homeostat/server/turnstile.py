@@ -8,7 +8,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import Final, TypeVar
+from typing import Final, Protocol, TypeVar
 
 ROOM: Final = 64  # in one round: a few milliseconds of work between two looks at what else has come
 AT_ONCE: Final = 1  # the room that a request takes which is answered, or handed on, as it begins
@@ -32,6 +32,13 @@ WORKERS: Final = b"/v1/workers/"  # they release turns by the thousand
 
 
 Request = TypeVar("Request")
+
+
+class Asked(Protocol):
+    """What is known of a request while it is read."""
+
+    @property
+    def more_body(self) -> bool: ...
 
 
 def is_control(path: bytes) -> bool:
@@ -83,9 +90,12 @@ class Turnstile:
 
     # --- orders --------------------------------------------------------------------------------------------------
 
-    def attend(self, loop: asyncio.AbstractEventLoop, order: "asyncio.Task[None]") -> None:
-        """Watch over an order that began: once it is late, fewer others begin in a round until it is done."""
-        timer = loop.call_later(ORDER_SECONDS, self._hold_back, loop, order)
+    def attend(self, loop: asyncio.AbstractEventLoop, order: "asyncio.Task[None]", asked: Asked) -> None:
+        """Watch over an order that began: once it is late, fewer others begin in a round until it is done.
+
+        One that takes its time to be said is not late: else whoever can connect could keep everybody back.
+        """
+        timer = loop.call_later(ORDER_SECONDS, self._hold_back, loop, order, asked)
 
         def done(order: "asyncio.Task[None]") -> None:
             timer.cancel()
@@ -93,7 +103,9 @@ class Turnstile:
 
         order.add_done_callback(done)
 
-    def _hold_back(self, loop: asyncio.AbstractEventLoop, order: "asyncio.Task[None]") -> None:
+    def _hold_back(self, loop: asyncio.AbstractEventLoop, order: "asyncio.Task[None]", asked: Asked) -> None:
+        if asked.more_body:
+            return
         self._late.add(order)
         self._room = ROOM_MEANWHILE
         loop.call_later(MEANWHILE_SECONDS, self._let_on, order)

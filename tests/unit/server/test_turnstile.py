@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import pytest
 
@@ -140,6 +140,13 @@ async def test_a_client_that_hangs_up_while_it_waits_costs_nothing_and_blocks_no
 # --- while an order is late ------------------------------------------------------------------------------------------
 
 
+class Heard(NamedTuple):
+    more_body: bool
+
+
+WHOLE = Heard(more_body=False)
+
+
 def begun_in_a_round(turnstile: Turnstile) -> int:
     begun: list[int] = []
     for number in range(2 * ROOM):
@@ -161,10 +168,10 @@ async def test_while_an_order_is_late_fewer_others_begin_in_a_round(monkeypatch:
         await said.wait()
 
     first, second = (loop.create_task(wait()) for _ in range(2))
-    turnstile.attend(loop, first)
+    turnstile.attend(loop, first, WHOLE)
     assert begun_in_a_round(turnstile) == ROOM, "it is in time"
     await let_through()
-    turnstile.attend(loop, second)
+    turnstile.attend(loop, second, WHOLE)
     await asyncio.sleep(0.01)
     assert begun_in_a_round(turnstile) == ROOM_MEANWHILE
     await let_through()
@@ -184,7 +191,7 @@ async def test_an_order_that_hangs_keeps_others_back_for_a_moment_only(monkeypat
     monkeypatch.setattr("homeostat.server.turnstile.MEANWHILE_SECONDS", 0.05)
     turnstile, loop = Turnstile(), asyncio.get_running_loop()
     hanging = loop.create_task(asyncio.sleep(60))
-    turnstile.attend(loop, hanging)
+    turnstile.attend(loop, hanging, WHOLE)
     await asyncio.sleep(0.01)
     assert begun_in_a_round(turnstile) == ROOM_MEANWHILE
     await let_through()
@@ -196,6 +203,16 @@ async def test_an_order_that_hangs_keeps_others_back_for_a_moment_only(monkeypat
 async def test_an_order_that_is_done_in_time_keeps_nobody_back(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("homeostat.server.turnstile.ORDER_SECONDS", 0.01)
     turnstile, loop = Turnstile(), asyncio.get_running_loop()
-    turnstile.attend(loop, loop.create_task(asyncio.sleep(0)))
+    turnstile.attend(loop, loop.create_task(asyncio.sleep(0)), WHOLE)
     await asyncio.sleep(0.05)
     assert begun_in_a_round(turnstile) == ROOM
+
+
+async def test_an_order_that_is_said_slowly_keeps_nobody_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("homeostat.server.turnstile.ORDER_SECONDS", 0.0)
+    turnstile, loop = Turnstile(), asyncio.get_running_loop()
+    unheard = loop.create_task(asyncio.sleep(60))
+    turnstile.attend(loop, unheard, Heard(more_body=True))
+    await asyncio.sleep(0.01)
+    assert begun_in_a_round(turnstile) == ROOM
+    unheard.cancel()
