@@ -72,7 +72,7 @@ class Scales:
 
 
 class Disk:
-    """Syncs one page of a file of its own, ten times a second: what hesitates here is not the server."""
+    """Syncs a page of a file of its own, ten times a second, on a disk that has the server's writes to do as well."""
 
     def __init__(self, folder: Path) -> None:
         self._file = folder / "sync"
