@@ -4,6 +4,7 @@ import subprocess
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -57,10 +58,20 @@ def test_a_load_that_was_not_had_is_no_load(rate: float, failures: int, held: bo
     assert [promise.held for promise in soak._rates(Report("soak"), had)] == [held] * 3
 
 
-def test_who_waits_longer_than_a_quarter_of_a_second_breaks_the_promise() -> None:
-    promises = [*soak._operations(Report("soak"), {"kill an agent": [9.0, 251.0], TURN: [999.0]}, [])]
+def test_who_waits_longer_than_a_quarter_of_a_second_breaks_the_promise(tmp_path: Path) -> None:
+    disk = soak.Disk(tmp_path)
+    orders = {"kill an agent": [(5.0, 9.0), (7.0, 251.0)], TURN: [(6.0, 999.0)]}
+    promises = [*soak._operations(Report("soak"), orders, [], disk)]
     assert [promise.held for promise in promises] == [False, True], "how long a turn takes is told, not promised"
-    assert not [*soak._operations(Report("soak"), {}, ["kill a run: 500"])][-1].held
+    assert not [*soak._operations(Report("soak"), {}, ["kill a run: 500"], disk)][-1].held
+
+
+def test_it_is_told_for_how_long_the_disk_kept_an_order(tmp_path: Path) -> None:
+    disk = soak.Disk(tmp_path)
+    disk.took += [(1.0, 500.0), (6.9, 150.0), (7.2, 400.0), (9.0, 800.0)]  # before, into, out of, and after
+    (promise, _) = soak._operations(Report("soak"), {"kill a run": [(7.0, 300.0)]}, [], disk)
+    assert not promise.held, "an excuse is none"
+    assert promise.found.endswith("1 of 1 later; 300 ms, 150 of them in a bare sync")
 
 
 def test_turns_that_are_accepted_and_not_done_are_no_turns() -> None:
