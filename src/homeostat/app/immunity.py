@@ -52,7 +52,7 @@ async def open_immune(
     stack.push_async_callback(supervisor.stop)  # its loop ends before it writes what is left
     for title, run in immune.loops:
         supervisor.add(title, run)
-    turns = TurnVitals(immune=immune, listener=immune.listener, clock=clock)
+    turns = TurnVitals(immune=immune, listener=immune.listener, clock=clock, standstills=rooms.gateway.standstills)
     await turns.listen(bus)
     rooms.kernel.on_result = turns.on_result
     supervisor.add("tool results", turns.run)

@@ -14,6 +14,7 @@ from homeostat.core.records.event import Channel, Event, subject
 from homeostat.core.records.turn import AgentKey
 from homeostat.core.records.view import Outcome
 from homeostat.core.records.vitals import Vitals
+from homeostat.core.standstills import Standstills
 from homeostat.immune.immune import Immune
 from homeostat.immune.intake import HEARSAY
 
@@ -26,8 +27,9 @@ class TurnVitals:
     Results of tools are looked at beside the loop that serves agents. What was heard in them goes on, the words do not.
     """
 
-    def __init__(self, *, immune: Immune, listener: Listener, clock: Clock) -> None:
+    def __init__(self, *, immune: Immune, listener: Listener, clock: Clock, standstills: Standstills) -> None:
         self._immune = immune
+        self._standstills = standstills
         self._listener = listener
         self._clock = clock
         self._results: deque[tuple[AgentKey, ToolCallId, TraceId | None, Json]] = deque(maxlen=RESULTS_WAITING_MAX)
@@ -43,14 +45,16 @@ class TurnVitals:
         ended = from_json(event.payload)
         if ended["status"] == Outcome.STOP:
             return  # whoever stopped it knows why
+        now, worked_ms = self._clock.now_ms(), ended.get("worked_ms")
+        spoiled = worked_ms is not None and self._standstills.spoiled(now - worked_ms, worked_ms)
         self._immune.intake.take(
             Vitals(
                 sample_id=event.event_id,
                 project=event.project,
                 agent_id=AgentId(event.target),
-                at_ms=self._clock.now_ms(),
+                at_ms=now,
                 source="turn",
-                latency_ms=ended.get("worked_ms"),
+                latency_ms=None if spoiled else worked_ms,
                 steps=ended.get("steps"),
                 retries=ended.get("losses", 0),
                 error=ended["status"] == Outcome.FAILED,

@@ -15,7 +15,8 @@ from homeostat.core.ports.bus import Bus
 from homeostat.core.records.budget import Budget, Posting
 from homeostat.core.records.call import Call, Outcome
 from homeostat.core.records.event import Channel, Event
-from homeostat.core.records.vitals import Vitals, vitals_of
+from homeostat.core.records.vitals import Hearsay, Vitals, vitals_of
+from homeostat.core.standstills import Standstills
 from homeostat.gateway.hearing import Hearing
 
 log = logging.getLogger(__name__)
@@ -34,9 +35,10 @@ class Announcer:
     Calls in which a tool speaks are announced a little later than others: listening takes time that nobody waits.
     """
 
-    def __init__(self, *, bus: Bus, hearing: Hearing) -> None:
+    def __init__(self, *, bus: Bus, hearing: Hearing, standstills: Standstills) -> None:
         self._bus = bus
         self.hearing = hearing
+        self._standstills = standstills
         self._events: list[Event] = []
         self._waiting: list[Call] = []
         self._wanted = asyncio.Event()
@@ -72,7 +74,10 @@ class Announcer:
             self._waiting += told
             self._wanted.set()
             made = [call for call in made if not self.hearing.holds(call.call_id)]
-        return _events([vitals_of(call) for call in made])
+        return _events([self._sample(call) for call in made])
+
+    def _sample(self, call: Call, hearsay: Hearsay | None = None) -> Vitals:
+        return vitals_of(call, hearsay, timed=not self._standstills.spoiled(call.started_at_ms, call.latency_ms))
 
     async def run(self) -> None:
         while True:
@@ -87,7 +92,7 @@ class Announcer:
             if not calls:
                 return
             findings = await self.hearing.findings([call.call_id for call in calls])
-            await self._publish(_events([vitals_of(call, findings.get(call.call_id)) for call in calls]))
+            await self._publish(_events([self._sample(call, findings.get(call.call_id)) for call in calls]))
 
 
 def _events(samples: Iterable[Vitals]) -> list[Event]:

@@ -15,6 +15,7 @@ from homeostat.core.records.enforcement import Spent
 from homeostat.core.records.policy import Action, Policy, PolicyFilter, PolicyId
 from homeostat.core.records.rate import RateKey
 from homeostat.core.records.turn import AgentKey
+from homeostat.core.standstills import Standstills
 from homeostat.gateway.announcing import Announcer
 from homeostat.gateway.clerk import Clerk
 from homeostat.gateway.doorman import Doorman
@@ -70,9 +71,10 @@ class Gateway:
             outage_seconds=manners.policy_outage_seconds,
         )
         self.hearing = Hearing(listener)
+        self.standstills = Standstills(self.clock)
         self.clerk = Clerk(
             store=store,
-            announcer=Announcer(bus=bus, hearing=self.hearing),
+            announcer=Announcer(bus=bus, hearing=self.hearing, standstills=self.standstills),
             clock=self.clock,
             ids=ids,
             seen_version=lambda: self.office.in_flight.settled_version(self.book.version),
@@ -97,6 +99,7 @@ class Gateway:
             ("gateway sweep", self.clerk.run_sweeps),
             ("gateway warden", self.warden.run),
             ("gateway announcer", self.clerk.announcer.run),
+            ("standstills", self.standstills.run),
         )
 
     def _allowance(self, key: RateKey) -> Allowance:

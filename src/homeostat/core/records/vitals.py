@@ -45,8 +45,8 @@ class Vitals(Struct, frozen=True, gc=False):
     hearsay: Hearsay | None = None
 
 
-def vitals_of(call: Call, hearsay: Hearsay | None = None) -> Vitals:
-    """A call as a vital sign."""
+def vitals_of(call: Call, hearsay: Hearsay | None = None, *, timed: bool = True) -> Vitals:
+    """A call as a vital sign. One that is not `timed` was kept by whoever timed it: nobody knows how long it took."""
     usage = call.usage
     return Vitals(  # by position: names would take thirteen times as long
         call.call_id,
@@ -54,8 +54,8 @@ def vitals_of(call: Call, hearsay: Hearsay | None = None) -> Vitals:
         call.agent_id,
         call.started_at_ms + int(call.latency_ms),  # pyright: ignore[reportArgumentType] - one for every call
         "gateway",
-        call.latency_ms,
-        call.first_token_ms,
+        call.latency_ms if timed else None,
+        call.first_token_ms if timed else None,
         usage.tokens_in,
         usage.tokens_out,
         usage.tokens_cached,
