@@ -10,7 +10,6 @@ import tempfile
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import Final, TypeVar
-from urllib.parse import urlsplit
 
 import msgspec
 
@@ -18,8 +17,9 @@ from homeostat.adapters.enforcers import proc
 from homeostat.adapters.enforcers.process import ProcessEnforcer
 from homeostat.app.holding import Holding
 from homeostat.app.settings import Settings
+from homeostat.core.addresses import web_address
 from homeostat.core.enforcement_errors import CustodyRefused
-from homeostat.core.errors import HomeostatError, MalformedPayload
+from homeostat.core.errors import HomeostatError, InvalidRequest, MalformedPayload
 from homeostat.core.ids import digest_of
 from homeostat.core.records.enforcement import Control
 from homeostat.core.records.immune import Stance
@@ -138,7 +138,10 @@ class CustodyDesk:
 
     async def _take_address(self, key: AgentKey, pid: int, url: str) -> None:
         """Take orders' address from a process of this machine: only one at which that very process listens."""
-        parts = urlsplit(url)
+        try:
+            parts = web_address(url)
+        except InvalidRequest as problem:
+            raise CustodyRefused(pid=pid, problem=problem.message) from problem
         if parts.scheme != "http" or parts.hostname != "127.0.0.1" or parts.port not in proc.listening(pid):
             raise CustodyRefused(pid=pid, problem=f"it does not listen at {url[:200]}")
         control = Control(

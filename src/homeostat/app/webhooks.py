@@ -14,6 +14,7 @@ import msgspec
 from homeostat.adapters.couriers.http import HttpCourier
 from homeostat.app.settings import Settings
 from homeostat.app.supervisor import Supervisor
+from homeostat.core.addresses import web_address
 from homeostat.core.clock import Clock, Millis, rfc3339
 from homeostat.core.codec import Json, from_json
 from homeostat.core.errors import HomeostatError, Unavailable
@@ -64,6 +65,7 @@ class Webhooks:
         self, project: ProjectId, name: str, *, url: str, kinds: tuple[str, ...], allow_private: bool
     ) -> Webhook:
         """A place for alerts, with a new secret."""
+        web_address(url)
         webhook = Webhook(
             project=project,
             name=name,

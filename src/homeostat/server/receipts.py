@@ -1,8 +1,7 @@
 """Receipts over HTTP: what was asked about an agent, and what every strategy was found to do about it."""
 
-from urllib.parse import urlsplit
-
 from homeostat.adapters.enforcers import proc
+from homeostat.core.addresses import web_address
 from homeostat.core.clock import rfc3339
 from homeostat.core.enforcement_errors import ControlUnknown, ReceiptUnknown
 from homeostat.core.errors import AgentUnknown, Forbidden, InvalidRequest, Unauthenticated
@@ -68,11 +67,11 @@ async def read_control(call: Call) -> ControlShape:
 async def set_control(call: Call, body: ControlBody) -> ControlShape:
     """Allow orders to an agent at an address. One of a private network is refused unless `private` allows it."""
     await identity.require_operator(call, verb="say where orders go to", what="agents")
+    parts = web_address(body.url)
+    if parts.username is not None or parts.path.strip("/") or parts.query or parts.fragment:
+        raise InvalidRequest(problem="an address is http(s)://HOST[:PORT] and nothing else")
     key, system = _key(call), call.system
     await system.immune.patient(key)
-    parts = urlsplit(body.url)
-    if not parts.hostname or parts.username is not None or parts.path.strip("/") or parts.query or parts.fragment:
-        raise InvalidRequest(problem="an address is http(s)://HOST[:PORT] and nothing else")
     control = Control(
         project=key[0],
         agent_id=key[1],

@@ -2,7 +2,7 @@
 
 from homeostat.access.errors import WebhookUnknown
 from homeostat.core.clock import Millis, rfc3339
-from homeostat.core.errors import Forbidden, Unauthenticated
+from homeostat.core.errors import Forbidden, InvalidRequest, Unauthenticated
 from homeostat.core.limits import NAME_CHARS_MAX
 from homeostat.core.records.webhook import Delivery, Webhook
 from homeostat.core.wire import webhooks as w
@@ -28,7 +28,7 @@ async def list_webhooks(call: Call) -> w.WebhooksShape:
     "/v1/webhooks/{name}",
     w.WebhookBody,
     gives=w.WebhookShape,
-    errors=ERRORS,
+    errors=(*ERRORS, InvalidRequest),
     examples={"on call": {"url": "https://alerts.example.com/homeostat", "kinds": ["alert", "approval"]}},
 )
 async def put_webhook(call: Call, body: w.WebhookBody) -> w.WebhookShape:

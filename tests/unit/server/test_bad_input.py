@@ -320,6 +320,17 @@ async def test_a_bad_idempotency_key(http: httpx2.AsyncClient, ann: str) -> None
         assert problem_of(response, 422, "malformed_payload")["field"] == "Idempotency-Key"
 
 
+NO_ADDRESSES = ["https://[\u00d5\u00ae", "https://", "http://x:99999", "http://x:0", "https://[::1"]
+
+
+@pytest.mark.parametrize("path", ["/v1/webhooks/on-call", "/v1/agents/ann/control"])
+@pytest.mark.parametrize("address", NO_ADDRESSES, ids=repr)
+async def test_an_address_that_is_none_is_kept_nowhere(http: httpx2.AsyncClient, path: str, address: str) -> None:
+    refused = await http.put(path, json={"url": address})
+    assert (refused.status_code, refused.json()["code"]) in ((422, "invalid_request"), (422, "malformed_payload"))
+    assert (await http.get(path)).status_code in (404, 405)
+
+
 async def test_a_bug_of_ours_is_ours(
     http: httpx2.AsyncClient, system: System, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

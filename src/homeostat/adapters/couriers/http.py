@@ -28,10 +28,10 @@ class HttpCourier:
         await self._http.aclose()
 
     async def post(self, url: str, body: bytes, headers: Mapping[str, str], *, allow_private: bool) -> Posted:
-        parts = urlsplit(url)
-        host = parts.hostname or ""
-        port = parts.port or (443 if parts.scheme == "https" else 80)
         try:
+            parts = urlsplit(url)
+            host = parts.hostname or ""
+            port = parts.port or (443 if parts.scheme == "https" else 80)
             address = await _address(host, port)
             if not allow_private and not address.is_global:
                 return Posted(
