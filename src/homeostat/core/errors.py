@@ -261,6 +261,14 @@ class BoxNotYours(Refused):
     http_status = 409
 
 
+class BoxReadOnly(Refused):
+    """Box {box_id} is what the turn reads as its context, and nobody writes to it on that turn's behalf."""
+
+    code = "box_read_only"
+    http_status = 409
+    hint = "Fork the box, and write to the copy."
+
+
 class Unauthenticated(Refused):
     """This needs a valid key."""
 

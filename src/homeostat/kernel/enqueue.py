@@ -1,6 +1,6 @@
 """Accepting messages: one enqueue is one turn."""
 
-from homeostat.core.errors import AgentBusy, DepthExceeded, GateClosed, QueueFull, UnknownMessageType
+from homeostat.core.errors import AgentBusy, BoxReadOnly, DepthExceeded, GateClosed, QueueFull, UnknownMessageType
 from homeostat.core.ids import TraceId, inbox_of, scope_of, turn_of
 from homeostat.core.limits import DEPTH_MAX, QUEUE_FRONT, QUEUE_PER_AGENT_MAX
 from homeostat.core.machines.turn import HeadStatus
@@ -134,6 +134,8 @@ def admit(plan: Plan, command: Enqueue, *, count: int = 1) -> Mailbox:
         if head.status is not HeadStatus.IDLE or head.queued:
             raise AgentBusy(agent_id=head.agent_id, turn_id=head.turn_id)
     if command.output_box_id is not None:
+        if command.output_box_id == command.context_box_id:
+            raise BoxReadOnly(box_id=command.output_box_id)
         plan.may_own(command.key, command.output_box_id)
     return mailbox
 

@@ -4,6 +4,7 @@ from typing import cast
 
 from msgspec.structs import replace
 
+from homeostat.core.errors import BoxReadOnly
 from homeostat.core.ids import BoxId, CardId
 from homeostat.core.records.turn import OpenTurn, Step
 from homeostat.kernel.commands import PutCards, StoreStep, SwapBoxes, WriteCards
@@ -33,13 +34,13 @@ def swap_boxes(plan: Plan, command: SwapBoxes) -> bool:
     """Point a running turn at other boxes; what it wrote before stays where it was born."""
     mailbox = plan.held(command.fence)
     entry = cast(OpenTurn, mailbox.active)
+    context = command.context_box_id or entry.turn.context_box_id
+    output = command.output_box_id or entry.turn.output_box
+    if context == output:
+        raise BoxReadOnly(box_id=output)
     if command.output_box_id is not None:
         plan.own_box(command.fence.key, command.output_box_id)
-    turn = replace(
-        entry.turn,
-        context_box_id=command.context_box_id or entry.turn.context_box_id,
-        output_box_id=command.output_box_id or entry.turn.output_box_id,
-    )
+    turn = replace(entry.turn, context_box_id=context, output_box_id=command.output_box_id or entry.turn.output_box_id)
     plan.writes.turn_boxes[turn.turn_id] = turn
     plan.put(replace(mailbox, head=plan.move(mailbox, None), active=replace(entry, turn=turn)))
     return True

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from homeostat.core.clock import Millis
 from homeostat.core.codec import NULL, Json, from_json, to_json
-from homeostat.core.errors import InvalidRequest, MalformedPayload, QueueFull
+from homeostat.core.errors import InvalidRequest, MalformedPayload, QueueFull, ResultFieldsMissing
 from homeostat.core.ids import CardId, ToolCallId
 from homeostat.core.limits import QUEUE_PER_AGENT_MAX, WAIT_SECONDS_DEFAULT, WAIT_SECONDS_MAX, WAITS_PER_TURN_MAX
 from homeostat.core.machines.turn import HeadStatus, TurnEvent
@@ -20,7 +20,7 @@ from homeostat.core.records.turn import AfterExecution, MessageType, OpenTurn, T
 from homeostat.core.records.view import Outcome
 from homeostat.core.records.work import Suspended
 from homeostat.kernel.commands import Enqueue, Report, Reported, Suspend
-from homeostat.kernel.deliver import Followups, finish
+from homeostat.kernel.deliver import Followups, check_result_fields, finish
 from homeostat.kernel.dispatch import dispatch
 from homeostat.kernel.enqueue import admit, enqueue
 from homeostat.kernel.plan import Plan
@@ -180,16 +180,23 @@ def _result_of(plan: Plan, wait: Wait) -> _Said:
 
 
 def _end(plan: Plan, mailbox: Mailbox, final: Wait, followups: Followups) -> None:
-    """End a turn with the result that said so, whichever came in last."""
+    """End a turn with the result that said so, whichever came in last. One that lacks what was asked for has failed."""
     said = _result_of(plan, final)
-    failed = said.status is not WaitStatus.SUCCESS
+    result, error = Json(bytes(said.result).decode()), None
+    if said.status is not WaitStatus.SUCCESS:
+        error = to_json({"code": f"tool_{said.status.value}", "card_id": final.result_card_id})
+    elif (fields := cast(OpenTurn, mailbox.active).turn.result_fields) is not None:
+        try:
+            check_result_fields(fields, result)
+        except ResultFieldsMissing as problem:
+            error = to_json({"code": problem.code, "message": problem.message, "card_id": final.result_card_id})
     finish(
         plan,
         mailbox,
         TurnEvent.DELIVER,
-        status=Outcome.FAILED if failed else Outcome.SUCCESS,
-        result=Json(bytes(said.result).decode()),
-        error=to_json({"code": f"tool_{said.status.value}", "card_id": final.result_card_id}) if failed else None,
+        status=Outcome.SUCCESS if error is None else Outcome.FAILED,
+        result=result,
+        error=error,
         followups=followups,
     )
 

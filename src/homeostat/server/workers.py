@@ -12,6 +12,7 @@ from homeostat.core.codec import take_json
 from homeostat.core.errors import (
     AgentUnknown,
     BoxNotYours,
+    BoxReadOnly,
     BoxUnknown,
     DepthExceeded,
     Forbidden,
@@ -189,7 +190,7 @@ async def write_cards(call: Call, body: w.WriteBody) -> w.CardIds:
     "/v1/workers/{worker_id}/turns/{turn_id}/boxes",
     w.SwapBody,
     status=204,
-    errors=(*FENCED, BoxUnknown, BoxNotYours),
+    errors=(*FENCED, BoxUnknown, BoxNotYours, BoxReadOnly),
 )
 async def swap_boxes(call: Call, body: w.SwapBody) -> Answer:
     """Point the turn at other boxes, as compression does."""

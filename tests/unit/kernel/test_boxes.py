@@ -3,7 +3,7 @@
 import pytest
 
 from homeostat.core.codec import Json
-from homeostat.core.errors import BoxNotYours, BoxUnknown
+from homeostat.core.errors import BoxNotYours, BoxReadOnly, BoxUnknown
 from homeostat.core.ids import DEFAULT_PROJECT, BoxId, box_of, digest_of, scope_floor
 from homeostat.core.machines.turn import HeadStatus
 from homeostat.core.records.card import Card, CardDraft
@@ -81,6 +81,24 @@ def test_a_turn_can_end_although_retention_took_the_box_it_writes_to() -> None:
     desk.deliver(second)
     assert desk.head("a").status is HeadStatus.IDLE
     assert contents(desk, own) == ["task.deliverable"]
+
+
+def test_nobody_writes_to_the_context_of_a_turn_on_its_behalf() -> None:
+    desk = Desk("a")
+    given, memory = box(desk), box(desk)
+    with pytest.raises(BoxReadOnly):
+        desk.enqueue("a", context_box_id=given, output_box_id=given)
+    grant = desk.begin("a", context_box_id=given, output_box_id=memory)
+    for context, output in ((None, given), (memory, None), (memory, memory)):
+        with pytest.raises(BoxReadOnly):
+            desk.do(SwapBoxes(fence=fence_of(grant), context_box_id=context, output_box_id=output))
+    desk.deliver(grant)
+    plain = desk.begin("a", context_box_id=given)
+    with pytest.raises(BoxReadOnly):
+        desk.do(SwapBoxes(fence=fence_of(plain), context_box_id=box_of(plain.turn.turn_id), output_box_id=None))
+    desk.deliver(plain)
+    assert contents(desk, given) == ["note"]
+    assert contents(desk, memory) == ["note", "task.deliverable"]
 
 
 @pytest.mark.parametrize("box_id", ["box_0", "box_", "card_1", ""])

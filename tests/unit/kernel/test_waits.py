@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from homeostat.core.codec import Json, from_json
+from homeostat.core.codec import Json, from_json, to_json
 from homeostat.core.errors import AgentUnknown, DepthExceeded, HomeostatError, InvalidRequest, MalformedPayload
 from homeostat.core.ids import AgentId, BoxId, ProjectId, ToolCallId
 from homeostat.core.limits import DEPTH_MAX, WAIT_SECONDS_MAX, WAITS_PER_TURN_MAX
@@ -82,6 +82,18 @@ def test_a_failed_terminating_result_ends_the_turn_as_failed_although_another_su
     assert ended.status is Outcome.FAILED
     assert from_json(ended.result) == {"why": "no"}
     assert '"tool_error"' in (ended.error or "")
+
+
+@pytest.mark.parametrize(("result", "status"), [({"sum": 5}, Outcome.SUCCESS), ({"nope": 5}, Outcome.FAILED)])
+def test_a_terminating_result_has_to_cover_what_was_asked_for(result: object, status: Outcome) -> None:
+    desk = Desk("a")
+    grant = desk.begin("a", result_fields=to_json([{"name": "sum"}]))
+    desk.suspend(grant, call("final", after=TERMINATE))
+    desk.report(grant, "final", result)
+    ended = desk.deliverable(grant.turn.turn_id)
+    assert ended is not None
+    assert (ended.status, from_json(ended.result)) == (status, result)
+    assert ("result_fields_missing" in (ended.error or "")) is (status is Outcome.FAILED)
 
 
 def test_a_terminating_result_that_came_while_its_turn_was_put_back_ends_it_when_it_asks_again() -> None:

@@ -10,6 +10,7 @@ from homeostat.app.local_turns import LocalSession, LocalTurns
 from homeostat.core.codec import Json, from_json, to_json
 from homeostat.core.errors import (
     BoxNotYours,
+    BoxReadOnly,
     BoxUnknown,
     ProtocolViolation,
     Refused,
@@ -246,7 +247,7 @@ class Body:
         try:
             await self._worker.surely(lambda: self._session.swap_boxes(self._grant, output_box_id=box))
             self._world.trace.count("box_swapped")
-        except (BoxNotYours, BoxUnknown):
+        except (BoxNotYours, BoxReadOnly, BoxUnknown):
             self._world.trace.count("box_refused")
 
     async def _misbehave(self) -> None:
