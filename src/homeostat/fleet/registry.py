@@ -172,12 +172,18 @@ class Registry:
                 secret = self._ids.secret()
                 entry, base = replace(known, key_digest=key_digest(secret)), known.revision
             else:
-                secret = _proven(known, key)
+                secret = _proven(known, said, key)
                 entry, base = _again(known, said), known.revision
             if (written := await self._saves.submit((entry, base))) is not None:
                 self._adopt(written)
                 return Enrolled(self._members[written.agent_id], secret, known)
         raise Overloaded(problem=f"{said.agent_id} is being registered by many at once")
+
+    def precheck(self, agent_id: AgentId, project: ProjectId) -> None:
+        """Raises `AgentExists` for an agent of another project, before anything else is done for it in this one."""
+        member = self._members.get(agent_id)
+        if member is not None and member.entry.project != project:
+            raise AgentExists(agent_id=agent_id)
 
     def _new(self, said: Introduction, secret: str) -> Registration:
         return Registration(
@@ -282,8 +288,9 @@ def checked_word(word: str, *, field: str) -> str:
     return word
 
 
-def _proven(known: Registration, key: str | None) -> str:
-    if key is None:
+def _proven(known: Registration, said: Introduction, key: str | None) -> str:
+    """The key of an agent that comes back; it belongs to one project for good."""
+    if key is None or known.project != said.project:
         raise AgentExists(agent_id=known.agent_id)
     if not same_digest(key_digest(key), known.key_digest):
         raise Forbidden(verb="register", object=known.agent_id)
