@@ -91,7 +91,6 @@ class System:
         self, said: Introduction, agent_id: AgentId, *, key: str | None, idempotency: Idempotency | None = None
     ) -> Enrolled:
         """Register an agent where all rooms know it: the kernel gives it an inbox, the fleet its key."""
-        self.fleet.registry.precheck(agent_id, said.project)
         await self.kernel.register((said.project, agent_id), idempotency=idempotency)
         return await self.fleet.register(replace(said, agent_id=agent_id), key)
 

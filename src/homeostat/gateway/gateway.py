@@ -59,9 +59,8 @@ class Gateway:
         lease_seconds: float = GATEWAY_LEASE_SECONDS,
     ) -> None:
         self.store, self._clear_context = store, clear_context
-        self.clock = clock or SystemClock()
+        self.clock, manners = clock or SystemClock(), manners or Manners()
         ids = ids or Ids(clock=self.clock, entropy=chance(process_seed()))  # calls need unique ids, not secret ones
-        manners = manners or Manners()
         self.book = PolicyBook(
             store=store,
             bus=bus,
@@ -70,8 +69,7 @@ class Gateway:
             allowance_of=self._allowance,
             outage_seconds=manners.policy_outage_seconds,
         )
-        self.hearing = Hearing(listener)
-        self.standstills = Standstills(self.clock)
+        self.hearing, self.standstills = Hearing(listener), Standstills(self.clock)
         self.clerk = Clerk(
             store=store,
             announcer=Announcer(bus=bus, hearing=self.hearing, standstills=self.standstills),
