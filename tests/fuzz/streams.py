@@ -2,9 +2,13 @@
 
 import msgspec
 
+from homeostat.agent.errors import ModelUnavailable
+from homeostat.agent.models import Models, read_completion
 from homeostat.core.errors import MalformedPayload
 from homeostat.core.gateway_errors import UpstreamBroke
+from homeostat.core.ports.upstream import Headers, UpstreamRequest
 from homeostat.core.records.call import Api
+from homeostat.core.wire.sse import EventCutter, payload
 from homeostat.gateway.dialects.anthropic_messages import AnthropicMessages
 from homeostat.gateway.dialects.openai_chat import OpenAIChat
 from homeostat.gateway.dialects.openai_responses import OpenAIResponses
@@ -12,7 +16,6 @@ from homeostat.gateway.dialects.shapes import Ask, Dialect
 from homeostat.gateway.hearing import conversation_of
 from homeostat.gateway.metering import bound, estimate
 from homeostat.gateway.sieve import Sieve, sieve_for
-from homeostat.gateway.sse import EventCutter, payload
 from tests.fuzz.harness import pieces, target
 
 DIALECTS: tuple[Dialect, ...] = (OpenAIChat(), OpenAIResponses(), AnthropicMessages())
@@ -199,3 +202,62 @@ def requests_of_agents(data: bytes) -> None:
     assert again.tools == before.tools
     if ask.api is Api.OPENAI_CHAT:
         assert again.answers == before.answers
+
+
+class Said:
+    """An answer of a provider that has arrived already."""
+
+    status, complete = 200, True
+    headers: Headers = ()
+
+    def __init__(self, blocks: list[bytes]) -> None:
+        self._blocks = [block for block in blocks if block]
+
+    async def read(self) -> bytes:
+        return self._blocks.pop(0) if self._blocks else b""
+
+    def close(self) -> None: ...
+
+
+class Provider:
+    def __init__(self, blocks: list[bytes]) -> None:
+        self._blocks = blocks
+
+    async def send(self, request: UpstreamRequest) -> Said:
+        del request
+        return Said(self._blocks)
+
+    async def close(self) -> None: ...
+
+
+def completed(blocks: list[bytes], *, streamed: bool) -> object:
+    """What an agent gets of an answer: a completion, or that there was none."""
+    said: list[str] = []
+
+    async def hear(text: str) -> None:
+        said.append(text)
+
+    async def rest(seconds: float) -> None:
+        del seconds
+        raise ModelUnavailable(problem="once is enough")
+
+    asking = Models(Provider(blocks), sleep=rest).complete({}, [], hear if streamed else None)
+    try:
+        asking.send(None)
+    except StopIteration as end:
+        found = read_completion(end.value)
+        assert not streamed or found.text == "".join(said)
+        return found
+    except ModelUnavailable:
+        return None
+    raise AssertionError("everything has arrived")
+
+
+@target(b"\0\1\5" + CHAT, b"\1\0" + ANSWERS[0], b"\0\2\5\7" + CHAT.replace(b"\n", b"\r\n"), words=WORDS, bytes_max=1024)
+def completions_for_agents(data: bytes) -> None:
+    """Whatever a provider answers, an agent gets a completion or is told that there is none, however it was cut."""
+    stream, cut = pieces(data[1:])
+    streamed = not (data[:1] or b"\0")[0] % 2
+    whole = completed([stream], streamed=streamed)
+    assert streamed or completed(cut, streamed=False) == whole
+    completed(cut, streamed=streamed)

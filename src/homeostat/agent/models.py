@@ -13,6 +13,7 @@ from homeostat.core.ids import Ids
 from homeostat.core.limits import DEFERRAL_SECONDS, DEFERRAL_SECONDS_MAX, MODEL_ATTEMPTS_MAX
 from homeostat.core.ports.upstream import Headers, Upstream, UpstreamRequest, UpstreamResponse
 from homeostat.core.records.turn import Turn
+from homeostat.core.wire.sse import EventCutter, payload
 
 TARGET: Final = b"/v1/chat/completions"
 
@@ -125,16 +126,31 @@ def _refusal(response: UpstreamResponse, body: bytes) -> ModelRefused | ModelUna
 
 def _kept(answer: Any) -> dict[str, Any]:
     """What is worth keeping of an answer."""
-    body = cast("dict[str, Any]", answer) if isinstance(answer, dict) else {}
-    choices = cast("list[dict[str, Any]]", body.get("choices") or [])
+    body = _record(answer)
+    choices = _records(body.get("choices"))
     if not choices:
         raise ModelUnavailable(problem="its answer has no choices")
     return {
-        "message": choices[0].get("message") or {},
-        "finish_reason": choices[0].get("finish_reason") or "",
-        "usage": body.get("usage") or {},
-        "model": body.get("model") or "",
+        "message": _record(choices[0].get("message")),
+        "finish_reason": _word(choices[0].get("finish_reason")),
+        "usage": _record(body.get("usage")),
+        "model": _word(body.get("model")),
     }
+
+
+# A model's provider is a stranger: what it sends in another shape than agreed is the same as what it does not send.
+
+
+def _record(value: Any) -> dict[str, Any]:
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def _records(value: Any) -> list[dict[str, Any]]:
+    return [item for item in cast("list[Any]", value) if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def _word(value: Any) -> str:
+    return value if isinstance(value, str) else ""
 
 
 async def _follow(response: UpstreamResponse, on_text: OnText) -> dict[str, Any]:
@@ -143,15 +159,15 @@ async def _follow(response: UpstreamResponse, on_text: OnText) -> dict[str, Any]
     calls: dict[int, dict[str, Any]] = {}
     kept: dict[str, Any] = {"finish_reason": "", "usage": {}, "model": ""}
     async for chunk in _chunks(response):
-        kept["model"] = chunk.get("model") or kept["model"]
-        kept["usage"] = chunk.get("usage") or kept["usage"]
-        for choice in cast("list[dict[str, Any]]", chunk.get("choices") or [])[:1]:
-            kept["finish_reason"] = choice.get("finish_reason") or kept["finish_reason"]
-            delta = cast("dict[str, Any]", choice.get("delta") or {})
-            if text := delta.get("content"):
+        kept["model"] = _word(chunk.get("model")) or kept["model"]
+        kept["usage"] = _record(chunk.get("usage")) or kept["usage"]
+        for choice in _records(chunk.get("choices"))[:1]:
+            kept["finish_reason"] = _word(choice.get("finish_reason")) or kept["finish_reason"]
+            delta = _record(choice.get("delta"))
+            if text := _word(delta.get("content")):
                 said.append(text)
                 await on_text(text)
-            _add_calls(calls, delta.get("tool_calls") or [])
+            _add_calls(calls, _records(delta.get("tool_calls")))
     if not kept["finish_reason"]:
         raise ModelUnavailable(problem="its stream broke off")
     message: dict[str, Any] = {"role": "assistant", "content": "".join(said) or None}
@@ -162,26 +178,23 @@ async def _follow(response: UpstreamResponse, on_text: OnText) -> dict[str, Any]
 
 def _add_calls(calls: dict[int, dict[str, Any]], deltas: Iterable[dict[str, Any]]) -> None:
     for delta in deltas:
-        known = calls.setdefault(int(delta.get("index", 0)), {"type": "function", "function": {"arguments": ""}})
-        if delta.get("id"):
-            known["id"] = delta["id"]
-        function = cast("dict[str, Any]", delta.get("function") or {})
-        if function.get("name"):
-            known["function"]["name"] = function["name"]
-        known["function"]["arguments"] += function.get("arguments") or ""
+        index = delta.get("index")
+        place = index if isinstance(index, int) else 0
+        known = calls.setdefault(place, {"type": "function", "function": {"arguments": ""}})
+        if call_id := _word(delta.get("id")):
+            known["id"] = call_id
+        function = _record(delta.get("function"))
+        if name := _word(function.get("name")):
+            known["function"]["name"] = name
+        known["function"]["arguments"] += _word(function.get("arguments"))
 
 
 async def _chunks(response: UpstreamResponse) -> AsyncGenerator[dict[str, Any]]:
-    held = b""
+    cutter = EventCutter()
     while block := await response.read():
-        held += block.replace(b"\r\n", b"\n")
-        *events, held = held.split(b"\n\n")
-        for event in events:
-            data = b"\n".join(line[5:].strip() for line in event.split(b"\n") if line.startswith(b"data:"))
-            if data and data != b"[DONE]":
-                chunk = from_json(data)
-                if isinstance(chunk, dict):
-                    yield cast("dict[str, Any]", chunk)
+        for event in cutter.events(*cutter.cut(block)):
+            if (data := payload(event)) and data != b"[DONE]":
+                yield _record(from_json(data))
 
 
 def read_completion(kept: dict[str, Any]) -> Completion:

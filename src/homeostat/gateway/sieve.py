@@ -7,7 +7,7 @@ import msgspec
 
 from homeostat.core.gateway_errors import UpstreamBroke
 from homeostat.core.records.call import Api
-from homeostat.gateway.sse import EventCutter, payload
+from homeostat.core.wire.sse import EventCutter, payload
 
 _decoder = msgspec.json.Decoder()
 _encoder = msgspec.json.Encoder()

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from homeostat.core.limits import EVENT_BYTES_MAX
-from homeostat.gateway.sse import EventCutter, payload
+from homeostat.core.wire.sse import EventCutter, payload
 
 STREAM = b'data: {"a":1}\n\n: comment\n\nevent: x\ndata: {"b":2}\n\ndata: [DONE]\n\n'
 

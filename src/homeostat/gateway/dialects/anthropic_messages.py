@@ -5,8 +5,8 @@ import xxhash
 from msgspec import Raw, Struct
 
 from homeostat.core.records.call import Api, ToolUse, Usage
+from homeostat.core.wire.sse import EventCutter, payload
 from homeostat.gateway.dialects.shapes import Ask, Reading, ToolPieces, decode_ask, tool_use, try_decode
-from homeostat.gateway.sse import EventCutter, payload
 
 
 class _Tool(Struct, gc=False):

@@ -7,8 +7,8 @@ import xxhash
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from homeostat.core.records.call import Api, ToolUse, Usage
+from homeostat.core.wire.sse import EventCutter, payload
 from homeostat.gateway.dialects.shapes import Ask, Reading, ToolPieces, decode_ask, tool_use, try_decode
-from homeostat.gateway.sse import EventCutter, payload
 
 SYSTEM_ROLES = frozenset({"system", "developer"})
 TOOL_ROLES = frozenset({"tool", "function"})

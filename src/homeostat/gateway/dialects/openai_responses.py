@@ -7,9 +7,9 @@ import xxhash
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from homeostat.core.records.call import Api, ToolUse, Usage
+from homeostat.core.wire.sse import EventCutter, payload
 from homeostat.gateway.dialects.openai_chat import SYSTEM_ROLES
 from homeostat.gateway.dialects.shapes import Ask, Reading, decode_ask, tool_use, try_decode
-from homeostat.gateway.sse import EventCutter, payload
 
 ENDS = frozenset({"response.completed", "response.incomplete", "response.failed"})
 
