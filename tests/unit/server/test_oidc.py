@@ -39,6 +39,7 @@ class Provider(ThreadingHTTPServer):
         self.lies: dict[str, Any] = {}
         self.groups = ["staff", "sre"]
         self.signer = KEY
+        self.hides: str | None = None
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -59,7 +60,8 @@ class Handler(BaseHTTPRequestHandler):
         url = self.server.url
         if path.endswith("openid-configuration"):
             names = {"authorization_endpoint": "/authorize", "token_endpoint": "/token", "jwks_uri": "/jwks"}
-            self.answer({"issuer": url, **{name: url + place for name, place in names.items()}})
+            told = {name: url + place for name, place in names.items() if name != self.server.hides}
+            self.answer({"issuer": url, **told})
         elif path == "/jwks":
             public = json.loads(RSAAlgorithm.to_jwk(KEY.public_key()))
             self.answer({"keys": [public | {"kid": "one", "use": "sig", "alg": "RS256"}]})
@@ -149,6 +151,8 @@ async def test_somebody_logs_in_with_the_highest_of_their_roles(provider: Provid
         {"exp": 1_000},
         {"groups": ["strangers"]},
         {"groups": None},
+        {"groups": 5},
+        {"groups": [{"a": 1}, ["sre"]]},
     ],
     ids=str,
 )
@@ -164,6 +168,12 @@ async def test_an_answer_that_does_not_hold_lets_nobody_in(
 
 async def test_a_signature_of_a_stranger_is_worth_nothing(provider: Provider, tmp_path: Path) -> None:
     provider.signer = STRANGER
+    async with browser(provider, tmp_path) as http:
+        assert (await come_back(http)).json()["code"] == "login_failed"
+
+
+async def test_a_provider_that_names_no_place_lets_nobody_in(provider: Provider, tmp_path: Path) -> None:
+    provider.hides = "jwks_uri"
     async with browser(provider, tmp_path) as http:
         assert (await come_back(http)).json()["code"] == "login_failed"
 

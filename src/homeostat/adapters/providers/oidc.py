@@ -95,7 +95,8 @@ class OidcProvider:
     def _role(self, claims: Mapping[str, Any]) -> Role:
         """The highest role that any of somebody's groups has here."""
         said = claims.get(self._claim)
-        groups = {said} if isinstance(said, str) else set(cast("list[object]", said or ()))
+        listed = cast("list[object]", said) if isinstance(said, list) else [said]
+        groups = {group for group in listed if isinstance(group, str)}
         found = {role for group, role in self._roles if group in groups}
         for role in RANKS:
             if role in found:
@@ -119,7 +120,7 @@ class OidcProvider:
                 leeway=LEEWAY_SECONDS,
                 options={"require": ["exp", "iat", "sub", "aud", "iss"]},
             )
-        except jwt.PyJWTError as problem:
+        except (jwt.PyJWTError, AttributeError, TypeError, ValueError) as problem:  # its library expects good keys
             raise LoginFailed(problem=f"its token does not hold ({type(problem).__name__})") from problem
 
     async def _endpoint(self, name: str) -> str:
@@ -128,7 +129,9 @@ class OidcProvider:
             if found.get("issuer") != self._issuer:
                 raise LoginFailed(problem="it calls itself by another name than oidc_issuer has")
             self._found = found
-        return str(self._found[name])
+        if not isinstance(where := self._found.get(name), str):
+            raise LoginFailed(problem=f"it names no {name}")
+        return where
 
     async def _ask(self, method: str, url: str, form: Mapping[str, str] | None = None) -> dict[str, Any]:
         try:
@@ -136,7 +139,7 @@ class OidcProvider:
             if answer.status_code != 200 or len(answer.content) > ANSWER_BYTES_MAX:
                 raise LoginFailed(problem=f"{urlsplit(url).path} answered {answer.status_code}")
             return msgspec.json.decode(answer.content, type=dict[str, Any])
-        except (httpx2.HTTPError, msgspec.MsgspecError, UnicodeDecodeError) as problem:
+        except (httpx2.HTTPError, httpx2.InvalidURL, msgspec.MsgspecError, UnicodeDecodeError) as problem:
             raise LoginFailed(problem=f"{urlsplit(url).path}: {type(problem).__name__}") from problem
 
 
