@@ -73,7 +73,7 @@ class Unsure:
         return getattr(self._store, name)
 
     async def save(self, writes: Any) -> Any:
-        meant = self._lost is not None and (DEFAULT_PROJECT, self._lost) in writes.answers
+        meant = self._lost is not None and any(key.endswith(f" {self._lost}") for _, key in writes.answers)
         if meant and not self._silent:
             self._lost = None
             raise StoreUnavailable(problem="refused")

@@ -38,10 +38,21 @@ class Pending:
 
 
 def _recall_key(command: c.Command, idempotency: c.Idempotency) -> RecallKey | None:
-    """Under which key a first answer would be found: within the project that a command is about."""
-    if isinstance(command, c.PutCards):
-        return (command.project, idempotency.key)
-    return None if command.key is None else (command.key[0], idempotency.key)
+    """Under which key a first answer would be found: within the turn, the agent or else the project it is about.
+
+    Models count their calls from one: in a wider scope, what one agent says would be taken for what another did.
+    """
+    match command:
+        case c.PutCards():
+            return (command.project, idempotency.key)
+        case c.Report():
+            return (command.key[0], f"{command.turn_id} {idempotency.key}")
+        case c.Stop():
+            return (command.key[0], f"{command.turn.turn_id} {idempotency.key}")
+        case c.WriteCards():
+            return (command.key[0], f"{command.fence.turn_id} {idempotency.key}")
+        case _:
+            return None if command.key is None else (command.key[0], f"{command.key[1]} {idempotency.key}")
 
 
 class Decision:
@@ -120,7 +131,7 @@ class Decision:
     def _repeat(pending: Pending, first: Answer) -> object:
         assert pending.idempotency is not None
         if first.fingerprint != pending.idempotency.fingerprint:
-            raise IdempotencyKeyReused(key=first.key)
+            raise IdempotencyKeyReused(key=pending.idempotency.key)
         return ANSWERS[type(pending.command)](from_json(first.answer))
 
     async def _follow(self) -> None:

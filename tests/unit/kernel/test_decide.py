@@ -16,15 +16,24 @@ from homeostat.testing.memory import MemoryTurns
 
 
 def test_a_key_with_another_request_in_the_same_batch_is_refused() -> None:
-    desk = Desk("a", "b")
-    known = {mailbox.head.key: mailbox for mailbox in (desk.mailbox("a"), desk.mailbox("b"))}
-    first = desk.message("a", idempotency=Idempotency("k", "to a"))
-    second = desk.message("b", idempotency=Idempotency("k", "to b"))
-    accepted, refused = desk.decide(first, second, known=known)
+    desk = Desk("a")
+    first = desk.message("a", idempotency=Idempotency("k", "one thing"))
+    second = desk.message("a", idempotency=Idempotency("k", "another"))
+    accepted, refused = desk.decide(first, second, known={key_of("a"): desk.mailbox("a")})
     assert isinstance(accepted, Enqueued)
     assert isinstance(refused, IdempotencyKeyReused)
-    assert [answer.fingerprint for answer in desk.writes.answers.values()] == ["to a"]
+    assert refused.facts["key"] == "k"
+    assert [answer.fingerprint for answer in desk.writes.answers.values()] == ["one thing"]
     assert len(desk.writes.turns) == 1
+
+
+def test_agents_and_turns_whose_models_count_from_one_do_not_answer_for_each_other() -> None:
+    desk = Desk("a", "b")
+    for agent in ("a", "b", "a"):
+        grant = desk.begin(agent, idempotency=Idempotency(f"of {desk.head(agent).tail_seq}", "the same words"))
+        desk.suspend(grant, call("call_1"))
+        assert desk.do(desk.result(grant, "call_1", idempotency=Idempotency("call_1", "the same words"))).accepted
+        desk.deliver(desk.claim(agent))
 
 
 def test_a_repeated_key_in_one_batch_gets_the_first_answer_even_if_that_was_reconsidered() -> None:

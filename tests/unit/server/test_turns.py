@@ -68,9 +68,15 @@ async def test_a_repeated_key_returns_the_first_answer(client: Client, http: htt
     assert (head.head.queued, head.head.tail_seq) == (0, 1)
     with pytest.raises(IdempotencyKeyReused):
         await client.enqueue("ann", {"n": 2}, idempotency_key="k1")
-    stopped = await http.post(f"/v1/turns/{first.turn_id}/stop", json={}, headers={"idempotency-key": "k1"})
-    assert stopped.json()["code"] == "idempotency_key_reused"
-    assert (await client.turn(first.turn_id)).deliverable is None
+    await client.register("tester", agent_id="ben")
+    assert (await client.enqueue("ben", {"n": 2}, idempotency_key="k1")).turn_id != first.turn_id, (
+        "a key is one agent's"
+    )
+    stop = f"/v1/turns/{first.turn_id}/stop", {"idempotency-key": "k1"}
+    stopped = [await http.post(stop[0], json={}, headers=stop[1]) for _ in range(2)]
+    assert [answer.json() for answer in stopped] == [stopped[0].json()] * 2
+    other = await http.post(stop[0], json={"reason": "another"}, headers=stop[1])
+    assert other.json()["code"] == "idempotency_key_reused"
 
 
 async def _twice(http: httpx2.AsyncClient, path: str, body: Any) -> tuple[Any, Any]:

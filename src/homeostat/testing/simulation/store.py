@@ -82,7 +82,7 @@ class RemoteStore:
         if name == "expire":
             held, answers = set(store.turns), set(store.answers)
             removed = complete(store.expire(*args, **kwargs))
-            self._world.forgotten_keys.update(key for _, key in answers - set(store.answers))
+            self._world.forgotten_keys.update(key.rpartition(" ")[2] for _, key in answers - set(store.answers))
             self._world.checks.forgotten(held - set(store.turns), args[0])
             self._world.trace.count("retention", removed)
             return removed
