@@ -8,7 +8,7 @@ from homeostat.core.codec import Json, read_as, take_json, to_json
 from homeostat.core.errors import MalformedPayload, TurnUnknown, UnknownMessageType
 from homeostat.core.ids import AgentId, RunId, ToolCallId, TraceId, TurnId
 from homeostat.core.limits import RESULT_FIELDS_MAX
-from homeostat.core.records.turn import OPENS_A_TURN, AfterExecution, AgentKey, MessageType, WaitStatus
+from homeostat.core.records.turn import OPENS_A_TURN, AfterExecution, AgentKey, MessageType, Turn, WaitStatus
 from homeostat.core.records.view import TurnView
 from homeostat.core.wire.answers import Accepted
 from homeostat.core.wire.bodies import Message, ResultField
@@ -47,20 +47,23 @@ def enqueue_of(
     idempotency: Idempotency | None,
     *,
     source: AgentId | None,
+    parent: Turn | None,
 ) -> Enqueue:
-    """A message that opens a turn."""
+    """A message that opens a turn. One that another turn caused is a step deeper than that, and part of its trace."""
     assert kind in OPENS_A_TURN
-    parent = message.parent_turn_id
+    depth = message.depth
+    if parent is not None:
+        depth, trace_id = max(depth, parent.depth + 1), parent.trace_id
     return Enqueue(
         key=key,
         type=kind,
         payload=take_json(bytes(message.payload), what="payload"),
         correlation_id=message.correlation_id,
         source=source,
-        parent_turn_id=None if parent is None else names.turn_id(parent),
+        parent_turn_id=None if parent is None else parent.turn_id,
         parent_step_id=message.parent_step_id,
         trace_id=TraceId(message.trace_id) if message.trace_id is not None else trace_id,
-        depth=message.depth,
+        depth=depth,
         run_id=None if message.run_id is None else RunId(message.run_id),
         context_box_id=names.optional_box_id(message.context_box_id),
         output_box_id=names.optional_box_id(message.output_box_id),

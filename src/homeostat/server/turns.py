@@ -38,6 +38,13 @@ from homeostat.server.sifting import asked, sifted
 routes = Routes("turns")
 
 
+async def _turn(call: Call, turn_id: TurnId) -> TurnView:
+    view = await call.system.kernel.store.turn(call.project, turn_id)
+    if view is None:
+        raise TurnUnknown(turn_id=turn_id)
+    return view
+
+
 # --- sending ---------------------------------------------------------------------------------------------------
 
 
@@ -87,7 +94,10 @@ async def send_message(call: Call, message: b.Message) -> a.Accepted:
         call.trace_id = TraceId(accepted.trace_id)
         return accepted
     source = await identity.speaker(call, message.source_agent_id)
-    command = messages.enqueue_of(key, kind, message, call.trace_id, idempotency, source=source)
+    parent = None
+    if message.parent_turn_id is not None:
+        parent = (await _turn(call, names.turn_id(message.parent_turn_id))).turn
+    command = messages.enqueue_of(key, kind, message, call.trace_id, idempotency, source=source, parent=parent)
     enqueued = await call.system.kernel.enqueue(command)
     call.trace_id = enqueued.trace_id
     return a.Accepted(inbox_id=enqueued.inbox_id, turn_id=enqueued.turn_id, trace_id=enqueued.trace_id)
@@ -155,10 +165,8 @@ async def requeue_turn(call: Call, order: OrderBody) -> a.RequeuedShape:
     """
     await identity.require_operator(call, verb="requeue", what="turns")
     call.actor(order.actor)
-    project, kernel = call.project, call.system.kernel
-    view = await kernel.store.turn(project, names.turn_id(call.parameters["turn_id"]))
-    if view is None:
-        raise TurnUnknown(turn_id=call.parameters["turn_id"])
+    kernel = call.system.kernel
+    view = await _turn(call, names.turn_id(call.parameters["turn_id"]))
     turn = view.turn
     if await kernel.preempt(turn.key, turn.turn_id) is None:
         raise TurnInactive(turn_id=turn.turn_id, state="ended" if view.deliverable is not None else view.status)
@@ -173,10 +181,7 @@ async def requeue_turn(call: Call, order: OrderBody) -> a.RequeuedShape:
 @routes.plain("GET", "/v1/turns/{turn_id}", gives=a.TurnShape, errors=(TurnUnknown,))
 async def read_turn(call: Call) -> a.TurnShape:
     """A turn as it stands now."""
-    turn_id = names.turn_id(call.parameters["turn_id"])
-    view = await call.system.kernel.store.turn(call.project, turn_id)
-    if view is None:
-        raise TurnUnknown(turn_id=turn_id)
+    view = await _turn(call, names.turn_id(call.parameters["turn_id"]))
     return render.turn(view)
 
 

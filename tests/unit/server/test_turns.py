@@ -10,8 +10,16 @@ from homeostat import Client
 from homeostat.app.assemble import System
 from homeostat.client.turns import HttpTurns
 from homeostat.core.codec import to_json
-from homeostat.core.errors import AgentBusy, AgentUnknown, IdempotencyKeyReused, TurnUnfinished, TurnUnknown
+from homeostat.core.errors import (
+    AgentBusy,
+    AgentUnknown,
+    DepthExceeded,
+    IdempotencyKeyReused,
+    TurnUnfinished,
+    TurnUnknown,
+)
 from homeostat.core.ids import AgentId, ProjectId, ToolCallId
+from homeostat.core.limits import DEPTH_MAX
 from homeostat.core.ports.turns import WorkerSession
 from homeostat.core.records.card import CardDraft
 from homeostat.core.records.turn import Grant, ToolCall, TurnStatus
@@ -57,6 +65,23 @@ async def test_a_trace_goes_through(client: Client, http: httpx2.AsyncClient) ->
         other = await http.post("/v1/agents/ann/inbox", json={"type": "turn"}, headers={"traceparent": nonsense})
         assert other.status_code == 202
         assert other.json()["trace_id"] != TRACE
+
+
+async def test_what_a_turn_causes_is_a_step_deeper_in_its_trace(client: Client, http: httpx2.AsyncClient) -> None:
+    await client.register("tester", agent_id="ann")
+    parent = await client.enqueue("ann", 1, depth=DEPTH_MAX - 1)
+    caused = await client.enqueue("ann", 2, parent_turn_id=parent.turn_id)
+    child = (await client.turn(caused.turn_id)).turn
+    assert (child.depth, child.trace_id) == (DEPTH_MAX, parent.trace_id)
+    with pytest.raises(DepthExceeded):
+        await client.enqueue("ann", 3, parent_turn_id=child.turn_id)
+    unknown = {"type": "turn", "parent_turn_id": "turn_" + "0" * 24}
+    assert (await http.post("/v1/agents/ann/inbox", json=unknown)).json()["code"] == "turn_unknown"
+    elsewhere = {"x-homeostat-project": "elsewhere"}
+    await http.post("/v1/agents/register", json={"agent_type": "t", "agent_id": "eve"}, headers=elsewhere)
+    foreign = {"type": "turn", "parent_turn_id": parent.turn_id}
+    assert (await http.post("/v1/agents/eve/inbox", json=foreign, headers=elsewhere)).json()["code"] == "turn_unknown"
+    assert (await client.head("ann")).head.tail_seq == 2
 
 
 async def test_a_repeated_key_returns_the_first_answer(client: Client, http: httpx2.AsyncClient) -> None:
