@@ -32,7 +32,7 @@ from homeostat.core.limits import (
 )
 from homeostat.core.ports.bus import Bus
 from homeostat.core.ports.store import TurnStore
-from homeostat.core.records.card import Card, CardDraft
+from homeostat.core.records.card import EMPTY_BOX, Card, CardDraft
 from homeostat.core.records.event import Channel, Event, subject
 from homeostat.core.records.head import Gate
 from homeostat.core.records.turn import AfterExecution, AgentKey, Grant, MessageType, WaitStatus
@@ -254,7 +254,7 @@ class Kernel:
         cards: list[Card] = []
         after = -1
         while page := await self.store.box(project, box_id, after=after, limit=PAGE_MAX):
-            cards += page
+            cards += (card for card in page if card.type != EMPTY_BOX)
             after = page[-1].position
         if not cards:
             await self._require_box(project, box_id)
@@ -269,7 +269,7 @@ class Kernel:
     ) -> BoxId:
         if not cards:
             empty = Json("null")
-            marker = Card(project, scope_of(box_id), 0, "box.empty", empty, digest_of(empty), None, self.clock.now_ms())
+            marker = Card(project, scope_of(box_id), 0, EMPTY_BOX, empty, digest_of(empty), None, self.clock.now_ms())
             cards = (marker,)
         return await self._do(PutCards(project=project, box_id=box_id, cards=cards, idempotency=idempotency))
 

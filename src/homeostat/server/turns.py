@@ -15,7 +15,6 @@ from homeostat.core.errors import (
     GateClosed,
     IdempotencyKeyReused,
     InvalidRequest,
-    MalformedPayload,
     QueueFull,
     TurnUnfinished,
     TurnUnknown,
@@ -23,7 +22,7 @@ from homeostat.core.errors import (
     UnknownMessageType,
 )
 from homeostat.core.ids import AgentId, ToolCallId, TraceId, TurnId
-from homeostat.core.records.card import CardDraft
+from homeostat.core.records.card import EMPTY_BOX, CardDraft
 from homeostat.core.records.turn import OPENS_A_TURN, WaitStatus
 from homeostat.core.records.view import HeadView, TurnView
 from homeostat.core.wire import answers as a
@@ -116,13 +115,11 @@ async def report(call: Call, result: b.ToolResult) -> a.ReportedShape:
 
     A late, repeated or foreign result is acknowledged and changes nothing.
     """
-    if result.status is WaitStatus.PENDING:
-        raise MalformedPayload(field="status", problem="a result is not pending")
     reported = await call.system.kernel.report(
         call.project,
         names.turn_id(call.parameters["turn_id"]),
         ToolCallId(result.tool_call_id),
-        status=result.status,
+        status=WaitStatus(result.status),
         result=take_json(bytes(result.result), what="result"),
         after_execution=result.after_execution,
         idempotency=call.idempotency,
@@ -317,9 +314,8 @@ async def read_box(call: Call, page: b.Page) -> a.BoxPage:
     if cards is None:
         raise BoxUnknown(box_id=box_id)
     more = len(cards) == page.limit
-    return a.BoxPage(
-        box_id=box_id, items=tuple(map(render.card, cards)), next_cursor=str(cards[-1].position) if more else None
-    )
+    shown = tuple(render.card(card) for card in cards if card.type != EMPTY_BOX)
+    return a.BoxPage(box_id=box_id, items=shown, next_cursor=str(cards[-1].position) if more else None)
 
 
 @routes.taking(

@@ -18,7 +18,7 @@ from homeostat.core.ids import (
     WorkerId,
     turn_of,
 )
-from homeostat.core.records.card import DELIVERABLE, DELIVERABLE_POSITION, Card
+from homeostat.core.records.card import DELIVERABLE, DELIVERABLE_POSITION, EMPTY_BOX, Card
 from homeostat.core.records.head import Head
 from homeostat.core.records.turn import AgentKey, MessageType, OpenTurn, Step, Turn, Wait, WaitStatus
 from homeostat.core.records.view import Deliverable, Edge, HeadView, Hydration, TurnView, read_deliverable
@@ -130,7 +130,8 @@ class MemoryTurnsReading:
     async def _whole_box(self, project: ProjectId, box_id: BoxId) -> tuple[Card, ...]:
         scope = scope_behind(box_id, "box_")
         length = len(self.cards.get(scope, {})) if scope else 0
-        return tuple(await self.box(project, box_id, after=-1, limit=length) or ())
+        found = await self.box(project, box_id, after=-1, limit=length) or ()
+        return tuple(card for card in found if card.type != EMPTY_BOX)
 
     async def card(self, project: ProjectId, card_id: CardId) -> Card | None:
         place = place_of(card_id)

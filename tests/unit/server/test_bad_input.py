@@ -259,6 +259,7 @@ async def test_a_body_without_a_stated_length_is_bounded_too(url: str) -> None:
         (f"/v1/turns/{TURN}/results", {"result": 1}, 422, "malformed_payload"),
         (f"/v1/turns/{TURN}/results", {"tool_call_id": "c", "status": "maybe"}, 422, "malformed_payload"),
         (f"/v1/turns/{TURN}/results", {"tool_call_id": "c", "status": "pending"}, 422, "malformed_payload"),
+        (f"/v1/turns/{TURN}/results", {"tool_call_id": "c", "status": "cancelled"}, 422, "malformed_payload"),
         (f"/v1/turns/{TURN}/stop", {}, 404, "turn_unknown"),
         (f"/v1/turns/{TURN}/stop", {"reason": 1}, 422, "malformed_payload"),
         (f"/v1/boxes/{BOX}/fork", {}, 404, "box_unknown"),

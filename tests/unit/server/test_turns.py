@@ -260,6 +260,16 @@ async def test_edges_tell_who_caused_what(client: Client) -> None:
     assert await client.edges(trace_id=TRACE, limit=1) == by_turn
 
 
+async def test_a_box_without_cards_has_none_and_neither_has_its_copy(client: Client, http: httpx2.AsyncClient) -> None:
+    await client.register("tester", agent_id="ann")
+    box_id = await client.create_box([])
+    forked = (await http.post(f"/v1/boxes/{box_id}/fork", json={})).json()["box_id"]
+    for one in (box_id, forked):
+        page = (await http.get(f"/v1/boxes/{one}")).json()
+        assert (page["items"], page["next_cursor"]) == ([], None)
+        assert (await client.enqueue("ann", 1, context_box_id=one)).turn_id
+
+
 async def test_boxes_are_paged_and_forked(client: Client, http: httpx2.AsyncClient) -> None:
     box_id = await client.create_box([("note", number) for number in range(7)], author="ann")
     page = (await http.get(f"/v1/boxes/{box_id}?limit=5")).json()

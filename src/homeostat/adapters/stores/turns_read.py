@@ -9,7 +9,7 @@ from homeostat.adapters.stores.views import resolve, turn_view
 from homeostat.core.clock import Millis
 from homeostat.core.ids import AgentId, BoxId, CardId, ProjectId, Scope, TraceId, TurnId, WorkerId
 from homeostat.core.limits import ORPHAN_ROWS_MAX, PAGE_MAX
-from homeostat.core.records.card import Card
+from homeostat.core.records.card import EMPTY_BOX, Card
 from homeostat.core.records.turn import AgentKey, OpenTurn, Turn
 from homeostat.core.records.view import Deliverable, Due, Edge, HeadView, Hydration, TurnView, read_deliverable
 from homeostat.core.records.work import Fence
@@ -169,7 +169,7 @@ class TurnsReading(ABC):
         cards: list[Card] = []
         after = -1
         while page := await self.box(project, box_id, after=after, limit=PAGE_MAX):
-            cards += page
+            cards += (card for card in page if card.type != EMPTY_BOX)
             after = page[-1].position
             if len(page) < PAGE_MAX:
                 break

@@ -12,6 +12,8 @@ DELIVERABLE: Final = "task.deliverable"
 TOOL_CALL: Final = "tool.call"
 TOOL_RESULT: Final = "tool.result"
 RESULT_FIELDS: Final = "task.result_fields"
+EMPTY_BOX: Final = "box.empty"
+"""Stands in a box that was made without cards, so that there is one; nobody is shown it."""
 
 DELIVERABLE_POSITION: Final = 0
 """A turn's deliverable lies at a fixed place, so that whether a turn is finished is one look-up."""

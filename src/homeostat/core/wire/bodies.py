@@ -1,6 +1,6 @@
 """What callers send."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -13,7 +13,7 @@ from homeostat.core.limits import (
     TAGS_MAX,
     VERSION_CHARS_MAX,
 )
-from homeostat.core.records.turn import AfterExecution, WaitStatus
+from homeostat.core.records.turn import AfterExecution
 from homeostat.core.wire.fields import Body, FilterText, Hex32, Name, Value, absent
 
 Cursor = Annotated[
@@ -67,7 +67,7 @@ class ToolResult(Body, frozen=True, kw_only=True):
     """What a tool has to say to the turn that waits for it."""
 
     tool_call_id: Name
-    status: WaitStatus = WaitStatus.SUCCESS
+    status: Literal["success", "error", "timeout"] = "success"
     result: Value = absent()
     after_execution: AfterExecution | None = None
 
