@@ -1,5 +1,6 @@
 """The store that a URL names: its engine, the keepers that stand on it, and how far its schema is."""
 
+import logging
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -33,6 +34,8 @@ from homeostat.core.ports.tools import ToolKeeper
 if TYPE_CHECKING:
     from homeostat.adapters.stores.postgres import PostgresEngine
 
+log = logging.getLogger(__name__)
+
 STORE_FILE = "homeostat.db"
 
 
@@ -56,10 +59,22 @@ async def open_engine(url: str | None) -> "SqliteEngine | PostgresEngine":
     engine = _engine(url)
     try:
         await engine.open()
+        if newer := _unknown(await engine.applied(), _known(url)):
+            log.warning("a newer version has changed the store, which this one may misread: %s", ", ".join(newer))
     except BaseException:
         await engine.close()
         raise
     return engine
+
+
+def _known(url: str | None) -> list[str]:
+    """The migrations that this version has for a store."""
+    engine = "sqlite" if url is None or _sqlite_path(url) is not None else "postgres"
+    return [f"{number:04d}_{name}" for number, name, _ in migrations(engine)]
+
+
+def _unknown(applied: list[str], known: list[str]) -> list[str]:
+    return [name for name in applied if name not in known]
 
 
 def turn_store(engine: "SqliteEngine | PostgresEngine") -> TurnStore:
@@ -154,7 +169,7 @@ async def migrate(url: str) -> list[str]:
 async def schema(url: str) -> Schema:
     """How far a store's schema is, without changing anything: a file that is not there is not made."""
     path = _sqlite_path(url)
-    known = [f"{number:04d}_{name}" for number, name, _ in migrations("postgres" if path is None else "sqlite")]
+    known = _known(url)
     applied: list[str] = []
     if path is None or path.exists():
         engine = _engine(url)
@@ -164,8 +179,7 @@ async def schema(url: str) -> Schema:
         finally:
             await engine.close()
     pending = [name for name in known if name not in applied]
-    unknown = [name for name in applied if name not in known]
-    return Schema(place(url), applied, pending, unknown)
+    return Schema(place(url), applied, pending, _unknown(applied, known))
 
 
 def require(url: str) -> None:

@@ -60,6 +60,7 @@ def _listed(found: re.Match[str]) -> str:
     return f"it must have {size}{found[2]} items{told}"
 
 
+_BROKEN_OFF: Final = "it is empty, ends in the middle of its JSON, or has half a surrogate pair in a text"
 _SAYINGS: Final[tuple[tuple[re.Pattern[str], _Said], ...]] = (
     (re.compile(r"Expected `int`, got `float`"), lambda _: "it must be a whole number, not a fraction"),
     (re.compile(r"Expected `(.+?)`, got `(.+?)`"), lambda m: f"it must be {_kinds(m[1])}, not {_kinds(m[2])}"),
@@ -70,7 +71,10 @@ _SAYINGS: Final[tuple[tuple[re.Pattern[str], _Said], ...]] = (
     (re.compile(r"Invalid (?:enum )?value (.+)"), lambda m: f"{m[1]} is not possible here"),
     (re.compile(r"Invalid RFC3339 encoded .*"), lambda _: "it must be an instant such as 2026-01-31T12:00:00Z"),
     (re.compile(r"(?:Integer value|Number) out of range"), lambda _: "it is too large or too small a number"),
-    (re.compile(r"Input data was truncated"), lambda _: "it is empty, or ends in the middle of its JSON"),
+    (
+        re.compile(r"Input data was truncated"),
+        lambda _: _BROKEN_OFF,
+    ),
     (re.compile(r"JSON is malformed: (.+)"), lambda m: f"it is not JSON: {m[1]}"),
 )
 

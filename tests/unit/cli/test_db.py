@@ -1,12 +1,14 @@
 """`homeostat db`: what is applied, what is pending, and that looking changes nothing."""
 
 import json
+import sqlite3
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner, Result
 
 from homeostat.adapters.stores.statements import migrations
+from homeostat.app.stores import open_engine
 from homeostat.cli.application import application
 
 ALL = {
@@ -60,8 +62,6 @@ def test_the_embedded_store_is_meant_where_none_is_named(tmp_path: Path) -> None
 
 
 def test_a_store_of_a_newer_version_says_so(tmp_path: Path) -> None:
-    import sqlite3
-
     url = f"sqlite://{tmp_path}/turns.db"
     run("migrate", "--store-url", url)
     connection = sqlite3.connect(tmp_path / "turns.db")
@@ -70,6 +70,21 @@ def test_a_store_of_a_newer_version_says_so(tmp_path: Path) -> None:
     connection.close()
     assert json.loads(run("status", "--store-url", url, "-o", "json").stdout)["unknown"] == ["9999_tomorrow"]
     assert "9999_tomorrow  (of a newer version)" in run("status", "--store-url", url).stdout
+
+
+async def test_whoever_opens_a_store_of_a_newer_version_is_warned(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    url = f"sqlite://{tmp_path}/turns.db"
+    engine = await open_engine(url)
+    await engine.close()
+    assert "newer" not in caplog.text
+    connection = sqlite3.connect(tmp_path / "turns.db")
+    connection.execute("INSERT INTO schema_migrations VALUES (9999, 'tomorrow')")
+    connection.commit()
+    connection.close()
+    await (await open_engine(url)).close()
+    assert "a newer version has changed the store, which this one may misread: 9999_tomorrow" in caplog.text
 
 
 @pytest.mark.parametrize(
