@@ -279,6 +279,9 @@ class Worker:
                     unstored=unstored,
                 )
                 return await self._attempt(turn)
+            except StaleEpoch:  # it was taken away before it began
+                self.counts.lost += 1
+                return None
             except Unavailable as problem:
                 if deferrals == DEFERRALS_MAX:
                     return failure(problem)

@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 
 from homeostat.app.local_turns import LocalSession, LocalTurns
 from homeostat.core.errors import HomeostatError, Overloaded, StaleEpoch, TurnUnknown, WorkerUnknown
-from homeostat.core.ids import AgentId, TurnId, WorkerId
+from homeostat.core.ids import TurnId, WorkerId, mark_in
 from homeostat.core.limits import WORKER_SESSIONS_MAX
 from homeostat.core.records.turn import AgentKey, Grant
 from homeostat.core.records.work import Fence, fence_of
@@ -19,12 +19,13 @@ log = logging.getLogger(__name__)
 class RemoteSession:
     """One worker that is reached over a wire.
 
-    Turns handed out are remembered until they end, so that an answer which never arrived can be given again.
+    Turns handed out are remembered until they end, so that an answer which never arrived can be given again. `mark` is
+    that of the worker's id: it says for whom the worker may act.
     """
 
-    def __init__(self, kernel: Kernel, owner: AgentId | None) -> None:
+    def __init__(self, kernel: Kernel, mark: str) -> None:
         self._kernel = kernel
-        self.owner = owner
+        self.mark = mark
         self.local: LocalSession
         self.given: dict[TurnId, Grant] = {}
         self._revoked: dict[TurnId, Fence] = {}
@@ -141,9 +142,6 @@ class WorkerSessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def knows(self, worker_id: str) -> bool:
-        return worker_id in self._sessions
-
     def get(self, worker_id: str) -> RemoteSession:
         try:
             return self._sessions[WorkerId(worker_id)]
@@ -156,11 +154,11 @@ class WorkerSessions:
         worker_id: WorkerId | None,
         holding: Collection[Fence],
         *,
-        owner: AgentId | None = None,
+        mark: str = "",
     ) -> tuple[RemoteSession, list[Fence]]:
         """Begin a session, or take one up again; returns what the worker held and holds no longer.
 
-        `owner` is the agent whose key opened it, and nobody for an operator's workers.
+        A worker that has no id yet is given one with this mark; one that comes back has its mark in its id.
         """
         session = self._sessions.get(worker_id) if worker_id is not None else None
         if session is not None:
@@ -168,8 +166,9 @@ class WorkerSessions:
             return session, []
         if len(self._sessions) >= WORKER_SESSIONS_MAX:
             raise Overloaded(problem=f"{len(self._sessions)} workers are connected")
-        session = RemoteSession(self._kernel, owner)
-        session.local = await self._turns.open(hosted, session.revoke, worker_id=worker_id)
+        named = self._kernel.ids.worker(mark) if worker_id is None else worker_id
+        session = RemoteSession(self._kernel, mark_in(named))
+        session.local = await self._turns.open(hosted, session.revoke, worker_id=named)
         self._sessions[session.worker_id] = session
         return session, await self._take_up(session, holding) if worker_id is not None else []
 

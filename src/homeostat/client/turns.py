@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Collection
+from collections.abc import Awaitable, Callable, Collection
 from typing import Any
 
 import msgspec
@@ -124,9 +124,14 @@ class HttpSession:
     async def hydrate(self, grant: Grant) -> Hydration:
         if grant.fresh and grant.turn.context_box_id is None and grant.turn.output_box_id is None:
             return Hydration({}, (), ())
-        answer = await self._client.transport.send(
-            "GET", self._path(grant, "hydration"), project=grant.turn.project, query={"fresh": str(grant.fresh).lower()}
-        )
+        path, query = self._path(grant, "hydration"), {"fresh": str(grant.fresh).lower()}
+        try:
+            answer = await self._introduced(
+                lambda: self._client.transport.send("GET", path, project=grant.turn.project, query=query)
+            )
+        except StaleEpoch:
+            self._drop(grant, "lost")
+            raise
         return reading.hydration(answer.read(w.HydrationShape))
 
     async def card(self, grant: Grant, card_id: CardId) -> Card | None:
@@ -221,13 +226,16 @@ class HttpSession:
     async def _known(
         self, path: str, body: dict[str, Any], *, project: str | None = None, held: float = 0.0
     ) -> Received:
-        """Ask as a worker the server knows; one that was restarted is introduced to it first."""
+        return await self._introduced(lambda: self._post(path, body, project=project, held=held))
+
+    async def _introduced(self, ask: Callable[[], Awaitable[Received]]) -> Received:
+        """Ask as a worker the server knows; to one that was restarted the worker is introduced first."""
         try:
-            return await self._post(path, body, project=project, held=held)
+            return await ask()
         except WorkerUnknown:
             async with self._opening:
                 await self.begin()
-            return await self._post(path, body, project=project, held=held)
+            return await ask()
 
     async def _post(
         self, path: str, body: dict[str, Any], *, project: str | None = None, held: float = 0.0

@@ -83,8 +83,9 @@ class Ids:
             self._last += 1
             yield Scope(f"{self._last:024x}")
 
-    def worker(self) -> WorkerId:
-        return WorkerId("wrk_" + self.scope())
+    def worker(self, mark: str = "") -> WorkerId:
+        """A worker's id. Behind its scope it carries the mark of whom it was minted for, if that is bounded."""
+        return WorkerId(f"wrk_{self.scope()}_{mark}" if mark else "wrk_" + self.scope())
 
     def agent(self, agent_type: str) -> AgentId:
         return AgentId(f"{agent_type[:16]}-{self.scope()}")
@@ -152,6 +153,25 @@ def scope_named(instant_ms: int, name: str) -> Scope:
     """The scope of something that follows from what is known, so that whoever derives it again finds the same."""
     digest = int.from_bytes(hashlib.sha256(name.encode(errors="surrogatepass")).digest()[:16])
     return Scope(f"{(max(0, instant_ms) << _RANDOM_BITS) | (digest & ((1 << _RANDOM_BITS) - 1)):024x}")
+
+
+_MARKED: Final = re.compile(r"wrk_[0-9a-f]{24}_([0-9a-f]{32})")
+
+
+def mark_of(project: ProjectId, agent_id: AgentId | None = None) -> str:
+    """The mark of a worker that acts in one project, or for one agent of it. Neither name has a line break."""
+    return digest_of(project if agent_id is None else f"{project}\n{agent_id}")
+
+
+def mark_in(worker_id: str) -> str:
+    """The mark that a worker's id carries; none is that of a worker without bounds."""
+    found = _MARKED.fullmatch(worker_id)
+    return "" if found is None else found[1]
+
+
+def is_within(mark: str, project: ProjectId, agent_id: AgentId) -> bool:
+    """Whether a worker of this mark may act for an agent."""
+    return not mark or mark in (mark_of(project, agent_id), mark_of(project))
 
 
 def card_of(scope: Scope, position: int, digest: str) -> CardId:

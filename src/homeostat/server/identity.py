@@ -1,7 +1,8 @@
 """In whose name something is done: an agent's key speaks for that agent, everybody else was asked at the door."""
 
 from homeostat.core.errors import Forbidden
-from homeostat.core.ids import AgentId
+from homeostat.core.ids import AgentId, mark_in, mark_of
+from homeostat.core.limits import NAME_CHARS_MAX
 from homeostat.core.records.access import PrincipalKind
 from homeostat.fleet.registry import Member
 from homeostat.server.call import Call
@@ -31,3 +32,19 @@ async def require_operator_or(call: Call, agent_id: AgentId, *, verb: str) -> No
     """An agent may do this to itself, an operator to any."""
     if call.principal.kind is PrincipalKind.AGENT and call.principal.agent_id != agent_id:
         raise Forbidden(verb=verb, object=agent_id)
+
+
+def mark(call: Call) -> str:
+    """The mark of workers that are minted for the caller; none for one whose key reaches everywhere."""
+    principal = call.principal
+    return "" if principal.project is None else mark_of(principal.project, principal.agent_id)
+
+
+def require_own_worker(call: Call, worker_id: str) -> None:
+    """A caller with bounds is no worker but one that was minted for it, whether or not anybody knows that worker.
+
+    Nothing has to be remembered for it: a mark follows from who somebody is, and nobody comes by another's.
+    """
+    own = mark(call)
+    if own and own != mark_in(worker_id):
+        raise Forbidden(verb="work as", object=worker_id[:NAME_CHARS_MAX])

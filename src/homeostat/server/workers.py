@@ -24,7 +24,7 @@ from homeostat.core.errors import (
     TurnUnknown,
     WorkerUnknown,
 )
-from homeostat.core.ids import AgentId, ProjectId, ToolCallId, WorkerId
+from homeostat.core.ids import AgentId, ProjectId, ToolCallId, WorkerId, is_within, mark_in
 from homeostat.core.records.turn import AgentKey, Grant, ToolCall
 from homeostat.core.records.work import Ask, Fence
 from homeostat.core.wire import workers as w
@@ -41,30 +41,35 @@ routes = Routes("workers")
 FENCED = (WorkerUnknown, TurnUnknown, AgentUnknown, StaleEpoch, Forbidden)
 
 
-async def _session(call: Call, worker_id: str | None = None) -> RemoteSession:
-    """A worker's session; with an agent's key, only one that this agent opened."""
-    session = call.system.workers.get(worker_id or call.parameters["worker_id"])
-    agent_id = await identity.speaker(call, None)
-    if agent_id is not None and agent_id != session.owner:
-        raise Forbidden(verb="work as", object=session.worker_id)
-    return session
+def _session(call: Call) -> RemoteSession:
+    """The session that a path names; a caller with bounds has only its own."""
+    worker_id = call.parameters["worker_id"]
+    identity.require_own_worker(call, worker_id)
+    return call.system.workers.get(worker_id)
 
 
-async def _keys(call: Call, agents: tuple[w.AgentRef, ...]) -> list[AgentKey]:
-    """Whose turns are asked for; an agent's key opens that agent's inbox and no other."""
+def _keys(call: Call, agents: tuple[w.AgentRef, ...], mark: str) -> list[AgentKey]:
+    """Whose turns are asked for, wherever the body says they are: no more than the worker's mark allows."""
     keys = [names.key_in(ProjectId(ref.project or call.project), ref.agent_id) for ref in agents]
-    for _, agent_id in keys:
-        await identity.require_operator_or(call, agent_id, verb="take turns of")
+    for key in keys:
+        _require_within(mark, key, verb="take turns of")
     return keys
+
+
+def _require_within(mark: str, key: AgentKey, *, verb: str) -> None:
+    if not is_within(mark, *key):
+        raise Forbidden(verb=verb, object=f"agent {key[1]!r} of project {key[0]!r}")
 
 
 @asynccontextmanager
 async def _holding(call: Call, body: w.FencedBody) -> AsyncGenerator[tuple[RemoteSession, Grant], None]:
-    """The session and the turn that a request is about."""
-    session = await _session(call)
+    """The session and the turn that a request is about, which is one of an agent that the session may act for."""
+    session = _session(call)
+    key = names.key_in(call.project, body.agent_id)
+    _require_within(session.mark, key, verb="work on turns of")
     turn_id = names.turn_id(call.parameters["turn_id"])
     with session.presence(), session.writing(turn_id):
-        yield session, await session.grant((call.project, AgentId(body.agent_id)), turn_id, body.epoch)
+        yield session, await session.grant(key, turn_id, body.epoch)
 
 
 # --- coming and going ------------------------------------------------------------------------------------------
@@ -79,16 +84,13 @@ async def open_session(call: Call, body: w.SessionBody) -> w.SessionShape:
     A worker that comes back names itself and the turns it works on. What it does not name goes to others; what is no
     longer its own is answered as revoked.
     """
-    worker_id = None if body.worker_id is None else WorkerId(body.worker_id)
-    holding = [
-        Fence(names.key_in(ProjectId(turn.project), turn.agent_id), names.turn_id(turn.turn_id), turn.epoch, worker_id)
-        for turn in body.holding
-        if worker_id is not None
-    ]
-    hosted, owner = await _keys(call, body.agents), await identity.speaker(call, None)
-    if worker_id is not None and call.system.workers.knows(worker_id):
-        await _session(call, worker_id)
-    session, revoked = await call.system.workers.open(hosted, worker_id, holding, owner=owner)
+    worker_id, mark = None, identity.mark(call)
+    if body.worker_id is not None:
+        identity.require_own_worker(call, body.worker_id)
+        worker_id, mark = WorkerId(body.worker_id), mark_in(body.worker_id)
+    hosted = _keys(call, body.agents, mark)
+    holding = _fences(body.holding, worker_id, mark)
+    session, revoked = await call.system.workers.open(hosted, worker_id, holding, mark=mark)
     return w.SessionShape(
         worker_id=session.worker_id,
         lease_seconds=session.local.lease_seconds,
@@ -96,21 +98,33 @@ async def open_session(call: Call, body: w.SessionBody) -> w.SessionShape:
     )
 
 
+def _fences(holding: tuple[w.HeldTurn, ...], worker_id: WorkerId | None, mark: str) -> list[Fence]:
+    """What a worker brings along; one that has no id yet can hold nothing."""
+    fences: list[Fence] = []
+    for turn in holding:
+        key = names.key_in(ProjectId(turn.project), turn.agent_id)
+        _require_within(mark, key, verb="hold turns of")
+        if worker_id is not None:
+            fences.append(Fence(key, names.turn_id(turn.turn_id), turn.epoch, worker_id))
+    return fences
+
+
 @routes.taking(
     "POST", "/v1/workers/{worker_id}/agents", w.HostBody, status=204, errors=(WorkerUnknown, AgentUnknown, Forbidden)
 )
 async def host_agents(call: Call, body: w.HostBody) -> Answer:
     """Take turns of more agents."""
-    session = await _session(call)
+    session = _session(call)
+    keys = _keys(call, body.agents, session.mark)
     with session.presence():
-        await session.local.host(await _keys(call, body.agents))
+        await session.local.host(keys)
     return NOTHING
 
 
 @routes.taking("POST", "/v1/workers/{worker_id}/claim", w.ClaimBody, gives=w.Grants, errors=(WorkerUnknown, Forbidden))
 async def claim_turns(call: Call, body: w.ClaimBody) -> w.Grants:
     """Up to `limit` turns; the request is held open until there is one or the time is over."""
-    session = await _session(call)
+    session = _session(call)
     with session.presence():
         grants = await session.claim(body.limit, 0.0, body.holding)
         if not grants and body.wait > 0:
@@ -122,7 +136,7 @@ async def claim_turns(call: Call, body: w.ClaimBody) -> w.Grants:
 @routes.taking("POST", "/v1/workers/{worker_id}/renew", w.RenewBody, gives=w.Revoked, errors=(WorkerUnknown, Forbidden))
 async def renew_lease(call: Call, body: w.RenewBody) -> w.Revoked:
     """Beat; the answer lists turns that are no longer the worker's, and comes at once when there is one."""
-    session = await _session(call)
+    session = _session(call)
     with session.presence():
         if body.wait > 0:
             renewing = session.renew(body.wait, body.holding)
@@ -135,7 +149,7 @@ async def renew_lease(call: Call, body: w.RenewBody) -> w.Revoked:
 @routes.plain("DELETE", "/v1/workers/{worker_id}", status=204, errors=(WorkerUnknown, Forbidden))
 async def close_session(call: Call) -> Answer:
     """Leave; turns still held go to others."""
-    await call.system.workers.close((await _session(call)).worker_id)
+    await call.system.workers.close(_session(call).worker_id)
     return NOTHING
 
 
@@ -147,17 +161,20 @@ async def close_session(call: Call) -> Answer:
     "/v1/workers/{worker_id}/turns/{turn_id}/hydration",
     w.HydrationQuery,
     gives=w.HydrationShape,
-    errors=(WorkerUnknown, TurnUnknown, Forbidden),
+    errors=(WorkerUnknown, TurnUnknown, StaleEpoch, Forbidden),
 )
 async def hydrate(call: Call, query: w.HydrationQuery) -> w.HydrationShape:
-    """What a worker needs to begin or continue: stored steps, context, and what the turn wrote before."""
-    session = await _session(call)
+    """What a worker needs to begin or continue a turn it holds: stored steps, context, what the turn wrote before."""
+    session = _session(call)
     kernel = call.system.kernel
     with session.presence():
         turn_id = names.turn_id(call.parameters["turn_id"])
         view = await kernel.store.turn(call.project, turn_id)
         if view is None:
             raise TurnUnknown(turn_id=turn_id)
+        _require_within(session.mark, view.turn.key, verb="work on turns of")
+        if view.worker_id != session.worker_id:
+            raise StaleEpoch(turn_id=turn_id, worker_id=session.worker_id, epoch=view.epoch or 0)
         return render.hydration(await kernel.store.hydrate(view.turn, fresh=query.fresh))
 
 

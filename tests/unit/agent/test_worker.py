@@ -10,13 +10,14 @@ from homeostat.agent.orchestrator import Orchestrator
 from homeostat.agent.turn import Turn
 from homeostat.agent.worker import Worker
 from homeostat.core.codec import Json, from_json
-from homeostat.core.errors import StoreUnavailable
+from homeostat.core.errors import StaleEpoch, StoreUnavailable
 from homeostat.core.ids import DEFAULT_PROJECT, AgentId
 from homeostat.core.machines.turn import HeadStatus
 from homeostat.core.records.card import CardDraft
 from homeostat.core.records.head import Gate
 from homeostat.core.records.tool import ToolSpec
-from homeostat.core.records.turn import TurnStatus
+from homeostat.core.records.turn import Grant, TurnStatus
+from homeostat.core.records.view import Hydration
 from homeostat.testing.workbench import Workbench
 
 
@@ -545,6 +546,39 @@ async def test_a_source_that_fails_for_a_while_loses_and_repeats_nothing(
         assert [card.content for card in cards if card.type == "note"] == ["1", "2"]
     assert ran == ["once"]
     assert flaky.times <= 0 or method == "card"
+
+
+class TakenAway:
+    """A source that takes the first turn away before it is read, and says so."""
+
+    def __init__(self, source: Any) -> None:
+        self.register = source.register
+        self._source = source
+
+    async def open(self, hosted: Any, on_revoke: Any) -> Any:
+        session = await self._source.open(hosted, on_revoke)
+        read = session.hydrate
+
+        async def hydrate(grant: Grant) -> Hydration:
+            session.hydrate = read
+            await session.release(grant)
+            raise StaleEpoch(turn_id=grant.turn.turn_id, worker_id=grant.worker_id, epoch=grant.epoch)
+
+        session.hydrate = hydrate
+        return session
+
+
+async def test_a_turn_that_was_taken_away_before_it_was_read_is_lost_and_no_error(
+    bench: Workbench, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def agent(turn: Turn) -> str:
+        return "done"
+
+    async with bench.working(agent=agent, source=TakenAway(bench.source)) as worker:
+        ended = await bench.end(await bench.send("agent"))
+        assert from_json(ended.result) == "done"
+        assert worker.counts.lost == 1
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
 
 
 async def test_a_step_done_and_not_stored_is_not_done_again_when_its_turn_comes_back(

@@ -4,16 +4,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from homeostat.core.ids import (
+    AgentId,
     BoxId,
     Chance,
     Ids,
+    ProjectId,
     Scope,
     TurnId,
     box_of,
     card_of,
     digest_of,
     inbox_of,
+    is_within,
     key_digest,
+    mark_in,
+    mark_of,
     same_digest,
     scope_floor,
     scope_of,
@@ -80,6 +85,20 @@ def test_kinds_have_prefixes_and_secrets_are_not_stored() -> None:
     assert secret not in key_digest(secret)
     assert same_digest(key_digest(secret), key_digest(secret))
     assert not same_digest(key_digest(secret), key_digest(ids.secret()))
+
+
+def test_a_workers_id_says_whom_it_was_minted_for() -> None:
+    ids, _ = minted()
+    here, there = ProjectId("here"), ProjectId("there")
+    ann, bob = AgentId("ann"), AgentId("bob")
+    assert mark_in(ids.worker()) == mark_in("wrk_1") == mark_in("wrk_1_" + mark_of(here)) == ""
+    of_ann, of_here = mark_of(here, ann), mark_of(here)
+    assert [mark_in(ids.worker(mark)) for mark in (of_ann, of_here)] == [of_ann, of_here]
+    assert len({of_ann, of_here, mark_of(here, bob), mark_of(there, ann), mark_of(there)}) == 5
+    asked = [(here, ann), (here, bob), (there, ann)]
+    assert [is_within(of_ann, *key) for key in asked] == [True, False, False]
+    assert [is_within(of_here, *key) for key in asked] == [True, True, False]
+    assert all(is_within("", *key) for key in asked)
 
 
 def test_chance_repeats_and_jitter_stays_within_bounds() -> None:

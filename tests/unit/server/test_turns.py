@@ -5,6 +5,7 @@ from typing import Any
 
 import httpx2
 import pytest
+from msgspec.structs import replace
 
 from homeostat import Client
 from homeostat.app.assemble import System
@@ -15,6 +16,7 @@ from homeostat.core.errors import (
     AgentUnknown,
     DepthExceeded,
     IdempotencyKeyReused,
+    StaleEpoch,
     TurnUnfinished,
     TurnUnknown,
 )
@@ -151,6 +153,22 @@ async def test_a_deliverable_arrives_the_moment_it_exists(client: Client, system
     assert (found.succeeded, found.value) == (True, {"answer": 42})
     assert await client.deliverable(accepted.turn_id) == found
     assert (await client.turn(accepted.turn_id)).deliverable == found
+
+
+async def test_a_turn_is_read_by_whoever_holds_it(client: Client, system: System) -> None:
+    session = await working(client)
+    await client.enqueue("ann", "hello")
+    grant = await one(session)
+    await session.step(grant, "before", to_json(1))
+    await system.workers.leave()  # as when the server is started anew between the claim and the reading
+    begun = replace(grant, fresh=False)
+    assert list((await session.hydrate(begun)).steps) == ["before"]
+    await system.kernel.preempt(grant.turn.key)
+    with pytest.raises(StaleEpoch):
+        await session.hydrate(begun)
+    again = await one(session)
+    assert again.epoch > grant.epoch
+    assert list((await session.hydrate(again)).steps) == ["before"]
 
 
 async def test_asking_is_sending_and_waiting(client: Client) -> None:

@@ -51,7 +51,10 @@ class WorkerSession(Protocol):
         ...
 
     async def hydrate(self, grant: Grant) -> Hydration:
-        """What a worker needs to begin or continue: stored steps, context, and what the turn wrote before."""
+        """What a worker needs to begin or continue: stored steps, context, and what the turn wrote before.
+
+        A source that sees that the turn is no longer this worker's raises `StaleEpoch`.
+        """
         ...
 
     async def card(self, grant: Grant, card_id: CardId) -> Card | None:
