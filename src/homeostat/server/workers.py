@@ -56,6 +56,14 @@ def _keys(call: Call, agents: tuple[w.AgentRef, ...], mark: str) -> list[AgentKe
     return keys
 
 
+async def _require_registered(call: Call, keys: list[AgentKey]) -> None:
+    """A worker waits for turns of agents that there are: of a name that nobody has it would hear nothing, for ever."""
+    known = await call.system.kernel.store.registered(keys) if keys else ()
+    for project, agent_id in keys:
+        if (project, agent_id) not in known:
+            raise AgentUnknown(agent_id=agent_id, project=project)
+
+
 def _require_within(mark: str, key: AgentKey, *, verb: str) -> None:
     if not is_within(mark, *key):
         raise Forbidden(verb=verb, object=f"agent {key[1]!r} of project {key[0]!r}")
@@ -90,6 +98,7 @@ async def open_session(call: Call, body: w.SessionBody) -> w.SessionShape:
         worker_id, mark = WorkerId(body.worker_id), mark_in(body.worker_id)
     hosted = _keys(call, body.agents, mark)
     holding = _fences(body.holding, worker_id, mark)
+    await _require_registered(call, hosted)
     session, revoked = await call.system.workers.open(hosted, worker_id, holding, mark=mark)
     return w.SessionShape(
         worker_id=session.worker_id,
@@ -113,10 +122,11 @@ def _fences(holding: tuple[w.HeldTurn, ...], worker_id: WorkerId | None, mark: s
     "POST", "/v1/workers/{worker_id}/agents", w.HostBody, status=204, errors=(WorkerUnknown, AgentUnknown, Forbidden)
 )
 async def host_agents(call: Call, body: w.HostBody) -> Answer:
-    """Take turns of more agents."""
+    """Take turns of more agents. Each of them is registered; one that comes later is hosted later."""
     session = _session(call)
     keys = _keys(call, body.agents, session.mark)
     with session.presence():
+        await _require_registered(call, keys)
         await session.local.host(keys)
     return NOTHING
 

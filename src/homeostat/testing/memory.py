@@ -61,6 +61,9 @@ class MemoryTurns(MemoryTurnsReading):
     async def dispatched(self, agents: Collection[AgentKey], limit: int) -> list[AgentKey]:
         return [key for key in sorted(agents) if _waits_for_a_worker(self.heads_by_key.get(key))][:limit]
 
+    async def registered(self, agents: Collection[AgentKey]) -> set[AgentKey]:
+        return self.heads_by_key.keys() & set(agents)
+
     async def outbox(self, before: Scope, limit: int) -> list[OutboxRow]:
         return [self.outbox_rows[key] for key in sorted(self.outbox_rows) if key < before][:limit]
 

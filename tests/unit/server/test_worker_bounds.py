@@ -198,3 +198,32 @@ async def test_a_session_reads_what_it_works_on(http: httpx2.AsyncClient) -> Non
         assert (answer.status_code, answer.json()["code"]) == (409, "stale_epoch"), "another worker holds it"
     unknown = await hydration(worker, own, "turn_" + "0" * 24)
     assert (unknown.status_code, unknown.json()["code"]) == (404, "turn_unknown")
+
+
+async def test_a_worker_takes_turns_of_agents_that_there_are(system: System, http: httpx2.AsyncClient) -> None:
+    await registered(http, "vic")
+    known, ghost = {"agent_id": "vic"}, {"agent_id": "ghost"}
+    for agents in ([ghost], [known, ghost], [known | {"project": EVIL}]):
+        answer = await http.post("/v1/workers", json={"agents": agents})
+        assert (answer.status_code, answer.json()["code"]) == (404, "agent_unknown"), answer.text
+    assert len(system.workers) == 0, "nothing has changed"
+    worker = await opened(http, "vic")
+    answer = await http.post(f"/v1/workers/{worker}/agents", json={"agents": [known, ghost]})
+    assert (answer.status_code, answer.json()["code"]) == (404, "agent_unknown")
+    assert not system.kernel.dock.hosts((DEFAULT_PROJECT, AgentId("ghost")))
+    own = await registered(http, "ghost")
+    assert (await http.post(f"/v1/workers/{worker}/agents", json={"agents": [ghost]})).status_code == 204
+    assert (await granted(http, worker, "ghost"))["agent_id"] == "ghost"
+    assert (await http.post("/v1/agents/ghost/deregister", headers=own)).is_success
+    assert (await opened(http, "ghost")).startswith("wrk_"), "its queue stays, and so does whoever works on it"
+    assert (await http.post("/v1/workers", json={"agents": []})).status_code == 201
+
+
+async def test_of_agents_that_a_key_may_not_act_for_it_hears_no_more_than_that(
+    system: System, http: httpx2.AsyncClient
+) -> None:
+    await registered(http, "vic")
+    key = await operator_of(system, EVIL)
+    for agent_id in ("vic", "ghost"):
+        body = {"agents": [{"agent_id": agent_id, "project": DEFAULT_PROJECT}]}
+        forbidden(await http.post("/v1/workers", json=body, headers=key))

@@ -66,6 +66,10 @@ class TurnsReading(ABC):
         found = await self._all("heads_dispatched", *self._pairs(agents), limit)
         return [(ProjectId(row[0]), AgentId(row[1])) for row in found]
 
+    async def registered(self, agents: Collection[AgentKey]) -> set[AgentKey]:
+        found = await self._all("heads_registered", *self._pairs(agents))
+        return {(ProjectId(row[0]), AgentId(row[1])) for row in found}
+
     async def outbox(self, before: Scope, limit: int) -> list[OutboxRow]:
         return [rows.read_outbox(row) for row in await self._all("outbox_get", before, limit)]
 

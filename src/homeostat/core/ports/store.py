@@ -59,6 +59,10 @@ class TurnStore(Protocol):
         """Which of these agents have a turn that waits for a worker."""
         ...
 
+    async def registered(self, agents: Collection[AgentKey]) -> set[AgentKey]:
+        """Which of these agents there are."""
+        ...
+
     async def turn(self, project: ProjectId, turn_id: TurnId) -> TurnView | None: ...
 
     async def deliverables(self, project: ProjectId, turns: Collection[TurnId]) -> dict[TurnId, Deliverable]:

@@ -129,6 +129,7 @@ async def garbage_finds_nothing(open_store: OpenStore) -> None:
         assert await store.recall([(a.PROJECT, text)]) == {}
         assert await store.load([(a.PROJECT, AgentId(text))]) == {}
         assert await store.dispatched([(a.PROJECT, AgentId(text))], 9) == []
+        assert await store.registered([(a.PROJECT, AgentId(text))]) == set()
         assert await store.edges(a.PROJECT, trace_id=None, turn_id=TurnId(text), after=None, limit=9) == []
         assert await store.edges(a.PROJECT, trace_id=TraceId(text), turn_id=None, after=None, limit=9) == []
     assert await store.edges(a.PROJECT, trace_id=None, turn_id=None, after=None, limit=9) == []
@@ -150,6 +151,10 @@ async def heads_are_listed_page_by_page(open_store: OpenStore) -> None:
     assert await store.heads(a.PROJECT, after=AgentId("b"), limit=2) == views[4:]
     assert await store.head(a.PROJECT, AgentId("a")) == views[1]
     assert await store.head(a.PROJECT, AgentId("A")) is None
+    keys = [head.key for head in heads]
+    absent = [(a.PROJECT, AgentId("A")), (a.PROJECT, AgentId("a2")), (a.ELSEWHERE, AgentId("a"))]
+    assert await store.registered([*keys, *absent, *keys]) == set(keys)
+    assert await store.registered([]) == set()
 
 
 async def a_line_is_read_in_order_page_by_page(open_store: OpenStore) -> None:
