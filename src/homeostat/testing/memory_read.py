@@ -1,5 +1,6 @@
 """What readers may ask of the turn store in memory."""
 
+from collections import Counter
 from collections.abc import Collection
 
 from homeostat.adapters.stores.rows import place_of, scope_behind
@@ -81,7 +82,11 @@ class MemoryTurnsReading:
 
     async def turns_counted(self, since: TurnId) -> dict[ProjectId, int]:
         of = [turn.project for turn in self.turns.values() if turn.turn_id >= since]
-        return {project: of.count(project) for project in sorted({key[0] for key in self.heads_by_key})}
+        projects = {key[0] for key in self.heads_by_key} | {turn.project for turn in self.turns.values()}
+        return {project: of.count(project) for project in sorted(projects)}
+
+    async def headless(self) -> dict[AgentKey, int]:
+        return dict(Counter(turn.key for turn in self.turns.values() if turn.key not in self.heads_by_key))
 
     async def heads(self, project: ProjectId, *, after: AgentId | None, limit: int) -> list[HeadView]:
         found = [

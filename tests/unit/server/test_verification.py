@@ -31,6 +31,8 @@ BACKDATED = (
     "WHERE transition ->> '$.target' = 'draining'"
 )
 TAMPERED = [
+    ("DELETE FROM heads", "always_an_unbroken_line"),
+    ("DELETE FROM heads WHERE agent_id = 'ann'", "always_an_unbroken_line"),
     ("UPDATE cards SET content = replace(content, 'success', 'failed') WHERE position = 0", "always_true_cards"),
     ("UPDATE cards SET content = '{}' WHERE position = 0", "always_legible"),
     ("DELETE FROM cards WHERE position = 0", "always_every_turn_is_in_one_place"),

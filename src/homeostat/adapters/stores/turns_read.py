@@ -136,6 +136,10 @@ class TurnsReading(ABC):
     async def turns_counted(self, since: TurnId) -> dict[ProjectId, int]:
         return {ProjectId(row[0]): row[1] for row in await self._all("turns_counted", since)}
 
+    async def headless(self) -> dict[AgentKey, int]:
+        found = await self._all("turns_headless")
+        return {(ProjectId(row[0]), AgentId(row[1])): row[2] for row in found}
+
     async def heads(self, project: ProjectId, *, after: AgentId | None, limit: int) -> list[HeadView]:
         return [_head_view(row) for row in await self._all("heads_list", project, after or "", limit)]
 

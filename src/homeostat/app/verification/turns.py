@@ -27,6 +27,14 @@ async def heads(store: TurnStore, project: ProjectId) -> AsyncGenerator[Head]:
             yield view.head
 
 
+async def always_a_head(store: TurnStore) -> list[Violation]:
+    """Whoever was ever given a turn has a head: it is made before the first one, and stays."""
+    return [
+        Violation("always_every_turn_is_in_one_place", agent[1], f"it has {count} turns in {agent[0]}, and no head")
+        for agent, count in (await store.headless()).items()
+    ]
+
+
 async def history(store: TurnStore, head: Head) -> AsyncGenerator[list[TurnView]]:
     """An agent's turns from the newest to the oldest, some at a time."""
     before, last = None, None

@@ -80,6 +80,7 @@ class Inspection:
             await self._budgets(project)
             await self._approvals(project)
             await self._runs(project)
+        self.report.add(await confirmed("heads", partial(turns.always_a_head, self._archives.turns), _pause))
         await self._isolated()
         await self._audit()
         self.report.counts["announcements that wait"] = len(await self._archives.turns.outbox(_LAST, PAGE_MAX))

@@ -74,7 +74,14 @@ class TurnStore(Protocol):
     async def heads(self, project: ProjectId, *, after: AgentId | None, limit: int) -> list[HeadView]: ...
 
     async def turns_counted(self, since: TurnId) -> dict[ProjectId, int]:
-        """How many turns each project has whose ids are not below this one, for whoever means to read them all."""
+        """How many turns each project has whose ids are not below this one, for whoever means to read them all.
+
+        Whatever is kept under a project's name makes it one, in any room.
+        """
+        ...
+
+    async def headless(self) -> dict[AgentKey, int]:
+        """Agents that have turns and no head, of which there should be none; how many turns each."""
         ...
 
     async def inbox(self, project: ProjectId, agent_id: AgentId, *, after_seq: int, limit: int) -> list[OpenTurn]:

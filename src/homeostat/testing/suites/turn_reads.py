@@ -146,6 +146,7 @@ async def heads_are_listed_page_by_page(open_store: OpenStore) -> None:
     views = [HeadView(head, a.NOW if head is heads[1] else None) for head in heads]
     assert await store.turns_counted(TurnId("")) == {a.PROJECT: 1, a.ELSEWHERE: 0}
     assert await store.turns_counted(TurnId(active.turn_id + "0")) == {a.PROJECT: 0, a.ELSEWHERE: 0}
+    assert await store.headless() == {}
     assert await store.heads(a.PROJECT, after=None, limit=2) == views[:2]
     assert await store.heads(a.PROJECT, after=AgentId("a"), limit=2) == views[2:4]
     assert await store.heads(a.PROJECT, after=AgentId("b"), limit=2) == views[4:]
@@ -165,6 +166,8 @@ async def a_line_is_read_in_order_page_by_page(open_store: OpenStore) -> None:
     assert await store.inbox(a.PROJECT, a.AGENT, after_seq=-1, limit=3) == entries[:3]
     assert await store.inbox(a.PROJECT, a.AGENT, after_seq=10, limit=3) == entries[3:]
     assert await store.inbox(a.PROJECT, a.AGENT, after_seq=9, limit=1) == [entries[2]]
+    assert await store.headless() == {(a.PROJECT, a.AGENT): 5}, "nobody was registered"
+    assert await store.turns_counted(TurnId("")) == {a.PROJECT: 5}
 
 
 async def history_goes_back_turn_by_turn(open_store: OpenStore) -> None:
