@@ -90,6 +90,14 @@ async def test_an_honest_installation_is_as_it_was_promised_while_it_works(past:
     assert report.counts["turns"] >= 3
 
 
+async def test_a_cap_that_was_lowered_below_what_was_spent_is_not_broken_by_that(
+    past: Path, http: httpx2.AsyncClient
+) -> None:
+    lowered = (await http.put("/v1/budgets/agent/kim", json={"tokens": 1})).json()
+    assert lowered["tokens_spent"] > 1
+    assert (await verified(past)).violations == []
+
+
 async def test_whatever_was_tampered_with_is_named(past: Path) -> None:
     for number, (statement, promise) in enumerate(TAMPERED):
         copied = sqlite3.connect(past / f"{number}.db")

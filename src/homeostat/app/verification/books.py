@@ -31,14 +31,17 @@ async def budgets(store: GatewayStore, project: ProjectId) -> AsyncGenerator[lis
 
 
 async def always_within_the_cap(store: GatewayStore, key: BudgetKey) -> list[Violation]:
-    """What is spent and held lies within the bounds, and what is held is held by somebody."""
+    """What is spent and held lies within the bounds, and what is held is held by somebody.
+
+    Bounds that were lowered may lie below what was spent before: then nothing came to it since.
+    """
     account = await store.budget(key)
     if account is None:
         return []
     found: list[Violation] = []
     about = f"{account.kind.value} {account.holder}"
-    left = account.left
-    if left.tokens < 0 or left.micros < 0:
+    used = account.spent.plus(account.held)
+    if any(most is not None and part > most for part, most in zip(used, await store.ceiling(key), strict=True)):
         detail = f"{account.spent.tokens} tokens and {account.spent.micros} micro-dollars are spent"
         found.append(Violation("always_within_the_cap", about, f"{detail}, {account.held} held, of {_bounds(account)}"))
     held = ZERO
@@ -50,7 +53,10 @@ async def always_within_the_cap(store: GatewayStore, key: BudgetKey) -> list[Vio
 
 
 def _bounds(account: Budget) -> Amount:
-    return Amount(-1 if account.tokens_max is None else account.tokens_max, account.micros_max or -1)
+    return Amount(
+        -1 if account.tokens_max is None else account.tokens_max,
+        -1 if account.micros_max is None else account.micros_max,
+    )
 
 
 async def closed_spans(store: ImmuneStore, patient: Patient, now: Millis) -> AsyncGenerator[Span]:

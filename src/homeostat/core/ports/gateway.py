@@ -102,6 +102,13 @@ class GatewayStore(Protocol):
 
     async def budget(self, key: BudgetKey) -> Budget | None: ...
 
+    async def ceiling(self, key: BudgetKey) -> tuple[int | None, int | None]:
+        """How many tokens and micro-dollars may be spent and held without a call having been let in above the bounds.
+
+        That is more than the bounds where they were lowered below what was spent; None where nobody can tell.
+        """
+        ...
+
     async def budgets(self, project: ProjectId, *, after: BudgetKey | None, limit: int) -> list[Budget]: ...
 
     async def enter(self, gateway_id: GatewayId, expires_at_ms: Millis) -> None:

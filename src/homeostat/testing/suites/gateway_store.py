@@ -135,6 +135,21 @@ async def policies_that_fit_go_together(store: GatewayStore) -> None:
     assert [policy.policy_id for policy in (await store.policies())[1]] == [PolicyId("a")]
 
 
+async def bounds_that_were_lowered_allow_what_was_used_before(store: GatewayStore) -> None:
+    await store.put_budget(budget())
+    await store.enter(ONE, LATER)
+    assert await draw(store, 1, 40) == Amount(40, 0)
+    assert await store.ceiling(ANN) == (100, None), "nothing was used, and there are no bounds in dollars"
+    await store.put_budget(budget(tokens=10))
+    assert await store.ceiling(ANN) == (40, None)
+    await post(store, 2, spends=(Spend(ANN, Amount(30, 9), Amount(40, 0)),))
+    await store.put_budget(budget(tokens=20, micros=5))
+    assert await store.ceiling(ANN) == (30, None), "for calls under way nothing was held in dollars"
+    await store.put_budget(budget(tokens=200, micros=5))
+    assert await store.ceiling(ANN) == (200, 9)
+    assert await store.ceiling(RUN) == (None, None), "there is no such account"
+
+
 async def a_budget_keeps_what_was_spent_when_its_bounds_change(store: GatewayStore) -> None:
     version = await store.version()
     await store.put_budget(budget())
@@ -351,6 +366,7 @@ async def any_name_can_be_kept(store: GatewayStore) -> None:
 CHECKS: tuple[Check, ...] = (
     policies_are_kept_under_a_version_that_grows,
     policies_that_fit_go_together,
+    bounds_that_were_lowered_allow_what_was_used_before,
     a_budget_keeps_what_was_spent_when_its_bounds_change,
     what_is_drawn_is_held_and_nobody_elses,
     many_who_draw_at_once_never_pass_the_bound,

@@ -88,6 +88,10 @@ class PostgresGateway:
         found = await self._all("budget_see", *rows.write_key(key))
         return rows.read_budget(found[0]) if found else None
 
+    async def ceiling(self, key: BudgetKey) -> tuple[int | None, int | None]:
+        found = await self._all("budget_ceiling", *rows.write_key(key))
+        return (found[0][0], found[0][1]) if found else (None, None)
+
     async def budgets(self, project: ProjectId, *, after: BudgetKey | None, limit: int) -> list[Budget]:
         kind, holder = (after[1].value, after[2]) if after is not None else ("", "")
         return [rows.read_budget(row) for row in await self._all("budgets_list", project, kind, holder, limit)]

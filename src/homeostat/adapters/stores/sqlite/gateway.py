@@ -96,6 +96,10 @@ class SqliteGateway:
     async def budget(self, key: BudgetKey) -> Budget | None:
         return await self._engine.read(lambda connection: _budgets(connection, [key]).get(key))
 
+    async def ceiling(self, key: BudgetKey) -> tuple[int | None, int | None]:
+        found = await self._all("budget_ceiling", rows.write_key(key))
+        return (found[0][0], found[0][1]) if found else (None, None)
+
     async def budgets(self, project: ProjectId, *, after: BudgetKey | None, limit: int) -> list[Budget]:
         kind, holder = (after[1].value, after[2]) if after is not None else ("", "")
         found = await self._all("budgets_list", (project, kind, holder, limit))

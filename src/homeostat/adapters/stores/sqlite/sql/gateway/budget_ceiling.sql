@@ -1,0 +1,4 @@
+-- How much of an account may be spent and held without a call having been let in above its bounds.
+SELECT CASE WHEN tokens_max IS NULL OR tokens_before IS NULL THEN NULL ELSE max(tokens_max, tokens_before) END,
+    CASE WHEN micros_max IS NULL OR micros_before IS NULL THEN NULL ELSE max(micros_max, micros_before) END
+FROM budgets WHERE project = ?1 AND kind = ?2 AND holder = ?3
