@@ -113,13 +113,13 @@ async def campaign(ask: Ask, folder: Path) -> Verdict:
         stack.callback(tending.cancel)
         faults = Faults(hurt)
         goals = goals_for([*faults.known], ask.seconds) if ask.goals is None else ask.goals
-        goals = {name: count for name, count in goals.items() if name in faults.known}
+        possible = {name: count for name, count in goals.items() if name in faults.known}
         began = clock.monotonic()
         async with asyncio.TaskGroup() as group:
             group.create_task(citizens.live(STREAMS))
             group.create_task(operators.live())
             group.create_task(cast.patients.live())
-            await inflict(faults, timetable(Chance(ask.seed + 2), ask.seconds, goals))
+            await inflict(faults, timetable(Chance(ask.seed + 2), ask.seconds, possible))
             await _load(hurt, ask.turns, began + ask.seconds * LOAD_PATIENCE + 60, clock)
             await _until_served(people, clock.monotonic() + SERVED_SECONDS, clock)
             verdict.seconds = clock.monotonic() - began

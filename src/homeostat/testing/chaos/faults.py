@@ -26,6 +26,8 @@ JUMPS: Final[Mapping[str, float]] = {
     "clock - 1 day": -24 * HOUR,
 }
 STORE_JUMPS: Final[Mapping[str, float]] = {f"store's {name}": seconds for name, seconds in JUMPS.items()}
+WORLDLY: Final = (*JUMPS, *STORE_JUMPS, "disk full")
+"""What only those meet who live in worlds of their own."""
 TROUBLES: Final = ("delayed", "cut", "reset", "black-holed")
 PER_MINUTE: Final[Mapping[str, float]] = {
     "worker killed": 40,

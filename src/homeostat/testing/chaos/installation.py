@@ -10,7 +10,7 @@ from typing import Final
 
 from homeostat.core.clock import Clock, SystemClock
 from homeostat.core.ids import Chance
-from homeostat.testing.chaos import disk, world
+from homeostat.testing.chaos import world
 from homeostat.testing.chaos.processes import Process, Role, command, party
 from homeostat.testing.chaos.proxy import Link, link_to
 from homeostat.testing.chaos.scene import STORES, Store
@@ -26,7 +26,10 @@ CONTROL_PLANE: Final = ("server", "gateway", "immune")
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How much of everything there is. Those who are `absent` are configured, and nobody listens there."""
+    """How much of everything there is. Those who are `absent` are configured, and nobody listens there.
+
+    Without `worlds` no clock jumps and no disk is full; to have them takes a C compiler.
+    """
 
     workers: int = 4
     servers: int = 2
@@ -34,6 +37,7 @@ class Size:
     agents: int = 80
     streams: int = 64
     absent: bool = False
+    worlds: bool = True
 
 
 @dataclass
@@ -151,7 +155,7 @@ class Installation:
 async def installation(engine: str, folder: Path, *, seed: int, size: Size) -> AsyncGenerator[Installation]:
     """An installation that is not open yet; whoever is still there at the end is killed."""
     async with AsyncExitStack() as stack:
-        library = world.build(folder) if disk.compiler() is not None else None
+        library = world.build(folder) if size.worlds else None
         zygote = await asyncio.to_thread(Zygote, library)
         stack.callback(zygote.close)
         store = await asyncio.to_thread(lambda: STORES[engine](folder))

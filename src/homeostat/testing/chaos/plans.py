@@ -1,10 +1,11 @@
 """What a run of the campaign consists of: minutes by default, or the large figure, split between the engines."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Final
 
 from homeostat.testing.chaos.campaign import Ask
-from homeostat.testing.chaos.faults import JUMPS, STORE_JUMPS, TROUBLES
+from homeostat.testing.chaos.faults import JUMPS, STORE_JUMPS, TROUBLES, WORLDLY
 from homeostat.testing.chaos.installation import Size
 from homeostat.testing.chaos.scene import STORES
 
@@ -70,17 +71,19 @@ TOTALS: Final[Mapping[str, tuple[str, ...]]] = {
 """What the lines of the large figure are made of."""
 
 
-def campaigns(engines: Iterable[str], *, seed: int, seconds: float, full: bool) -> list[Ask]:
+def campaigns(engines: Iterable[str], *, seed: int, seconds: float, full: bool, worlds: bool = True) -> list[Ask]:
     """Each engine for some time, and one more time without Redis and NATS."""
-    asks: list[Ask] = []
-    for engine in engines:
-        if full:
-            asks.append(full_run(engine, seed))
-        else:
-            asks.append(Ask(engine, seed, seconds))
+    asks = [full_run(engine, seed) if full else Ask(engine, seed, seconds) for engine in engines]
     absent = min(ABSENT_SECONDS, seconds / 2)
-    asks.append(Ask([*engines][-1], seed, absent, goals=ABSENT, size=Size(absent=True)))
-    return asks
+    last = [*engines][-1]
+    goals = {name: count for name, count in ABSENT.items() if STORES[last].mortal or name != "store killed"}
+    asks.append(Ask(last, seed, absent, goals=goals, size=Size(absent=True)))
+    return asks if worlds else [_without_worlds(ask) for ask in asks]
+
+
+def _without_worlds(ask: Ask) -> Ask:
+    goals = ask.goals and {name: count for name, count in ask.goals.items() if name not in WORLDLY}
+    return replace(ask, goals=goals, size=replace(ask.size, worlds=False))
 
 
 def full_run(engine: str, seed: int, share: float = 1.0) -> Ask:

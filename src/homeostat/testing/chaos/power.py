@@ -21,6 +21,9 @@ from homeostat.testing.parties import PROJECT
 
 DATABASE = "turns.db"
 NOTES = ("told-*.jsonl", "effects-*.jsonl", "heard.jsonl")
+CUTS_SHARE = 0.8  # two may fall on one place
+ACKNOWLEDGED_MIN = 10
+"""Turns that somebody must have been told of in each recording, or its cuts show nothing."""
 SYNCS_FIRST = 200
 """The migrations and the first registrations: cuts among them are rare in a long recording, and drawn on purpose."""
 
@@ -34,6 +37,11 @@ class Verdict:
     """Turns that were acknowledged before the latest cut."""
     happened: Counter[str] = field(default_factory=Counter[str])
     violations: list[str] = field(default_factory=list[str])
+    unseen: list[str] = field(default_factory=list[str])
+
+    @property
+    def ok(self) -> bool:
+        return not self.violations and not self.unseen
 
 
 def record(
@@ -146,4 +154,15 @@ def campaign(folder: Path, *, seed: int, recordings: int, cuts: int, seconds: fl
         whole.acknowledged += verdict.acknowledged
         whole.happened += verdict.happened
         whole.violations += verdict.violations
+    whole.unseen += too_seldom(whole, recordings=recordings, cuts=cuts)
     return whole
+
+
+def too_seldom(verdict: Verdict, *, recordings: int, cuts: int) -> list[str]:
+    """What did not happen often enough: of a cut before which nobody was told anything, nothing can be lost."""
+    happened = {
+        "cuts": (verdict.cuts, int(recordings * cuts * CUTS_SHARE)),
+        "turns acknowledged before a cut": (verdict.acknowledged, recordings * ACKNOWLEDGED_MIN),
+        "the file was torn and mended": (verdict.happened["the file was torn and mended"], 1),
+    }
+    return [f"{name}: {often} of {wanted}" for name, (often, wanted) in happened.items() if often < wanted]

@@ -27,6 +27,12 @@ def say(*lines: str) -> None:
 def tell_power(verdict: PowerVerdict) -> None:
     say(f"power cuts: {verdict.cuts}, {verdict.acknowledged} turns acknowledged before, {dict(verdict.happened)}")
     say(*(f"BROKEN {violation}" for violation in verdict.violations[:VIOLATIONS_TOLD_MAX]))
+    say(*(f"TOO SELDOM: {name}" for name in verdict.unseen))
+
+
+def sound(verdicts: Sequence[Verdict], power: PowerVerdict | None) -> bool:
+    """Whether all held, and all was tried that was asked for."""
+    return all(one.ok for one in verdicts) and (power is None or power.ok)
 
 
 def tell(verdict: Verdict) -> None:
@@ -48,9 +54,15 @@ def as_json(seed: int, verdicts: Sequence[Verdict], power: PowerVerdict | None, 
         "at": rfc3339(clock.now_ms()),
         "machine": {"cpus": os.cpu_count(), "system": platform.platform(), "python": platform.python_version()},
         "seconds": round(seconds, 1),
-        "ok": all(one.ok for one in verdicts) and not (power and power.violations),
+        "ok": sound(verdicts, power),
         "totals": totals(verdicts, power),
-        "power_cuts": power and {"cuts": power.cuts, "acknowledged": power.acknowledged, "found": power.violations},
+        "power_cuts": power
+        and {
+            "cuts": power.cuts,
+            "acknowledged": power.acknowledged,
+            "found": power.violations,
+            "too_seldom": power.unseen,
+        },
         "parts": [
             {
                 "part": name_of(one),

@@ -1,0 +1,60 @@
+"""What a campaign demands of itself: a fault that was not tried, or did nothing, is no proof of anything."""
+
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from homeostat.testing.chaos import __main__ as chaos
+from homeostat.testing.chaos import disk, plans, power, report
+from homeostat.testing.chaos.campaign import Ask
+from homeostat.testing.chaos.faults import WORLDLY
+from homeostat.testing.chaos.installation import installation
+
+
+def test_without_a_compiler_a_campaign_fails_unless_it_was_asked_to_do_without(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(disk, "compiler", lambda: None)
+    monkeypatch.setattr(plans, "campaigns", lambda *_, **__: list[Ask]())
+    monkeypatch.setattr(sys, "argv", ["chaos", "--seed", "1"])
+    assert chaos.main() == 1
+    assert "--without-compiler" in capsys.readouterr().out
+    monkeypatch.setattr(sys, "argv", ["chaos", "--seed", "1", "--without-compiler"])
+    assert chaos.main() == 0
+
+
+async def test_an_installation_is_not_opened_without_the_worlds_it_should_have(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(disk, "compiler", lambda: None)
+    (ask, *_) = plans.campaigns(["sqlite"], seed=1, seconds=1.0, full=False)
+    with pytest.raises(AssertionError, match="C compiler"):
+        async with installation(ask.engine, tmp_path, seed=1, size=ask.size):
+            pass
+
+
+@pytest.mark.parametrize("full", [True, False])
+def test_what_takes_a_compiler_is_in_every_plan_unless_it_is_left_out(*, full: bool) -> None:
+    whole = plans.campaigns(plans.ENGINES, seed=1, seconds=60.0, full=full)
+    less = plans.campaigns(plans.ENGINES, seed=1, seconds=60.0, full=full, worlds=False)
+    assert all(ask.size.worlds for ask in whole)
+    assert not any(ask.size.worlds for ask in less)
+    assert not {name for ask in less for name in ask.goals or ()} & {*WORLDLY}
+    if full:
+        assert {name for ask in whole for name in ask.goals or ()} >= {*WORLDLY}
+
+
+def test_power_cuts_before_which_nobody_was_told_anything_show_nothing() -> None:
+    enough = power.Verdict(cuts=50, acknowledged=200, happened=Counter({"the file was torn and mended": 40}))
+    assert power.too_seldom(enough, recordings=2, cuts=25) == []
+    assert report.sound([], enough)
+    for poor in (
+        power.Verdict(cuts=50, acknowledged=19, happened=enough.happened),
+        power.Verdict(cuts=20, acknowledged=200, happened=enough.happened),
+        power.Verdict(cuts=50, acknowledged=200),
+    ):
+        poor.unseen = power.too_seldom(poor, recordings=2, cuts=25)
+        assert len(poor.unseen) == 1
+        assert not report.sound([], poor)
