@@ -116,6 +116,11 @@ class Worker:
         task = self._tasks.get(fence.turn_id)
         if task is not None:
             task.cancel()
+            self._lost(fence.turn_id)
+
+    def _lost(self, turn_id: TurnId) -> None:
+        """A turn is somebody else's by now: who stood still has to hear of it."""
+        self._journal.note(lost=turn_id, by=os.getpid(), at=self._kernel.clock.monotonic())
 
     async def run(self, hosted: list[AgentKey]) -> None:
         self._hosted = hosted
@@ -136,14 +141,19 @@ class Worker:
             await asyncio.sleep(pause)
 
     def _begin(self, grant: Grant) -> None:
-        turn_id = grant.turn.turn_id
+        turn_id, at = grant.turn.turn_id, self._kernel.clock.monotonic()
+        self._journal.note(begun=turn_id, agent=grant.turn.agent_id, by=os.getpid(), at=at)
         self._tasks[turn_id] = task = asyncio.create_task(self._act(grant))
         task.add_done_callback(lambda done: self._ended(turn_id, done))
 
     def _ended(self, turn_id: TurnId, task: asyncio.Task[None]) -> None:
         if self._tasks.get(turn_id) is task:
             del self._tasks[turn_id]
-        if not task.cancelled() and (error := task.exception()) is not None and not isinstance(error, StaleEpoch):
+        if task.cancelled() or (error := task.exception()) is None:
+            return
+        if isinstance(error, StaleEpoch):
+            self._lost(turn_id)
+        else:
             self._journal.note(broken=turn_id, error=repr(error))
 
     async def _act(self, grant: Grant) -> None:

@@ -15,9 +15,10 @@ from homeostat.adapters.stores.postgres import PostgresEngine
 from homeostat.core.errors import StoreUnavailable
 from homeostat.core.ids import Chance
 from homeostat.testing.chaos import disk, world
-from homeostat.testing.chaos.faults import timetable
+from homeostat.testing.chaos.faults import TROUBLES, Faults, timetable
 from homeostat.testing.chaos.installation import STARTS_MAX, Installation, Size
 from homeostat.testing.chaos.people import Patience
+from homeostat.testing.chaos.processes import Process, party
 from homeostat.testing.chaos.proxy import Link, link_to
 from homeostat.testing.chaos.scene import Postgres
 from homeostat.testing.chaos.world import World
@@ -62,6 +63,11 @@ async def test_a_link_passes_everything_on_until_it_is_cut_reset_or_silent() -> 
                 await reader.read(1)
         link.let_through()
         assert await reader.readexactly(4) == b"lost"
+        assert link.suffered == {"black-holed": 4}
+        link.delay_seconds = 0.01
+        writer.write(b"late")
+        assert await reader.readexactly(4) == b"late"
+        link.delay_seconds = 0.0
         link.cut()
         with suppress(ConnectionResetError):
             assert await reader.read(1) == b""
@@ -71,6 +77,49 @@ async def test_a_link_passes_everything_on_until_it_is_cut_reset_or_silent() -> 
         with pytest.raises(ConnectionResetError):
             await reader.read(1)
         writer.close()
+        assert link.suffered == {"black-holed": 4, "delayed": 8, "cut": 2, "reset": 2}
+
+
+async def test_a_trouble_that_nobody_met_is_not_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("homeostat.testing.chaos.faults.FELT_SECONDS", 0.1)
+    anybody: Any = SimpleNamespace(mortal=False, library=None, world=None)
+    hurt = Installation("sqlite", Size(), anybody, anybody, anybody, tmp_path, Chance(1), anybody)
+    async with echo() as url, link_to(url) as link:
+        hurt.links["bus"] = link
+        faults = Faults(hurt)
+        for trouble in TROUBLES:
+            await faults.do(f"bus link {trouble}")
+        assert hurt.counts == {f"bus link {trouble}, and nobody felt it": 1 for trouble in TROUBLES}
+        hurt.counts.clear()
+        for trouble in TROUBLES:
+            _, writer = await say(link)
+            doing = asyncio.create_task(faults.do(f"bus link {trouble}"))
+            await asyncio.sleep(0)
+            writer.write(b"more")
+            await doing
+            writer.close()
+        assert hurt.counts == {f"bus link {trouble}": 1 for trouble in TROUBLES}
+
+
+async def test_a_stall_counts_only_if_the_process_stood_still(tmp_path: Path) -> None:
+    child = await asyncio.create_subprocess_exec("sleep", "60")
+    anybody: Any = SimpleNamespace(mortal=False, library=None, world=None)
+    hurt = Installation("sqlite", Size(), anybody, anybody, anybody, tmp_path, Chance(1), anybody)
+    victim = Process(anybody, party("worker"), tmp_path, 1)
+    victim._pid = child.pid  # pyright: ignore[reportPrivateUsage]
+    hurt.processes["worker"] = [victim]
+    try:
+        faults = Faults(hurt)
+        await faults.do("worker stopped")
+        assert (hurt.counts["worker stopped"], [stall.pid for stall in hurt.stalls]) == (1, [child.pid])
+        deaf: Any = lambda _: None  # noqa: E731
+        victim.send = deaf
+        await faults.do("worker stopped")
+        assert hurt.counts == {"worker stopped": 1, "worker stopped, and nobody felt it": 1}
+        assert len(hurt.stalls) == 1
+    finally:
+        child.kill()
+        await child.wait()
 
 
 def test_a_timetable_follows_from_its_seed_and_has_everything_in_it() -> None:
@@ -100,6 +149,8 @@ def test_a_process_lives_in_the_world_it_was_given(tmp_path: Path) -> None:
             ahead, written = said.read().split()
         assert float(ahead) > 23 * HOUR
         assert written == "ENOSPC"
+        assert home.misled > 0
+        assert home.refused > 0
     finally:
         zygote.close()
 
@@ -117,10 +168,12 @@ async def test_a_database_lives_in_its_world_too_and_comes_back_from_a_full_disk
         database.world.wall_seconds = HOUR
         after = (await engine.fetch("SELECT extract(epoch FROM now())"))[0][0]
         assert HOUR <= after - before < 2 * HOUR
+        assert database.world.misled > 0
         database.world.wall_seconds = 0.0
         database.world.full = True
         with pytest.raises(StoreUnavailable):
             await engine.fetch("INSERT INTO kept VALUES (2)")
+        assert database.world.refused > 0
         database.world.full = False
         await asyncio.to_thread(database.revive)
         await engine.fetch("INSERT INTO kept VALUES (3)")

@@ -32,6 +32,7 @@ SERVED: Final = ("turns over HTTP", "calls answered 200", "approvals answered")
 SERVED_SECONDS: Final = 60.0
 RACES: Final[Mapping[str, float]] = {
     "turns taken over by other workers": 4.0,
+    "stalled workers who woke to turns of others": 2.0,
     "steps stored": 100.0,
     "tools answered": 10.0,
     "results repeated": 2.0,
@@ -48,7 +49,11 @@ RACES: Final[Mapping[str, float]] = {
 }
 """What has to happen, and how often in a minute, or the run has shown nothing."""
 
-RACES_ON_A_BUS: Final[Mapping[str, float]] = {"remedies answered by two at once": 0.3, "remedies executed": 0.3}
+RACES_ON_A_BUS: Final[Mapping[str, float]] = {
+    "remedies answered by two at once": 0.3,
+    "remedies executed": 0.3,
+    "events repeated late": 20.0,
+}
 """The same where there is a bus, as it takes what agents say of themselves to the process that decides."""
 
 
@@ -205,6 +210,9 @@ async def _look(hurt: Installation, cast: Cast, verdict: Verdict, clock: Clock) 
         "steps stored": len(told.steps),
         "tools answered": len(told.results),
         "turns taken over by other workers": sum(len(seen) > 1 for seen in epochs.values()),
+        "stalled workers who woke to turns of others": journals.woke_to_nothing(
+            journals.entries(hurt.folder, "told-*.jsonl"), hurt.stalls
+        ),
     }
     verdict.violations += [str(violation) for violation in found] + cast.people.violations
     minutes = verdict.seconds / 60

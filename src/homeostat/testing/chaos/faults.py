@@ -2,13 +2,14 @@
 
 import asyncio
 import signal
+from collections import defaultdict
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Final
 
 from homeostat.core.clock import Clock, SystemClock
 from homeostat.core.ids import Chance
-from homeostat.testing.chaos.installation import LEASE_SECONDS, Installation
+from homeostat.testing.chaos.installation import LEASE_SECONDS, Installation, Stall
 from homeostat.testing.chaos.processes import Process
 from homeostat.testing.chaos.proxy import Link
 from homeostat.testing.servers import Server, ServerFailed
@@ -17,6 +18,7 @@ Fault = Callable[[], Awaitable[None]]
 
 HOUR: Final = 3600.0
 TROUBLE_CHARS_MAX: Final = 2_000
+FELT_SECONDS: Final = 10.0
 AFTERMATH_SECONDS: Final = 2.0
 """How long connections take to be made again when a store is back."""
 JUMPS: Final[Mapping[str, float]] = {
@@ -40,8 +42,15 @@ PER_MINUTE: Final[Mapping[str, float]] = {
 """How often each is done by default; all others once a minute."""
 
 
+class Unfelt(Exception):
+    """Something was done, and nobody has felt anything of it."""
+
+
 class Faults:
-    """Everything that can be done here. A victim is left alone by others until it is well again."""
+    """Everything that can be done here. A victim is left alone by others until it is well again.
+
+    What is counted is what somebody felt: a link that nothing went over while it was bad shows nothing.
+    """
 
     def __init__(self, hurt: Installation) -> None:
         self._hurt = hurt
@@ -49,7 +58,7 @@ class Faults:
         self._clock = SystemClock()
         self._well = asyncio.Condition()
         self._store_troubles = 0
-        self._exclusive = {name: asyncio.Lock() for name in ("store", "bus", "status")}
+        self._exclusive: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self.known: Final = self._known()
 
     def _known(self) -> dict[str, Fault]:
@@ -84,6 +93,8 @@ class Faults:
                 self._store_troubles += 1
                 self._hurt.store_trouble_until = float("inf")
             await self.known[name]()
+        except Unfelt:
+            self._hurt.counts[f"{name}, and nobody felt it"] += 1
         except (AssertionError, TimeoutError, OSError, ServerFailed) as problem:
             self._hurt.troubles.append(f"{name}: {problem!r}"[:TROUBLE_CHARS_MAX])
         else:
@@ -124,28 +135,39 @@ class Faults:
         async with self._victim(title) as victim:
             victim.send(signal.SIGSTOP)
             await asyncio.sleep(LEASE_SECONDS * self._chance.uniform(1.2, 1.8))
+            stood_still = victim.stopped
+            until = self._clock.monotonic()
             victim.send(signal.SIGCONT)
+            if not stood_still:
+                raise Unfelt
+            if title == "worker":
+                self._hurt.stalls.append(Stall(victim.pid, until))
 
     async def _jump(self, seconds: float) -> None:
         """Somebody's wall clock is wrong for a while, and then it is set right: that is a jump too."""
         async with self._victim("worker", "server", "gateway", "immune") as victim:
             assert victim.world is not None
-            victim.world.wall_seconds = seconds
-            await asyncio.sleep(self._chance.uniform(0.5, 2.5))
+            home = victim.world
+            home.wall_seconds = seconds
+            felt = await self._last(lambda: home.misled, 0.5, 2.5)
             if self._chance.random() < 0.3:  # some die before anybody has set it right
                 victim.kill()
                 victim.world.wall_seconds = 0.0
                 await self._hurt.begin([victim])
                 self._hurt.counts["killed with a wrong clock"] += 1
             victim.world.wall_seconds = 0.0
+        if not felt:
+            raise Unfelt
 
     async def _jump_store(self, seconds: float) -> None:
         """The database's own clock is wrong for a while."""
         world = self._hurt.store.world
         assert world is not None
         world.wall_seconds = seconds
-        await asyncio.sleep(self._chance.uniform(0.5, 2.5))
+        felt = await self._last(lambda: world.misled, 0.5, 2.5)
         world.wall_seconds = 0.0
+        if not felt:
+            raise Unfelt
 
     async def _fill_disk(self) -> None:
         """Nothing more is written to the database; a server gives up then, and is started again when there is room."""
@@ -155,10 +177,12 @@ class Faults:
             worlds += [store.world] if store.world is not None else []
             for one in worlds:
                 one.full = True
-            await asyncio.sleep(self._chance.uniform(0.2, 1.2))
+            felt = await self._last(lambda: sum(one.refused for one in worlds), 0.2, 1.2)
             for one in worlds:
                 one.full = False
             await asyncio.to_thread(store.revive)
+        if not felt:
+            raise Unfelt
 
     # --- servers and links ---------------------------------------------------------------------------------------
 
@@ -176,21 +200,41 @@ class Faults:
 
     async def _spoil(self, name: str, trouble: str) -> None:
         link: Link = self._hurt.links[name]
-        match trouble:
-            case "delayed":
-                link.delay_seconds = self._chance.uniform(0.02, 0.3)
-                await asyncio.sleep(self._chance.uniform(0.5, 2.0))
-                link.delay_seconds = 0.0
-            case "cut":
+        async with self._exclusive[f"{name} {trouble}"]:
+            before = link.suffered[trouble]
+            match trouble:
+                case "delayed":
+                    link.delay_seconds = self._chance.uniform(0.02, 0.3)
+                    await self._last(lambda: link.suffered[trouble], 0.5, 2.0)
+                    link.delay_seconds = 0.0
+                case "black-holed":
+                    link.swallow()
+                    await self._last(lambda: link.suffered[trouble], 0.5, 2.5)
+                    link.let_through()
+                    if self._chance.random() < 0.5:
+                        link.reset()
+                case _:
+                    await self._end_connections(link, trouble)
+            if link.suffered[trouble] == before:
+                raise Unfelt
+
+    async def _end_connections(self, link: Link, trouble: str) -> None:
+        until, before = self._clock.monotonic() + FELT_SECONDS, link.suffered[trouble]
+        while link.suffered[trouble] == before and self._clock.monotonic() < until:
+            if trouble == "cut":
                 link.cut()
-            case "reset":
+            else:
                 link.reset()
-            case _:
-                link.swallow()
-                await asyncio.sleep(self._chance.uniform(0.5, 2.5))
-                link.let_through()
-                if self._chance.random() < 0.5:
-                    link.reset()
+            await asyncio.sleep(0.05)
+
+    async def _last(self, met: Callable[[], int], least: float, most: float) -> bool:
+        """Let a trouble last for a while, and on until somebody has met it; False if nobody did."""
+        before = met()
+        await asyncio.sleep(self._chance.uniform(least, most))
+        until = self._clock.monotonic() + FELT_SECONDS
+        while met() == before and self._clock.monotonic() < until:  # noqa: ASYNC110 — nobody tells who met it
+            await asyncio.sleep(0.05)
+        return met() != before
 
 
 def timetable(chance: Chance, seconds: float, goals: Mapping[str, int]) -> list[tuple[float, str]]:

@@ -40,6 +40,14 @@ class Size:
     worlds: bool = True
 
 
+@dataclass(frozen=True, slots=True)
+class Stall:
+    """A process that stood still: which, and until when, by the clock that all on this machine share."""
+
+    pid: int
+    until: float
+
+
 @dataclass
 class Installation:
     """Who is there. Faults take them from `free` while they hurt them."""
@@ -58,6 +66,8 @@ class Installation:
     busy: set[Process] = field(default_factory=set[Process])
     counts: Counter[str] = field(default_factory=Counter[str])
     clock: Clock = field(default_factory=SystemClock)
+    stalls: list[Stall] = field(default_factory=list[Stall])
+    """Of workers, who hold something that others take over."""
     store_trouble_until: float = float("-inf")
     troubles: list[str] = field(default_factory=list[str])
     """What went wrong that nobody meant to."""

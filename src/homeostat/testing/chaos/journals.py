@@ -4,13 +4,16 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from homeostat.core.codec import Json
 from homeostat.core.ids import AgentId, CardId, ToolCallId, TurnId
 from homeostat.core.records.event import Channel, Event
+from homeostat.testing.chaos.installation import Stall
 from homeostat.testing.history import Acknowledged, Effect
 from homeostat.testing.parties import PROJECT
+
+AWAKE_SECONDS: Final = 2.0
 
 
 def lines(contents: Iterable[bytes]) -> Iterator[dict[str, Any]]:
@@ -40,7 +43,7 @@ def acknowledged(noted: Iterable[dict[str, Any]]) -> Acknowledged:
                 told.results[TurnId(turn), ToolCallId(call)] = CardId(card)
             case {"step": step, "turn": turn, "outcome": outcome}:
                 told.steps[TurnId(turn), step] = Json(outcome)
-            case {"seen": _}:
+            case {"seen": _} | {"lost": _} | {"begun": _}:
                 pass
             case _:
                 raise AssertionError(f"an entry that says nothing: {entry}")
@@ -50,6 +53,27 @@ def acknowledged(noted: Iterable[dict[str, Any]]) -> Acknowledged:
 def seen(noted: Iterable[dict[str, Any]]) -> Counter[str]:
     """What happened to callers by the way, and how often."""
     return Counter(str(entry["seen"]) for entry in noted if "seen" in entry)
+
+
+def woke_to_nothing(noted: Iterable[dict[str, Any]], stalls: Iterable[Stall]) -> int:
+    """How many of those who stood still were told when they went on that somebody else had begun what they held."""
+    begun: dict[str, set[int]] = {}
+    lost: dict[int, list[tuple[float, str]]] = {}
+    for entry in noted:
+        match entry:
+            case {"begun": turn, "by": pid}:
+                begun.setdefault(turn, set()).add(pid)
+            case {"lost": turn, "by": pid, "at": at}:
+                lost.setdefault(pid, []).append((at, turn))
+            case _:
+                pass
+    return sum(
+        any(
+            stall.until <= at < stall.until + AWAKE_SECONDS and begun.get(turn, set()) - {stall.pid}
+            for at, turn in lost.get(stall.pid, ())
+        )
+        for stall in stalls
+    )
 
 
 def effects(noted: Iterable[dict[str, Any]]) -> list[Effect]:

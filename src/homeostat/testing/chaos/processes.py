@@ -15,6 +15,7 @@ from homeostat.testing.chaos.zygote import Zygote, has_ended
 READY_SECONDS: Final = 60.0
 LEAVE_SECONDS: Final = 15.0
 LAST_WORDS_BYTES: Final = 2_000
+STOPPED: Final = "T"
 _URL: Final = re.compile(rb"is up at (\S+)")
 
 
@@ -115,6 +116,13 @@ class Process:
     @property
     def alive(self) -> bool:
         return self._pid >= 0 and not has_ended(self._pidfd)
+
+    @property
+    def stopped(self) -> bool:
+        """Whether it stands still, as the kernel has it."""
+        if self._pid < 0:
+            return False
+        return Path(f"/proc/{self._pid}/stat").read_text().rpartition(") ")[2][0] == STOPPED
 
     def send(self, number: signal.Signals) -> None:
         if self._pid >= 0:

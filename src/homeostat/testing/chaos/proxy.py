@@ -3,6 +3,7 @@
 import asyncio
 import socket
 import struct
+from collections import Counter
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from typing import Final
@@ -27,6 +28,8 @@ class Link:
         self.url: Final = urlunsplit(parts._replace(netloc=f"{login}{at}127.0.0.1:{self.port}"))
         self.delay_seconds = 0.0
         self.passed = 0
+        self.suffered: Counter[str] = Counter()
+        """What troubles really did: bytes that were held up, connections that were ended."""
         self._flowing = asyncio.Event()
         self._flowing.set()
         self._open: set[asyncio.StreamWriter] = set()
@@ -36,6 +39,7 @@ class Link:
         self._open.add(writer)
         there: asyncio.StreamWriter | None = None
         try:
+            self.suffered["black-holed"] += not self._flowing.is_set()
             await self._flowing.wait()
             back, there = await asyncio.open_connection(*self._target)
             self._open.add(there)
@@ -56,8 +60,11 @@ class Link:
     async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(OSError):
             while data := await reader.read(CHUNK_BYTES):
-                await self._flowing.wait()
+                if not self._flowing.is_set():
+                    self.suffered["black-holed"] += len(data)
+                    await self._flowing.wait()
                 if self.delay_seconds:
+                    self.suffered["delayed"] += len(data)
                     await asyncio.sleep(self.delay_seconds)
                 writer.write(data)
                 await writer.drain()
@@ -68,11 +75,13 @@ class Link:
     def cut(self) -> None:
         """End every connection in good manners, as a proxy that is restarted does."""
         for writer in list(self._open):
+            self.suffered["cut"] += 1
             writer.close()
 
     def reset(self) -> None:
         """End every connection without a word more."""
         for writer in list(self._open):
+            self.suffered["reset"] += 1
             raw = writer.get_extra_info("socket")
             if raw is not None:
                 with suppress(OSError):

@@ -2,7 +2,8 @@
  *
  * Both are read from a page of memory that a harness shares with the process through a file: `wall` nanoseconds are added
  * to the wall clock, and while `full` is not zero nothing more is written to a database. Monotonic time is left alone, as
- * it is by a real jump. The page is chosen after the fork (`world_follow`), so that one warm parent serves all.
+ * it is by a real jump. How often somebody met either is counted there. The page is chosen after the fork
+ * (`world_follow`), so that one warm parent serves all.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -19,13 +20,13 @@
 #include <time.h>
 #include <unistd.h>
 
-struct world { volatile int64_t wall, full; };
+struct world { volatile int64_t wall, full, misled, refused; };
 static struct world still, *world = &still;
 
 int world_follow(const char *path) {
-    int file = open(path, O_RDONLY | O_CLOEXEC);
+    int file = open(path, O_RDWR | O_CLOEXEC);
     if (file < 0) return -1;
-    void *page = mmap(NULL, sizeof(struct world), PROT_READ, MAP_SHARED, file, 0);
+    void *page = mmap(NULL, sizeof(struct world), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
     close(file);
     if (page == MAP_FAILED) return -1;
     world = page;
@@ -40,7 +41,10 @@ static struct timespec shifted(struct timespec now) {
 int clock_gettime(clockid_t clock, struct timespec *now) {
     extern int __clock_gettime(clockid_t, struct timespec *) __attribute__((weak));
     int answer = __clock_gettime ? __clock_gettime(clock, now) : (int)syscall(SYS_clock_gettime, clock, now);
-    if (!answer && world->wall && (clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE)) *now = shifted(*now);
+    if (!answer && world->wall && (clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE)) {
+        *now = shifted(*now);
+        __sync_fetch_and_add(&world->misled, 1);
+    }
     return answer;
 }
 
@@ -74,6 +78,7 @@ static int refused(int file) {
     if (length <= 0) return 0;
     path[length] = 0;
     if (!strstr(path, ".db") && !strstr(path, "/pg_wal/") && !strstr(path, "/base/")) return 0;
+    __sync_fetch_and_add(&world->refused, 1);
     errno = ENOSPC;
     return 1;
 }

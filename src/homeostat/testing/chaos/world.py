@@ -14,6 +14,7 @@ from homeostat.testing.chaos import disk
 
 SOURCE: Final = Path(__file__).with_name("world.c")
 _PAGE: Final = struct.Struct("<qq")
+_MET: Final = struct.Struct("<qq")
 
 
 def build(folder: Path) -> Path:
@@ -67,6 +68,16 @@ class World:
     def full(self, full: bool) -> None:
         self._full = full
         self._write()
+
+    @property
+    def misled(self) -> int:
+        """How often somebody read a clock that is wrong."""
+        return _MET.unpack_from(self._page, _PAGE.size)[0]
+
+    @property
+    def refused(self) -> int:
+        """How often somebody was told that there is no room."""
+        return _MET.unpack_from(self._page, _PAGE.size)[1]
 
     def _write(self) -> None:
         self._page[: _PAGE.size] = _PAGE.pack(int(self._wall_seconds * 1e9), int(self._full))
