@@ -9,6 +9,7 @@ import pytest
 from homeostat.testing.chaos import __main__ as chaos
 from homeostat.testing.chaos import disk, plans, power, report
 from homeostat.testing.chaos.campaign import Ask
+from homeostat.testing.chaos.citizens import passed
 from homeostat.testing.chaos.faults import WORLDLY
 from homeostat.testing.chaos.installation import installation
 
@@ -58,3 +59,16 @@ def test_power_cuts_before_which_nobody_was_told_anything_show_nothing() -> None
         poor.unseen = power.too_seldom(poor, recordings=2, cuts=25)
         assert len(poor.unseen) == 1
         assert not report.sound([], poor)
+
+
+def test_what_callers_were_answered_is_held_against_the_cap_and_the_account() -> None:
+    assert passed({"tokens_spent": 990, "tokens_held": 0}, 968, 1_000) == [], "a call without an answer was charged"
+    assert passed({"tokens_spent": 900, "tokens_held": 90}, 968, 1_000) == [], "some are being charged"
+    for spent, held, answered, promises in (
+        (1_010, 0, 968, ["always_within_the_cap"]),
+        (960, 44, 960, ["always_within_the_cap"]),
+        (330, 0, 990, ["always_what_was_answered_is_charged"]),
+        (330, 0, 1_320, ["always_within_the_cap", "always_what_was_answered_is_charged"]),
+    ):
+        found = passed({"tokens_spent": spent, "tokens_held": held}, answered, 1_000)
+        assert [words.partition(":")[0] for words in found] == promises

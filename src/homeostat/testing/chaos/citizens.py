@@ -2,6 +2,8 @@
 
 import asyncio
 import itertools
+from collections import Counter
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -46,7 +48,8 @@ class Citizens:
         self._hosted = [key[1] for key in agents(hosted)]
         self._keys: dict[str, str] = {}
         self._number = itertools.count(1)
-        self.spenders: list[str] = []
+        self.spenders: Counter[str] = Counter()
+        """The tokens that each was answered. A call without an answer is unknown, and counts as none."""
         self._unheard_releases = 0
 
     async def settle_in(self) -> None:
@@ -109,13 +112,15 @@ class Citizens:
                 continue
             if not await people.put(f"/v1/budgets/agent/{name}", {"tokens": TOKENS_CAP}):
                 return
-            self.spenders.append(name)
+            self.spenders[name] = 0
             await asyncio.gather(*(self._call_until_spent(name) for _ in range(CALLERS)))
 
     async def _call_until_spent(self, name: str) -> None:
         people = self._people
         while not people.over.is_set():
-            status = (await people.call(self._keys[name], CHAT)).status
+            answer = await people.call(self._keys[name], CHAT)
+            status = answer.status
+            self.spenders[name] += answer.tokens
             people.counts[f"calls answered {status}" if status else "calls without an answer"] += 1
             if status == SPENT:
                 return
@@ -241,8 +246,8 @@ class Citizens:
         while True:
             account = await people.insist(lambda client: client.read_json(f"/v1/budgets/agent/{name}"), always=True)
             assert account is not None
-            if account["tokens_spent"] + account["tokens_held"] > TOKENS_CAP:
-                people.violations.append(f"always_within_the_cap: {account}")
+            if broken := passed(account, self.spenders[name], TOKENS_CAP):
+                people.violations += broken
                 return
             if not account["tokens_held"]:
                 people.counts["tokens spent"] += account["tokens_spent"]
@@ -251,3 +256,19 @@ class Citizens:
                 people.violations.append(f"finally_nothing_is_held: {account}")
                 return
             await asyncio.sleep(0.5)
+
+
+def passed(account: Mapping[str, Any], answered: int, cap: int) -> list[str]:
+    """What an account does not hold up: neither it nor the answers themselves pass the cap, and it knows of them all.
+
+    What is held for calls under way may become theirs, so it counts until nothing is held any more.
+    """
+    found: list[str] = []
+    taken = account["tokens_spent"] + account["tokens_held"]
+    if taken > cap:
+        found.append(f"always_within_the_cap: {account}")
+    if answered > cap:
+        found.append(f"always_within_the_cap: {answered} tokens were answered: {account}")
+    if answered > taken:
+        found.append(f"always_what_was_answered_is_charged: {answered} tokens were answered: {account}")
+    return found

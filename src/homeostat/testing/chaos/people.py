@@ -28,11 +28,15 @@ EXPECTED: Final = (AgentExists, IllegalTransition, ReceiptUnknown)
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """What became of a model call: its status, or nothing; and whether it was refused as its agent is isolated."""
+    """What became of a model call: its status, or nothing; and whether it was refused as its agent is isolated.
+
+    `tokens` is what the provider says in its answer that it took.
+    """
 
     status: int | None
     blocked: bool = False
     gateway: str = ""
+    tokens: int = 0
 
     @property
     def ok(self) -> bool:
@@ -116,4 +120,6 @@ class People:
         except httpx2.HTTPError:
             await asyncio.sleep(PAUSE_SECONDS)
             return Answered(None, gateway=gateway)
-        return Answered(answer.status_code, blocked=WORDS in answer.content, gateway=gateway)
+        status = answer.status_code
+        tokens = int(answer.json()["usage"]["total_tokens"]) if status < OK_BELOW else 0
+        return Answered(status, blocked=WORDS in answer.content, gateway=gateway, tokens=tokens)
