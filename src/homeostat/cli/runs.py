@@ -14,6 +14,8 @@ from homeostat.cli.output import Output, OutputOption, show
 from homeostat.cli.selection import FilterOption
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from homeostat.client.client import Client
 
 RunArgument = Annotated[
@@ -173,7 +175,9 @@ def red_button(
     project: Project = None,
 ) -> None:
     """Kill every run, and let none begin until it is lifted."""
-    where = f"project {only}" if only else "the whole system"
+    if only is not None and not only.strip():
+        raise fail("--in names no project", hint="Leave it out if the whole system is meant.", code=USAGE)
+    where = _whose(only)
     body = {"reason": reason, "actor": actor, **({"project": only} if only else {})}
     if not lift and not reason.strip():
         raise fail("the red button needs a reason", hint="Say --reason '…'.", code=USAGE)
@@ -182,13 +186,11 @@ def red_button(
         if not lift and (dry_run or not yes) and not await _meant(client, body, where, output, dry_run=dry_run):
             return
         if lift:
-            left = await client.runs.lift_red_button(project=only, actor=actor)
+            left = await client.runs.lift_red_button(project=only, reason=reason, actor=actor)
             if output is Output.JSON:
                 show(left, output)
-                return
-            others = [f"project {one.project}" if one.project else "the whole system" for one in left.pressed]
-            still = f"; still pressed: {', '.join(others)}" if others else ""
-            typer.echo(f"Runs of {where} may begin again{still}")
+            else:
+                typer.echo(lifted(only, [one.project for one in left.pressed]))
             return
         pressed = await client.runs.press_red_button(reason, project=only, actor=actor)
         if output is Output.JSON:
@@ -199,6 +201,26 @@ def red_button(
             typer.echo(f"{killed} in {where}; none begins until --lift")
 
     talk(work, url, project)
+
+
+def _whose(project: str | None) -> str:
+    return f"project {project}" if project else "the whole system"
+
+
+def lifted(project: str | None, left: "Sequence[str | None]") -> str:
+    """What may begin now that a button is lifted, and what still holds the rest.
+
+    >>> lifted("billing", [])
+    'Runs of project billing may begin again'
+    >>> lifted("billing", [None])
+    'The red button of project billing is lifted; no run may begin yet: still pressed for the whole system'
+    >>> lifted(None, ["billing"])
+    'Runs of the whole system may begin again; still pressed for project billing'
+    """
+    still = f"still pressed for {', '.join(_whose(one) for one in left)}"
+    if None in left:
+        return f"The red button of {_whose(project)} is lifted; no run may begin yet: {still}"
+    return f"Runs of {_whose(project)} may begin again{f'; {still}' if left else ''}"
 
 
 async def _meant(client: "Client", body: dict[str, Any], where: str, output: Output, *, dry_run: bool) -> bool:

@@ -72,9 +72,12 @@ class RunsClient:
         body = {"reason": reason, "actor": actor, "project": project}
         return (await self._post("/v1/red-button", body)).read(w.PressedShape)
 
-    async def lift_red_button(self, *, project: str | None = None, actor: str = "operator") -> w.ButtonsShape:
-        body = {"actor": actor, "project": project}
-        answer = await self._transport.send("DELETE", "/v1/red-button", project=self._project, body=body)
+    async def lift_red_button(
+        self, *, project: str | None = None, reason: str = "", actor: str = "operator"
+    ) -> w.ButtonsShape:
+        """Let runs begin again, of a project or of the whole system; returns what is still pressed."""
+        said = {"actor": actor, "reason": reason, **({} if project is None else {"project": project})}
+        answer = await self._transport.send("DELETE", "/v1/red-button", project=self._project, query=said)
         return answer.read(w.ButtonsShape)
 
     async def _act(self, run_id: str, verb: str, **body: Any) -> w.RunShape:

@@ -2,6 +2,7 @@
 
 ProtocolViolation: RunUnknown · TaskUnknown · PlanInvalid · TargetUnknown · PlannerUnknown
 Conflict:          RunFinished · RunOvertaken · TaskSettled · TurnExists · RunClosed · RunHeld · LedgerSwept
+                   RedButtonNotPressed
 Refused:           RedButtonPressed
 """
 
@@ -95,4 +96,14 @@ class RedButtonPressed(Refused):
 
     code = "red_button_pressed"
     http_status = 409
-    hint = "Lift it first: DELETE /v1/red-button, or `homeostat red-button --lift`."
+    hint = (
+        "Lift it first: `homeostat red-button --lift`, or DELETE /v1/red-button; a project's with `--in PROJECT`, "
+        "or `?project=PROJECT`."
+    )
+
+
+class RedButtonNotPressed(Conflict):
+    """The red button of {where} is not pressed; pressed: {pressed}."""
+
+    code = "red_button_not_pressed"
+    hint = "Name the one that is meant: `--in PROJECT`, or `?project=PROJECT`; without it, it is the whole system's."

@@ -14,7 +14,7 @@ from homeostat.app.assemble import System
 from homeostat.core.codec import Json
 from homeostat.core.errors import Forbidden, HomeostatError, InvalidRequest, OriginRefused, Unauthenticated
 from homeostat.core.ids import OPERATOR_KEY_PREFIX, AgentId, digest_of, same_digest
-from homeostat.core.limits import MEMORY_BODY_BYTES_MAX
+from homeostat.core.limits import MEMORY_BODY_BYTES_MAX, NAME_CHARS_MAX
 from homeostat.core.records.access import LOCAL, NOBODY, Act, AuditOutcome, Principal, PrincipalKind
 from homeostat.server import names
 from homeostat.server.answers import Answer
@@ -236,7 +236,7 @@ def _said(body: bytes, call: Call) -> _Said:
             return _orders.decode(body)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             return _Said()
-    return _Said(reason=call.query.get("reason", ""))
+    return _Said(reason=call.query.get("reason", ""), actor=call.query.get("actor", "")[:NAME_CHARS_MAX])
 
 
 def _changes(before: dict[str, Any] | None, after: dict[str, Any] | None) -> Json:

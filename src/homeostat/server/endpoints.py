@@ -2,12 +2,12 @@
 
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
 from homeostat.core.codec import malformed
-from homeostat.core.errors import HomeostatError
+from homeostat.core.errors import HomeostatError, MalformedPayload
 from homeostat.core.limits import BODY_BYTES_MAX
 from homeostat.core.wire.fields import Shape
 from homeostat.server.answers import Answer
@@ -21,10 +21,16 @@ Taking = Callable[[Call, TakesT], Awaitable[Shape | Answer]]
 
 _encode = msgspec.json.Encoder().encode
 
+IN_THE_QUERY: Final = frozenset({"GET", "DELETE"})
+"""The methods that take what is said in the query."""
+
+SAID_OF_ANY_ORDER: Final = frozenset({"project", "reason", "actor", "dry_run"})
+"""What may stand in the query of any order."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """One route. A GET takes its query, everything else its body."""
+    """One route. A GET or a DELETE takes its query, everything else its body."""
 
     method: str
     path: str
@@ -66,6 +72,8 @@ class Routes:
 
         def add(handler: Plain) -> Plain:
             async def run(call: Call) -> Answer:
+                if method == "DELETE":
+                    await _take_nothing_else(call, frozenset())
                 return _answer(await handler(call), status)
 
             self._add(
@@ -99,8 +107,8 @@ class Routes:
         """A route that takes a query or a body."""
 
         def add(handler: Taking[TakesT]) -> Taking[TakesT]:
-            if method in {"GET", "DELETE"}:
-                run = _querying(handler, takes, status)
+            if method in IN_THE_QUERY:
+                run = _querying(handler, takes, status, whole=method == "DELETE")
             else:
                 run = _reading(handler, takes, status, body_bytes_max)
             self._add(
@@ -134,13 +142,29 @@ class Routes:
         )
 
 
-def _querying(handler: Taking[TakesT], takes: type[TakesT], status: int) -> Callable[[Call], Awaitable[Answer]]:
+def _querying(
+    handler: Taking[TakesT], takes: type[TakesT], status: int, *, whole: bool
+) -> Callable[[Call], Awaitable[Answer]]:
     msgspec.json.Decoder(takes)  # a shape that cannot be read is found when the route is made, not when it is asked
+    known: frozenset[str] = frozenset(getattr(takes, "__struct_fields__", ()))
 
     async def run(call: Call) -> Answer:
+        if whole:
+            await _take_nothing_else(call, known)
         return _answer(await handler(call, call.asked(takes)), status)
 
     return run
+
+
+async def _take_nothing_else(call: Call, known: frozenset[str]) -> None:
+    """Refuse an order to take something away of which a part would not be heard: it would take away more."""
+    body = (await call.read()).strip()
+    if body not in {b"", b"{}"}:
+        problem = "a DELETE is not read beyond its query; say there what is meant, as in ?reason=…"
+        raise MalformedPayload(field="body", problem=problem)
+    for name in sorted(call.query.keys() - known - SAID_OF_ANY_ORDER):
+        problem = f"there is no such parameter; it takes {', '.join(sorted(known | SAID_OF_ANY_ORDER))}"
+        raise MalformedPayload(field=name, problem=problem)
 
 
 def _reading(

@@ -31,7 +31,7 @@ from homeostat.core.wire.gateway import RehearsalShape
 from homeostat.core.wire.operations import OperationShape
 from homeostat.core.wire.orders import BlastShape
 from homeostat.server.blast import EFFECTS
-from homeostat.server.endpoints import Endpoint
+from homeostat.server.endpoints import IN_THE_QUERY, Endpoint
 from homeostat.server.operations import LONG
 from homeostat.server.problems import PROBLEM_TYPE
 from homeostat.server.repeats import SEE_TO_IT_THEMSELVES
@@ -89,7 +89,7 @@ def describe(endpoints: Iterable[Endpoint]) -> Document:
     """Paths and schemas of the endpoints, in OpenAPI 3.1."""
     endpoints = tuple(endpoints)
     shapes = list(dict.fromkeys(shape for e in endpoints for shape in (_body(e), e.gives, *ALWAYS) if shape))
-    queries = list(dict.fromkeys(e.takes for e in endpoints if e.takes and e.method == "GET"))
+    queries = list(dict.fromkeys(e.takes for e in endpoints if e.takes and e.method in IN_THE_QUERY))
     schemas, components = msgspec.json.schema_components([*shapes, *queries], ref_template=_REF)
     given = dict(zip([*shapes, *queries], schemas, strict=True))
     parameters: dict[Any, list[Document]] = {query: _query_parameters(components[query.__name__]) for query in queries}
@@ -155,7 +155,7 @@ def _operation(endpoint: Endpoint, query: list[Document], gives: Document | None
 
 
 def _body(endpoint: Endpoint) -> type[Any] | None:
-    return None if endpoint.method == "GET" else endpoint.takes
+    return None if endpoint.method in IN_THE_QUERY else endpoint.takes
 
 
 def _success(endpoint: Endpoint, schema: Document | None) -> Document:

@@ -16,6 +16,7 @@ from homeostat.core.records.run import (
 from homeostat.core.run_errors import (
     PlanInvalid,
     PlannerUnknown,
+    RedButtonNotPressed,
     RedButtonPressed,
     RunFinished,
     RunOvertaken,
@@ -266,18 +267,33 @@ async def press_button(call: Call, body: w.ButtonBody) -> w.PressedShape:
     await identity.require_operator(call, verb="press", what="the red button")
     if not body.reason.strip():
         raise InvalidRequest(problem="the red button needs a reason")
+    if (named := call.query.get("project")) not in (None, body.project):
+        raise InvalidRequest(problem=f"the query names project {named!r}; say in the body whose red button is meant")
     control = call.system.runs.control
     button, killed, finished = await control.press(body.project or "", who=_who(call, body))
     return w.PressedShape(button=_button(button), killed=list(killed), finished=list(finished))
 
 
-@routes.taking("DELETE", "/v1/red-button", w.ButtonBody, gives=w.ButtonsShape, errors=(Forbidden, Unauthenticated))
-async def lift_button(call: Call, body: w.ButtonBody) -> w.ButtonsShape:
-    """Let runs begin again; what was killed stays killed. Answers with what is still pressed."""
+@routes.taking(
+    "DELETE",
+    "/v1/red-button",
+    w.LiftQuery,
+    gives=w.ButtonsShape,
+    errors=(RedButtonNotPressed, Forbidden, Unauthenticated),
+)
+async def lift_button(call: Call, query: w.LiftQuery) -> w.ButtonsShape:
+    """Let runs begin again; what was killed stays killed. Answers with what is still pressed.
+
+    One button is lifted: that of the project which is named, or that of the whole system. It takes no body.
+    """
     await identity.require_operator(call, verb="lift", what="the red button")
     store = call.system.runs.store
-    await store.lift(body.project or "")
-    return w.ButtonsShape(pressed=[_button(one) for one in await store.buttons()])
+    lifted = await store.lift(query.project or "")
+    left = await store.buttons()
+    if lifted is None:
+        pressed = ", ".join(_whose(one.project) for one in left) or "none"
+        raise RedButtonNotPressed(where=_whose(query.project or ""), pressed=pressed)
+    return w.ButtonsShape(pressed=[_button(one) for one in left])
 
 
 # --- showing -------------------------------------------------------------------------------------------------
@@ -360,6 +376,10 @@ def _task(task: Task) -> w.TaskShape:
         error=optional_value(task.error),
         result=optional_value(task.result),
     )
+
+
+def _whose(project: str) -> str:
+    return f"project {project!r}" if project else "the whole system"
 
 
 def _button(button: RedButton) -> w.ButtonShape:

@@ -5,7 +5,7 @@ import typer
 
 from homeostat.cli.giving import show_blast
 from homeostat.cli.run_view import progress
-from homeostat.cli.runs import budget_of
+from homeostat.cli.runs import budget_of, lifted
 
 
 def test_a_budget_is_read_with_its_units() -> None:
@@ -19,6 +19,12 @@ def test_what_is_no_budget_is_told(text: str) -> None:
     with pytest.raises(typer.Exit) as ended:
         budget_of(text)
     assert ended.value.exit_code == 2
+
+
+def test_a_lifted_button_is_told_with_those_that_still_hold() -> None:
+    assert lifted("a", []) == "Runs of project a may begin again"
+    assert lifted(None, ["a", "b"]).endswith("may begin again; still pressed for project a, project b")
+    assert "no run may begin yet: still pressed for the whole system" in lifted("a", [None, "b"])
 
 
 def test_progress_is_one_line() -> None:

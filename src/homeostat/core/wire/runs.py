@@ -115,6 +115,14 @@ class ButtonBody(ActBody, frozen=True, kw_only=True):
     project: Name | None = None
 
 
+class LiftQuery(ActBody, frozen=True, kw_only=True, forbid_unknown_fields=False):
+    """Whose red button is lifted; without a project it is that of the whole system."""
+
+    project: Annotated[
+        Name | None, msgspec.Meta(description="The project whose button is meant; none is the whole system's.")
+    ] = None
+
+
 class RunsQuery(Body, frozen=True, kw_only=True, forbid_unknown_fields=False):
     """Which runs."""
 
