@@ -6,6 +6,7 @@ import typer
 
 from homeostat.cli.connection import Project, Url, talk
 from homeostat.cli.failures import ERROR, USAGE, fail
+from homeostat.cli.numbers import finite
 from homeostat.cli.orders import Actor, DryRun, Reason
 from homeostat.cli.output import Output, OutputOption, show
 
@@ -29,7 +30,9 @@ def drill(
     *,
     agent: Annotated[str, typer.Option("--agent", help="The agent; it must be healthy and held by nobody.")],
     reason: Reason = "a fire drill",
-    seconds: Annotated[float, typer.Option("--seconds", min=1, max=120, help="How long until it must be held.")] = 60.0,
+    seconds: Annotated[
+        float, typer.Option("--seconds", min=1, max=120, callback=finite, help="How long until it must be held.")
+    ] = 60.0,
     dry_run: DryRun = False,
     actor: Actor = "operator",
     output: OutputOption = Output.TABLE,

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from homeostat.cli.connection import Project, Url, talk
+from homeostat.cli.numbers import finite
 from homeostat.cli.output import Output, OutputOption, show
 
 if TYPE_CHECKING:
@@ -22,7 +23,9 @@ def create(
     *,
     role: Annotated[str, typer.Option(help="viewer, operator, approver or admin.")] = "viewer",
     only_project: Annotated[str | None, typer.Option(help="The only project it is good for.")] = None,
-    expires_days: Annotated[float | None, typer.Option(help="After how many days it opens nothing.")] = None,
+    expires_days: Annotated[
+        float | None, typer.Option(callback=finite, help="After how many days it opens nothing.")
+    ] = None,
     url: Url = None,
     project: Project = None,
     output: OutputOption = Output.TABLE,
@@ -41,7 +44,9 @@ def create(
 def rotate(
     key_id: KeyArgument,
     *,
-    overlap_seconds: Annotated[float, typer.Option(help="How long the old secret stays good.")] = 3600.0,
+    overlap_seconds: Annotated[
+        float, typer.Option(callback=finite, help="How long the old secret stays good.")
+    ] = 3600.0,
     url: Url = None,
     project: Project = None,
     output: OutputOption = Output.TABLE,

@@ -10,6 +10,7 @@ from homeostat.cli import verbs
 from homeostat.cli.connection import Project, Url, talk
 from homeostat.cli.failures import ERROR, USAGE, fail, require
 from homeostat.cli.nouns import bare
+from homeostat.cli.numbers import finite
 from homeostat.cli.output import Output, OutputOption
 from homeostat.cli.selection import FilterOption, SelectorOption, TypeOption
 from homeostat.cli.verbs import Verb
@@ -44,7 +45,9 @@ MustReason = Annotated[
 Actor = Annotated[str, typer.Option(help="On whose word, where nobody has to log in.", envvar="USER")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what it would reach.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask, however many are hit.")]
-Timeout = Annotated[float, typer.Option("--timeout", help="How many seconds to wait until they are drained.")]
+Timeout = Annotated[
+    float, typer.Option("--timeout", callback=finite, help="How many seconds to wait until they are drained.")
+]
 
 
 @dataclass(frozen=True, slots=True)

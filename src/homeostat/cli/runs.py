@@ -1,5 +1,6 @@
 """`homeostat run` and what operators do to runs: get, describe, apply, pause, resume, kill, and the red button."""
 
+import math
 from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import quote
 
@@ -24,6 +25,8 @@ RunArgument = Annotated[
 BudgetOption = Annotated[
     str | None, typer.Option(help="What it may use, as in usd=2,tokens=50000,time=10m; time takes s, m or h.")
 ]
+
+SECONDS = {"s": 1, "m": 60, "h": 3600}
 
 FINAL = {"completed": 0, "failed": ERROR, "killed": ERROR}
 """How a run ended, and with what the command that follows it ends."""
@@ -242,25 +245,35 @@ async def _meant(client: "Client", body: dict[str, Any], where: str, output: Out
 
 
 def budget_of(text: str) -> dict[str, float | int]:
-    """Read `usd=2,tokens=50000,time=10m`."""
+    """Read `usd=2,tokens=50000,time=10m`. What is no amount, or is said twice, caps nothing and is refused."""
     budget: dict[str, float | int] = {}
     for part in text.split(","):
         name, _, amount = part.strip().partition("=")
-        units = {"s": 1, "m": 60, "h": 3600}
         try:
-            if name in ("time", "seconds"):
-                unit = units.get(amount[-1:], 0)
-                budget["seconds"] = float(amount[:-1]) * unit if unit else float(amount)
-            elif name == "usd":
-                budget["usd"] = float(amount.removeprefix("$"))
-            elif name == "tokens":
-                budget["tokens"] = int(amount.replace("_", ""))
-            else:
-                budget[name] = float("not a budget")
-        except ValueError:
-            hint = "Write it as in usd=2,tokens=50000,time=10m."
+            kind, value = _amount(name, amount)
+        except (ValueError, OverflowError):
+            hint = "Write it as in usd=2,tokens=50000,time=10m; what is left out is not bounded."
             raise fail(f"{part.strip()!r} is no budget", hint=hint, code=USAGE) from None
+        if kind in budget:
+            raise fail(f"the budget names {name} twice", hint="Say each of usd, tokens and time once.", code=USAGE)
+        budget[kind] = value
     return budget
+
+
+def _amount(name: str, amount: str) -> tuple[str, float | int]:
+    """What a part of a budget bounds, and by how much; raises ValueError where it says neither."""
+    if name in ("time", "seconds"):
+        unit = SECONDS.get(amount[-1:])
+        kind, value = "seconds", float(amount) if unit is None else float(amount[:-1]) * unit
+    elif name == "usd":
+        kind, value = "usd", float(amount.removeprefix("$"))
+    elif name == "tokens":
+        kind, value = "tokens", int(amount.replace("_", ""))
+    else:
+        raise ValueError(name)
+    if not 0 <= value < math.inf:
+        raise ValueError(amount)
+    return kind, value
 
 
 def _tasks_of(path: str) -> Any:

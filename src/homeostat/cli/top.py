@@ -6,13 +6,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from homeostat.cli.connection import Project, Url, talk
+from homeostat.cli.numbers import finite
 from homeostat.cli.selection import SelectorOption, StatusOption, TypeOption, selection
 
 if TYPE_CHECKING:
     from homeostat.client.client import Client
 
 Once = Annotated[bool, typer.Option("--once", help="Show it once and leave, as is done where there is no terminal.")]
-Every = Annotated[float, typer.Option("--every", min=0.1, max=60, metavar="SECONDS", help="How often to draw.")]
+Every = Annotated[
+    float, typer.Option("--every", min=0.1, max=60, callback=finite, metavar="SECONDS", help="How often to draw.")
+]
 
 
 def top(

@@ -7,6 +7,7 @@ import typer
 from homeostat.cli.connection import Project, Url, talk
 from homeostat.cli.failures import ERROR, USAGE, fail
 from homeostat.cli.nouns import bare
+from homeostat.cli.numbers import finite
 from homeostat.cli.output import Output, OutputOption, show
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ def enqueue(
     payload: Annotated[str, typer.Argument(help="The message, as JSON; - reads it from standard input.")],
     *,
     wait: Annotated[bool, typer.Option("--wait", help="Wait for the deliverable and show it.")] = False,
-    timeout: Annotated[float, typer.Option(help="How many seconds to wait.")] = 60.0,
+    timeout: Annotated[float, typer.Option(callback=finite, help="How many seconds to wait.")] = 60.0,
     type_: Annotated[str, typer.Option("--type", help="turn, ui_action, …")] = "turn",
     result_field: Annotated[
         list[str] | None, typer.Option(help="A field the result must have; give it several times for several.")

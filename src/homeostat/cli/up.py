@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from homeostat.cli.failures import USAGE, explained, fail
+from homeostat.cli.numbers import finite
 from homeostat.cli.signals import heed_signals, loop_factory
 
 if TYPE_CHECKING:
@@ -29,8 +30,8 @@ Upstreams = Annotated[
     typer.Option(help="Who answers model calls: openai, anthropic, NAME=URL; keys in HOMEOSTAT_NAME_API_KEY."),
 ]
 StatusUrl = Annotated[str | None, typer.Option(help="redis://… to keep the fleet's status there.")]
-AgentExpirySeconds = Annotated[float | None, typer.Option(help="How long a dead agent stays listed.")]
-LeaseSeconds = Annotated[float | None, typer.Option(help="How long a silent worker keeps its turns.")]
+AgentExpirySeconds = Annotated[float | None, typer.Option(callback=finite, help="How long a dead agent stays listed.")]
+LeaseSeconds = Annotated[float | None, typer.Option(callback=finite, help="How long a silent worker keeps its turns.")]
 AuthOption = Annotated[str | None, typer.Option("--auth", help="Who has to log in: none (on loopback only), or keys.")]
 TOLD_MAX = 1_000  # tasks that are remembered as told
 HELD_TOLD_MAX = 20  # tasks of one run that are told as waiting

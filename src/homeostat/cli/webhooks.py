@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from homeostat.cli.connection import Project, Url, talk
+from homeostat.cli.numbers import finite
 from homeostat.cli.output import Output, OutputOption, show
 
 if TYPE_CHECKING:
@@ -64,7 +65,9 @@ def remove(name: Name, *, url: Url = None, project: Project = None) -> None:
 def try_out(
     name: Name,
     *,
-    wait: Annotated[float, typer.Option(help="How many seconds to wait for the first attempt.")] = 15.0,
+    wait: Annotated[
+        float, typer.Option(callback=finite, help="How many seconds to wait for the first attempt.")
+    ] = 15.0,
     url: Url = None,
     project: Project = None,
     output: OutputOption = Output.TABLE,

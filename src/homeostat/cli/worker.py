@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from homeostat.cli.failures import USAGE, explained, fail
+from homeostat.cli.numbers import finite
 from homeostat.cli.signals import heed_signals, loop_factory
 
 if TYPE_CHECKING:
@@ -31,7 +32,9 @@ StoreUrl = Annotated[
 ]
 BusUrl = Annotated[str | None, typer.Option(help="nats://… to hear of other processes at once; with --store-url.")]
 Project = Annotated[str | None, typer.Option(help="The project of its agents.")]
-StopSeconds = Annotated[float | None, typer.Option(min=0, help="What turns get to end when the worker is stopped.")]
+StopSeconds = Annotated[
+    float | None, typer.Option(min=0, callback=finite, help="What turns get to end when the worker is stopped.")
+]
 Simulate = Annotated[bool, typer.Option("--simulate-models", help="Answer model calls here, without a network.")]
 LogLevel = Annotated[str, typer.Option(help="debug, info, warning or error.")]
 

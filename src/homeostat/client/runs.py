@@ -1,10 +1,12 @@
 """Runs from anywhere: begin them, see how they stand, and act on them."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
 from homeostat.client.transport import Received, Transport
+from homeostat.core.errors import InvalidRequest
 from homeostat.core.wire import runs as w
 
 
@@ -28,7 +30,7 @@ class RunsClient:
         idempotency_key: str | None = None,
     ) -> w.RunShape:
         """Begin a run: with its tasks, or with somebody who plans them."""
-        said = {"tasks": tasks, "planner": planner, "budget": budget, "policy": policy, "seed": seed}
+        said = {"tasks": tasks, "planner": planner, "budget": _counted(budget), "policy": policy, "seed": seed}
         body = {"goal": goal, "actor": actor, **{name: value for name, value in said.items() if value is not None}}
         return (await self._post("/v1/runs", body, key=idempotency_key)).read(w.RunShape)
 
@@ -53,7 +55,7 @@ class RunsClient:
     async def resume(
         self, run_id: str, *, budget: dict[str, float] | None = None, reason: str = "", actor: str = "operator"
     ) -> w.RunShape:
-        return await self._act(run_id, "resume", budget=budget, reason=reason, actor=actor)
+        return await self._act(run_id, "resume", budget=_counted(budget), reason=reason, actor=actor)
 
     async def kill(self, run_id: str, *, reason: str = "", actor: str = "operator") -> w.RunShape:
         return await self._act(run_id, "kill", reason=reason, actor=actor)
@@ -90,6 +92,14 @@ class RunsClient:
 
     async def _post(self, path: str, body: dict[str, Any], *, key: str | None = None) -> Received:
         return await self._transport.send("POST", path, project=self._project, body=body, key=key)
+
+
+def _counted(budget: Mapping[str, float] | None) -> Mapping[str, float] | None:
+    """A budget as it can be said in JSON, which has no word for nan and inf: they would bound nothing, unseen."""
+    for name, amount in (budget or {}).items():
+        if not math.isfinite(amount):
+            raise InvalidRequest(problem=f"{amount} bounds no {name}; leave it out if that is meant")
+    return budget
 
 
 def _path(run_id: str) -> str:

@@ -14,7 +14,24 @@ def test_a_budget_is_read_with_its_units() -> None:
     assert budget_of("time=2h, usd=$0.5") == {"seconds": 7200.0, "usd": 0.5}
 
 
-@pytest.mark.parametrize("text", ["gold=3", "usd=", "tokens=few", "time=10x", ""])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("gold=3", "usd=", "tokens=few", "time=10x", ""),
+        *(
+            "usd=nan",
+            "usd=inf",
+            "usd=-1",
+            "tokens=-1",
+            "tokens=inf",
+            "time=inf",
+            "time=nanh",
+            "time=1e999s",
+            "usd=1e999",
+        ),
+        *("usd=1,usd=100", "time=1m,seconds=5", "tokens=1,usd=2,tokens=1"),
+    ],
+)
 def test_what_is_no_budget_is_told(text: str) -> None:
     with pytest.raises(typer.Exit) as ended:
         budget_of(text)

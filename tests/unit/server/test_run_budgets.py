@@ -1,13 +1,17 @@
 """What a run may spend: refused at the gateway, warned of, paused for, raised, and nothing after a kill."""
 
 import asyncio
+import math
 from typing import Any
 
 import httpx2
+import pytest
 
+from homeostat import Client
 from homeostat.app.assemble import System
 from homeostat.core.clock import Millis
 from homeostat.core.codec import Json as Text
+from homeostat.core.errors import InvalidRequest
 from homeostat.core.ids import DEFAULT_PROJECT, RunId
 from homeostat.core.records.turn import Grant
 from homeostat.core.records.view import Outcome
@@ -164,3 +168,12 @@ async def test_a_warning_pauses_a_run_where_its_policy_says_so(system: System, h
         await eventually(paused)
         found = await look(http, run)
         assert found["budget"]["warned"] or found["paused_by"] == "budget"  # a slow machine may see the end first
+
+
+async def test_a_client_sends_no_budget_that_bounds_nothing(client: Client) -> None:
+    """JSON has no word for these: they would reach the server as no bound at all."""
+    for amount in (math.nan, math.inf):
+        with pytest.raises(InvalidRequest):
+            await client.runs.create("x", tasks=[], budget={"usd": amount})
+        with pytest.raises(InvalidRequest):
+            await client.runs.resume("run_1", budget={"seconds": amount})
