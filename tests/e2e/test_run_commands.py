@@ -1,5 +1,6 @@
 """What operators type about runs, with a server and a worker that work for them."""
 
+import json
 import os
 import subprocess
 import sys
@@ -9,13 +10,17 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner, Result
 
 from homeostat import SyncClient
+from homeostat.cli.application import application
 from homeostat.core.errors import HomeostatError
 from homeostat.testing.homeostat import HomeostatServer
 
 AGENT = """
 async def echo(turn):
+    if turn.input.get("goal") == "fail":
+        raise ValueError("as you wish")
     return turn.input
 """
 
@@ -51,19 +56,19 @@ def wait_for(client: SyncClient, agent_id: str) -> None:
 
 
 class Operator:
-    """Somebody who types commands in a folder of their own."""
+    """Somebody who types commands, and keeps files in a folder."""
 
     def __init__(self, server: HomeostatServer, folder: Path) -> None:
         self.url, self.folder = server.url, folder
 
-    def __call__(self, *arguments: str, code: int = 0, **environment: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "homeostat", *arguments]
-        env = {**os.environ, "HOMEOSTAT_URL": self.url, **environment}
-        told = subprocess.run(
-            command, capture_output=True, text=True, check=False, timeout=100, env=env, cwd=self.folder
-        )
-        assert told.returncode == code, f"{arguments}\n{told.stdout}\n{told.stderr}"
+    def __call__(self, *arguments: str, code: int | None = 0) -> Result:
+        told = CliRunner(env={"HOMEOSTAT_URL": self.url}).invoke(application, arguments)
+        assert code in (None, told.exit_code), f"{arguments}\n{told.output}\n{told.exception}"
         return told
+
+    def file(self, name: str, text: str) -> str:
+        (self.folder / name).write_text(text)
+        return str(self.folder / name)
 
 
 @pytest.fixture
@@ -87,8 +92,21 @@ def test_a_red_button_is_lifted_where_it_was_pressed(homeostat: Operator) -> Non
         assert "names no project" in homeostat("red-button", "--in", "", "--yes", "--reason", "x", code=2).stderr
     finally:
         for button in (["--in", "default"], []):
-            subprocess.run(
-                [sys.executable, "-m", "homeostat", "red-button", *button, "--lift", "--url", homeostat.url],
-                capture_output=True,
-                check=False,
-            )
+            homeostat("red-button", *button, "--lift", code=None)
+
+
+def test_the_exit_code_says_how_a_run_stands(homeostat: Operator) -> None:
+    """A run that is held is not done: a script that goes on after 0 must not go on after it."""
+    gated = homeostat.file("gate.json", '[{"name": "a", "agent": "echo", "input": {}, "approval": true}]')
+    done = json.loads(homeostat("run", "x", "--agent", "echo", "-o", "json").stdout)
+    assert done["status"] == "completed"
+    gate = json.loads(homeostat("run", "x", "--tasks", gated, "-o", "json", code=3).stdout)
+    assert (gate["status"], gate["paused_by"]) == ("paused", "gate")
+    spent = homeostat("run", "x", "--agent", "echo", "--budget", "time=0", code=3).stdout
+    assert "homeostat resume" in spent
+    assert "failed" in homeostat("run", "fail", "--agent", "echo", code=1).stdout
+    assert "homeostat apply" in homeostat("run", "x", "--agent", "echo", "--wait-for-apply").stdout
+    homeostat("run", "x", "--tasks", gated, "--detach")
+    for told in (homeostat("--help").stdout, homeostat("run", "--help").stdout):
+        assert "3" in told
+        assert "held" in told

@@ -9,12 +9,16 @@ import typer
 OK: Final = 0
 ERROR: Final = 1
 USAGE: Final = 2
+HELD: Final = 3
 INTERRUPTED: Final = 130
 
 KEY_HINT: Final = (
     "export HOMEOSTAT_KEY=… with one that `homeostat key create` made, or that `homeostat up` showed first."
 )
-EXIT_CODES: Final = "Exit codes: 0 it worked, 1 it did not, 2 it was asked for in the wrong way, 130 interrupted."
+EXIT_CODES: Final = (
+    "Exit codes: 0 it worked, 1 it did not, 2 it was asked for in the wrong way, "
+    "3 it is held and waits for somebody, 130 interrupted."
+)
 
 
 def fail(message: str, *, hint: str = "", code: int = ERROR) -> typer.Exit:

@@ -8,7 +8,7 @@ import typer
 
 from homeostat.cli import verbs
 from homeostat.cli.connection import Project, Url, talk
-from homeostat.cli.failures import ERROR, USAGE, fail
+from homeostat.cli.failures import ERROR, HELD, OK, USAGE, fail
 from homeostat.cli.nouns import bare
 from homeostat.cli.orders import Actor, DryRun, MustReason, Order, Reason, Runs, Which, Yes, give
 from homeostat.cli.output import Output, OutputOption, show
@@ -28,8 +28,8 @@ BudgetOption = Annotated[
 
 SECONDS = {"s": 1, "m": 60, "h": 3600}
 
-FINAL = {"completed": 0, "failed": ERROR, "killed": ERROR}
-"""How a run ended, and with what the command that follows it ends."""
+CODES = {"completed": OK, "planned": OK, "failed": ERROR, "killed": ERROR, "paused": HELD}
+"""How a run stands when it is followed no longer, and with what the command ends. A plan waits because it was told to."""
 
 
 def run(
@@ -52,7 +52,11 @@ def run(
     project: Project = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Begin a run and follow it until it ends or is held. Ctrl-C leaves it running."""
+    """Begin a run and follow it until it ends or is held. Ctrl-C leaves it running.
+
+    Ends with 0 if the run completed, or is planned and waits to be applied; 1 if it failed or was killed; 3 if it is
+    held, by its budget, for an approval or by an operator. -o json says by which, as paused_by.
+    """
     body: dict[str, Any] = {"goal": goal, "actor": actor, "policy": {}}
     if tasks is not None:
         body["tasks"] = _tasks_of(tasks)
@@ -80,7 +84,7 @@ def run(
         ended = await follow(client, begun, quiet=output is Output.JSON)
         if output is Output.JSON:
             show(ended, output)
-        raise typer.Exit(FINAL.get(ended["status"], 0))
+        raise typer.Exit(CODES[ended["status"]])
 
     talk(work, url, project)
 
