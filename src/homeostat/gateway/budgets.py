@@ -221,7 +221,7 @@ class Budgets:
     def _check(self, budget: Budget, bound: Bound, model: str) -> None:
         if budget.micros_max is not None and bound.price is None:
             raise ModelUnpriced(model=model, where=f"while {budget.kind} {budget.holder!r} has a budget in dollars")
-        if budget.ends_at_ms is not None and self._clock.now_ms() >= budget.ends_at_ms:
+        if budget.seconds_max is not None and budget.time_is_up(self._clock.now_ms()):
             raise exceeded(budget, BudgetLimit.SECONDS)
 
     def _shrink(self, reservation: Reservation, bound: Bound, account: Account, drawn: Drawn) -> None:

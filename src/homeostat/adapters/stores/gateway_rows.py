@@ -82,6 +82,7 @@ def read_budget(row: Row) -> Budget:
         spent=Amount(row[7], row[8]),
         held=Amount(row[9], row[10]),
         warned_at_ms=None if row[11] is None else Millis(row[11]),
+        stopped_at_ms=None if row[12] is None else Millis(row[12]),
     )
 
 
@@ -92,6 +93,9 @@ def write_bounds(budget: Budget) -> tuple[object, ...]:
         budget.micros_max,
         budget.seconds_max,
         budget.started_at_ms,
+        budget.stopped_at_ms,
+        *budget.spent,
+        budget.warned_at_ms,
     )
 
 

@@ -95,7 +95,7 @@ class GatewayStore(Protocol):
     # --- the ledger ----------------------------------------------------------------------------------------
 
     async def put_budget(self, budget: Budget) -> Budget:
-        """Set the bounds of a budget; what was spent and held before stays spent and held."""
+        """Set the bounds, the clock and the warning of a budget; what was spent and held before stays so."""
         ...
 
     async def drop_budget(self, key: BudgetKey) -> bool: ...

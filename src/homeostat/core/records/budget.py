@@ -71,7 +71,10 @@ class BudgetLimit(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """An account of the ledger. What is held is part of what gateways have drawn and not spent yet."""
+    """An account of the ledger. What is held is part of what gateways have drawn and not spent yet.
+
+    Its clock counts from `started_at_ms`; one that was stopped stands where it stood at `stopped_at_ms`.
+    """
 
     project: ProjectId
     kind: BudgetKind
@@ -80,6 +83,7 @@ class Budget:
     micros_max: int | None = None
     seconds_max: float | None = None
     started_at_ms: Millis
+    stopped_at_ms: Millis | None = None
     spent: Amount = ZERO
     held: Amount = ZERO
     warned_at_ms: Millis | None = None
@@ -90,9 +94,16 @@ class Budget:
 
     @property
     def ends_at_ms(self) -> Millis | None:
-        if self.seconds_max is None:
+        """When its time will be up; nobody knows of a clock that stands."""
+        if self.seconds_max is None or self.stopped_at_ms is not None:
             return None
         return Millis(self.started_at_ms + int(self.seconds_max * 1000))
+
+    def elapsed_ms(self, now: Millis) -> int:
+        return (now if self.stopped_at_ms is None else self.stopped_at_ms) - self.started_at_ms
+
+    def time_is_up(self, now: Millis) -> bool:
+        return self.seconds_max is not None and self.elapsed_ms(now) >= int(self.seconds_max * 1000)
 
     @property
     def left(self) -> Amount:
@@ -121,7 +132,7 @@ class Budget:
             return BudgetLimit.TOKENS
         if need.micros > left.micros:
             return BudgetLimit.USD
-        if self.ends_at_ms is not None and now >= self.ends_at_ms:
+        if self.time_is_up(now):
             return BudgetLimit.SECONDS
         return None
 
