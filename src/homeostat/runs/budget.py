@@ -6,12 +6,12 @@ from typing import Protocol
 
 from homeostat.core.clock import Millis
 from homeostat.core.gateway_errors import BudgetExceeded
-from homeostat.core.ids import ProjectId, RunId, scope_floor
+from homeostat.core.ids import AgentId, ProjectId, RunId, scope_floor
 from homeostat.core.limits import CALL_SETTLES_SECONDS, PAGE_MAX, RUN_CALLS_BATCH_MAX
 from homeostat.core.records.budget import WARNING_PERCENT, ZERO, Amount, Budget, BudgetKey, BudgetKind
 from homeostat.core.records.call import Call, CallFilter, Outcome, call_of
 from homeostat.core.records.provenance import EntryKind
-from homeostat.core.records.run import Bounds, Run, Task
+from homeostat.core.records.run import Bounds, Run
 from homeostat.runs.draft import Draft
 
 ALARMS_MAX = 10_000
@@ -70,16 +70,14 @@ class Purse:
         self._alarms.pop(run.run_id, None)
         return found
 
-    async def refused(self, run: Run, task: Task) -> bool:
-        """Whether a call of a task was turned away because the run's money is used up."""
-        if task.agent_id is None or task.started_at_ms is None:
-            return False
+    async def refused(self, run: Run, agent_id: AgentId, *, since: Millis) -> bool:
+        """Whether a call of an agent for a run was turned away because the run's money is used up."""
         wanted = CallFilter(
             project=run.project,
             run_id=run.run_id,
-            agent_id=task.agent_id,
+            agent_id=agent_id,
             outcome=Outcome.REFUSED,
-            since_ms=task.started_at_ms,
+            since_ms=since,
         )
         return any(call.code == BudgetExceeded.code for call in await self.bank.calls(wanted, PAGE_MAX))
 
@@ -130,7 +128,8 @@ class Purse:
         bounds = run.bounds
         if bounds == Bounds():
             return
-        started = Millis((run.applying_since_ms or run.moved.at_ms) - run.applied_ms)
+        stopped = run.moved.at_ms if run.applying_since_ms is None else None
+        started = Millis((stopped or run.applying_since_ms or 0) - run.applied_ms)
         budget = Budget(
             project=run.project,
             kind=BudgetKind.RUN,
@@ -139,6 +138,7 @@ class Purse:
             micros_max=bounds.micros,
             seconds_max=bounds.seconds,
             started_at_ms=started,
+            stopped_at_ms=stopped,
         )
         known = await self.bank.budget(budget.key)
         if known is None or _bounds(known) != _bounds(budget):
@@ -188,8 +188,11 @@ def judge(run: Run, known: Budget | None, now: Millis) -> Spending:
 
 
 def _bounds(budget: Budget) -> tuple[object, ...]:
-    timed = budget.seconds_max is not None
-    return (budget.tokens_max, budget.micros_max, budget.seconds_max, budget.started_at_ms if timed else 0)
+    caps = (budget.tokens_max, budget.micros_max, budget.seconds_max)
+    if budget.seconds_max is None:
+        return caps
+    stands = budget.stopped_at_ms is not None
+    return (*caps, stands, budget.elapsed_ms(Millis(0)) if stands else budget.started_at_ms)
 
 
 def _words(seconds: float) -> str:

@@ -6,26 +6,23 @@ from collections import deque
 
 from homeostat.core.clock import Millis
 from homeostat.core.errors import HomeostatError, Unavailable
-from homeostat.core.limits import PAGE_MAX, RUN_GATHER_SECONDS_MAX, RUNS_SEEN_SECONDS, SAFETY_POLL_SECONDS
+from homeostat.core.limits import PAGE_MAX, RUN_GATHER_SECONDS_MAX, SAFETY_POLL_SECONDS
 from homeostat.core.machines.run import RunEvent, RunStatus
 from homeostat.core.machines.task import TASK, TaskEvent, TaskStatus
-from homeostat.core.records.budget import WARNING_PERCENT
 from homeostat.core.records.provenance import EntryKind
-from homeostat.core.records.run import Bounds, OnBudget, PauseCause, Run, Target, Task
+from homeostat.core.records.run import PauseCause, Run, Target, Task
 from homeostat.core.records.view import Deliverable, Outcome
 from homeostat.runs import outcomes
 from homeostat.runs.board import Board
 from homeostat.runs.chronicle import Chronicle
 from homeostat.runs.desk import Desk
-from homeostat.runs.draft import Draft
+from homeostat.runs.draft import DRIVER, Draft
 from homeostat.runs.planning import Planning
 from homeostat.runs.starting import Candidates, Starter
 from homeostat.runs.stopping import preempt_turns, seal, stop_turns
+from homeostat.runs.treasurer import Treasurer
 
 log = logging.getLogger(__name__)
-
-DRIVER = "homeostat"
-"""In whose name a run moves by itself."""
 
 End = tuple[int, Deliverable | None]
 """A task whose turn may have ended, and how, if that was told."""
@@ -42,10 +39,10 @@ class Conductor:
         self._ended: deque[End] = deque()
         self._woken = asyncio.Event()
         self._stale = True
-        self._looked_at = float("-inf")
         self._save_seconds = 0.0
         self._starter = Starter(desk, ended=self._on_end)
         self._planning = Planning(desk)
+        self._treasurer = Treasurer(desk)
         self._chronicle = Chronicle(desk)
         self.lost = False
 
@@ -58,7 +55,7 @@ class Conductor:
 
     def look(self) -> None:
         """The run's money may be used up."""
-        self._looked_at = float("-inf")
+        self._treasurer.look_again()
         self._woken.set()
 
     def _on_end(self, number: int, end: Deliverable | None) -> None:
@@ -77,6 +74,7 @@ class Conductor:
                     await self._load()
                 if self.lost or not self.run.live:
                     return
+                await self._treasurer.keep(self.run)
                 await self._gather()
                 moved = await self._step()
                 pause = 0.05
@@ -105,23 +103,10 @@ class Conductor:
         """How long nothing has to be done unless somebody says so."""
         now = self._desk.clock.now_ms()
         looked_after = self._chronicle.due_ms(self._board.began_ms)
-        known = (self._board.due_ms, self._starter.due_ms, self._ends_at(now), looked_after)
+        known = (self._board.due_ms, self._starter.due_ms, self._treasurer.due_ms(self.run, now), looked_after)
         dues = [due for due in known if due is not None]
         seconds = min((max(0, due - now) / 1000 for due in dues), default=SAFETY_POLL_SECONDS)
-        if self.run.status is RunStatus.APPLYING and self._metered:
-            seconds = min(seconds, RUNS_SEEN_SECONDS)
         return min(seconds + 0.001, SAFETY_POLL_SECONDS)
-
-    def _ends_at(self, now: Millis) -> Millis | None:
-        seconds = self.run.bounds.seconds
-        if seconds is None or self.run.applying_since_ms is None:
-            return None
-        share = 1.0 if self.run.warned else WARNING_PERCENT / 100
-        return Millis(now + max(0, int(seconds * share * 1000) - self.run.elapsed_ms(now)))
-
-    @property
-    def _metered(self) -> bool:
-        return self.run.bounds.tokens is not None or self.run.bounds.micros is not None
 
     def _running(self) -> list[Task]:
         return [self._board.tasks[number] for number in self._board.running]
@@ -141,7 +126,6 @@ class Conductor:
         self._board = Board(tasks)
         if run.status is RunStatus.APPLYING:
             self._desk.purse.take_alarm(run)  # whoever resumed it knew; the next refusal says so again
-            await self._desk.purse.fill(run)
         await self._starter.adopt(run, sorted(self._running(), key=lambda task: task.number), self._board)
 
     async def _save(self, draft: Draft) -> bool:
@@ -194,7 +178,7 @@ class Conductor:
         self._skip_doomed(draft)
         board, starts = self._board, list[Task]()
         if board.broken is None:
-            await self._look_at_budget(draft)
+            await self._treasurer.check(draft)
         if draft.run.status is RunStatus.APPLYING:
             self._judge(draft)
         if draft.run.status is RunStatus.APPLYING:
@@ -233,17 +217,11 @@ class Conductor:
         told = await self._chronicle.ended(draft, delivered)
         referred = self._board.referred
         for task, end in delivered:
-            if end.status is not Outcome.SUCCESS and await self._refused_by_budget(task):
+            if end.status is not Outcome.SUCCESS and await self._treasurer.refused(self.run, task):
                 outcomes.give_back(draft, task)
             else:
                 outcomes.conclude(draft, task, end, told=task.number in told, keep=task.number in referred)
         return list(taken.items())
-
-    async def _refused_by_budget(self, task: Task) -> bool:
-        """Whether a task failed because there was no money left: that is not its fault, and it is tried again."""
-        if self.run.bounds == Bounds() or self.run.config.policy.on_budget is OnBudget.FAIL:
-            return False
-        return self._desk.purse.alarmed(self.run) or await self._desk.purse.refused(self.run, task)
 
     async def _catch_up(self, draft: Draft) -> None:
         """What goes on meanwhile in tasks that take their time goes into the ledger, too."""
@@ -307,29 +285,6 @@ class Conductor:
             return
         names = ", ".join(task.spec.name for task in held[:5])
         draft.move(RunEvent.PAUSE, actor=DRIVER, reason=f"approval is needed: {names}", paused=PauseCause.GATE)
-
-    async def _look_at_budget(self, draft: Draft) -> None:
-        """Warn at 80 %; at 100 % pause or fail, whichever the policy says."""
-        run, clock = self.run, self._desk.clock
-        if run.bounds.seconds is None and not self._metered:
-            return
-        lately = clock.monotonic() - self._looked_at < RUNS_SEEN_SECONDS
-        if self._metered and lately and not self._desk.purse.alarmed(run):
-            return
-        self._looked_at = clock.monotonic()
-        seen = await self._desk.purse.look(run, draft.now)
-        if seen.used_up is not None or self._desk.purse.take_alarm(run):
-            reason = f"the {seen.used_up or 'budget'} cap is reached"
-            if run.config.policy.on_budget is OnBudget.FAIL:
-                draft.move(RunEvent.FAIL, actor=DRIVER, reason=reason)
-            else:
-                draft.move(RunEvent.PAUSE, actor=DRIVER, reason=reason, paused=PauseCause.BUDGET)
-        elif seen.warns and not run.warned:
-            draft.note(EntryKind.RUN_CHANGED, {"change": "budget_warning", "forecast": seen.forecast})
-            draft.set(warned=True)
-            if run.config.policy.pause_on_warning:
-                reason = "80 % of a budget is used"
-                draft.move(RunEvent.PAUSE, actor=DRIVER, reason=reason, paused=PauseCause.WARNING)
 
     # --- coming to rest ------------------------------------------------------------------------------------
 

@@ -14,6 +14,9 @@ from homeostat.core.machines.task import TASK, TaskEvent, TaskStatus
 from homeostat.core.records.provenance import Chain, EntryKind
 from homeostat.core.records.run import GATES, GateState, Move, Run, RunChange, Task
 
+DRIVER: Final = "homeostat"
+"""In whose name a run moves by itself."""
+
 WORDS: Final = {status: status.value for status in TaskStatus}
 EVENTS: Final = {event: event.value for event in TaskEvent}
 

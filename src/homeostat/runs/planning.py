@@ -4,19 +4,18 @@ from collections.abc import Callable, Sequence
 
 from homeostat.core.codec import to_json
 from homeostat.core.errors import HomeostatError
+from homeostat.core.gateway_errors import BudgetExceeded
 from homeostat.core.ids import AgentId, turn_of
 from homeostat.core.machines.run import RunEvent
 from homeostat.core.records.provenance import EntryKind
-from homeostat.core.records.run import PlannerKind, Run, Task, TaskSpec
+from homeostat.core.records.run import Bounds, PlannerKind, Run, Task, TaskSpec
 from homeostat.core.records.turn import MessageType
 from homeostat.core.run_errors import PlannerUnknown, RunClosed, TurnExists
 from homeostat.kernel.commands import Enqueue
 from homeostat.runs.chronicle import Chronicle
 from homeostat.runs.desk import Desk
-from homeostat.runs.draft import Draft
+from homeostat.runs.draft import DRIVER, Draft
 from homeostat.runs.plan import check_plan, read_plan
-
-DRIVER = "homeostat"
 
 
 class Planning:
@@ -87,6 +86,10 @@ class Planning:
         if end is None:
             return None
         if not end.succeeded:
+            agent_id = AgentId(run.config.planner_name)
+            if run.bounds != Bounds() and await self._desk.purse.refused(run, agent_id, since=run.created_at_ms):
+                problem = f"planning took more than the budget has: a call of the planning turn {turn_id} was refused"
+                raise PlanProblem(BudgetExceeded.code, problem)
             raise PlanProblem("planner_failed", f"the planning turn {turn_id} ended with {end.status}: {end.error}")
         try:
             return read_plan(end.result)

@@ -1,0 +1,183 @@
+"""The account of a run: there before anything is called for it, and its clock goes only while the run is applied."""
+
+import asyncio
+import json
+from typing import Any
+
+import httpx2
+import msgspec
+
+from homeostat.app.assemble import System
+from homeostat.core.codec import Json as Text
+from homeostat.core.codec import to_json
+from homeostat.core.records.run import RunConfig, Target, TargetKind, TaskSpec
+from homeostat.core.records.turn import Grant
+from homeostat.core.records.view import Outcome
+from homeostat.testing.crews import crew, eventually
+
+Json = dict[str, Any]
+
+
+class Talkers:
+    """Agents who call a model as often as they are told; asked for a plan, they talk as much, and plan one talk."""
+
+    def __init__(self, http: httpx2.AsyncClient, *, planning_calls: int = 0) -> None:
+        self._http = http
+        self._planning_calls = planning_calls
+        self._keys: dict[str, str] = {}
+        self.calls: list[int] = []
+        self.pause_seconds = 0.0
+
+    async def register(self, *names: str) -> None:
+        for name in names:
+            body = {"agent_type": "talker", "agent_id": name}
+            self._keys[name] = (await self._http.post("/v1/agents/register", json=body)).json()["api_key"]
+
+    async def work(self, grant: Grant) -> tuple[Outcome, Text]:
+        asked = json.loads(grant.turn.payload)
+        planning = asked.get("asks") == "plan"
+        for _ in range(self._planning_calls if planning else asked["calls"]):
+            if not await self.call(grant.turn.agent_id):
+                return Outcome.FAILED, Text("null")
+            await asyncio.sleep(self.pause_seconds)
+        plan = {"tasks": [{"name": "talk", "agent": grant.turn.agent_id, "input": {"calls": 4}}]}
+        return Outcome.SUCCESS, to_json(plan) if planning else Text("null")
+
+    async def call(self, name: str) -> bool:
+        body = {"model": "gpt-4o-mini", "max_tokens": 40, "messages": [{"role": "user", "content": "a word"}]}
+        head = {"authorization": f"Bearer {self._keys[name]}"}
+        answer = await self._http.post("/openai/v1/chat/completions", json=body, headers=head)
+        self.calls.append(answer.status_code)
+        return answer.status_code == 200
+
+
+async def begin(http: httpx2.AsyncClient, **body: Any) -> str:
+    answer = await http.post("/v1/runs", json={"goal": "talk", **body})
+    assert answer.status_code == 201, answer.text
+    return answer.json()["run_id"]
+
+
+async def look(http: httpx2.AsyncClient, run_id: str) -> Json:
+    return (await http.get(f"/v1/runs/{run_id}")).json()
+
+
+async def reached(http: httpx2.AsyncClient, run_id: str, *statuses: str, rests: bool = True) -> Json:
+    async def there() -> bool:
+        found = await look(http, run_id)
+        return found["status"] in statuses and (found["at_rest"] or not rests)
+
+    await eventually(there)
+    return await look(http, run_id)
+
+
+def talk(calls: int) -> Json:
+    return {"name": "talk", "agent": "ann", "input": {"calls": calls}}
+
+
+# --- before anything is called ---------------------------------------------------------------------------------
+
+
+async def test_what_an_agent_planned_keeps_to_the_cap_though_nobody_applied_it(
+    system: System, http: httpx2.AsyncClient
+) -> None:
+    talkers = Talkers(http)
+    await talkers.register("ann")
+    async with crew(system.kernel, "ann", work=talkers.work):
+        run_id = await begin(http, planner={"agent": "ann"}, budget={"tokens": 10})
+        paused = await reached(http, run_id, "paused", "completed")
+    assert (paused["status"], paused["paused_by"]) == ("paused", "budget")
+    assert talkers.calls == [402]
+    assert (await http.get(f"/v1/budgets/run/{run_id}")).json()["tokens"] == 10
+
+
+async def test_calls_of_a_plan_count_for_the_run(system: System, http: httpx2.AsyncClient) -> None:
+    talkers = Talkers(http, planning_calls=2)
+    await talkers.register("ann")
+    async with crew(system.kernel, "ann", work=talkers.work):
+        manual = {"apply": "manual"}
+        run_id = await begin(http, planner={"agent": "ann"}, budget={"tokens": 100_000, "seconds": 60}, policy=manual)
+        planned = await reached(http, run_id, "planned")
+        assert planned["budget"]["tokens_spent"] > 0
+        account = (await http.get(f"/v1/budgets/run/{run_id}")).json()
+        assert account["tokens_spent"] == planned["budget"]["tokens_spent"]
+        assert account["ends_at"] is None, "planning takes none of its time"
+        await http.post(f"/v1/runs/{run_id}/apply", json={})
+        done = await reached(http, run_id, "completed")
+        assert done["budget"]["tokens_spent"] > 2 * planned["budget"]["tokens_spent"]
+
+
+async def test_a_plan_there_is_no_money_for_fails_and_says_so(system: System, http: httpx2.AsyncClient) -> None:
+    talkers = Talkers(http, planning_calls=4)
+    await talkers.register("ann")
+    async with crew(system.kernel, "ann", work=talkers.work):
+        run_id = await begin(http, planner={"agent": "ann"}, budget={"tokens": 10})
+        failed = await reached(http, run_id, "failed", "completed", "paused")
+    assert (failed["status"], talkers.calls) == ("failed", [402])
+    assert failed["error"]["code"] == "budget_exceeded"
+    assert "planning" in failed["error"]["message"]
+
+
+async def test_the_account_is_there_when_a_function_plans(system: System, http: httpx2.AsyncClient) -> None:
+    talkers = Talkers(http)
+    await talkers.register("ann")
+    found: list[int] = []
+
+    async def one(config: RunConfig) -> list[TaskSpec]:
+        accounts = (await http.get("/v1/budgets")).json()["budgets"]
+        found.extend(account["tokens"] for account in accounts)
+        del config
+        return [TaskSpec(name="talk", target=Target(TargetKind.AGENT, "ann"), input=msgspec.Raw(b'{"calls": 4}'))]
+
+    system.runs.add_planner("one", one)
+    async with crew(system.kernel, "ann", work=talkers.work):
+        run_id = await begin(http, planner={"function": "one"}, budget={"tokens": 10})
+        paused = await reached(http, run_id, "paused", "completed")
+    assert (paused["status"], found, talkers.calls) == ("paused", [10], [402])
+
+
+# --- its clock -------------------------------------------------------------------------------------------------
+
+
+async def test_a_task_that_ends_in_a_pause_is_not_refused_for_its_time(
+    system: System, http: httpx2.AsyncClient
+) -> None:
+    talkers = Talkers(http)
+    talkers.pause_seconds = 0.2
+    await talkers.register("ann")
+    async with crew(system.kernel, "ann", work=talkers.work):
+        run_id = await begin(http, tasks=[talk(10), {**talk(1), "name": "after"}], budget={"seconds": 1.2})
+
+        async def called() -> bool:
+            return bool(talkers.calls)
+
+        await eventually(called)
+        assert (await http.post(f"/v1/runs/{run_id}/pause", json={})).status_code == 200
+        paused = await reached(http, run_id, "paused")
+        assert set(talkers.calls) == {200}, "the time of the run stands while it is held"
+        assert paused["tasks"].get("succeeded", 0) >= 1
+        spent = paused["budget"]["seconds_spent"]
+        assert spent < 1.2
+        assert (await http.get(f"/v1/budgets/run/{run_id}")).json()["ends_at"] is None
+        await http.post(f"/v1/runs/{run_id}/resume", json={})
+        assert (await reached(http, run_id, "completed"))["budget"]["seconds_spent"] > spent
+
+
+async def test_the_clock_goes_on_with_what_was_left(system: System, http: httpx2.AsyncClient) -> None:
+    talkers = Talkers(http)
+    talkers.pause_seconds = 0.1
+    await talkers.register("ann")
+    async with crew(system.kernel, "ann", work=talkers.work):
+        run_id = await begin(http, tasks=[talk(1_000)], budget={"seconds": 1.5})
+        await http.post(f"/v1/runs/{run_id}/pause", json={"force": True})
+        await reached(http, run_id, "paused")
+        await asyncio.sleep(0.5)
+        await http.post(f"/v1/runs/{run_id}/resume", json={})
+
+        async def started() -> bool:
+            return (await http.get(f"/v1/budgets/run/{run_id}")).json()["ends_at"] is not None
+
+        await eventually(started)
+        paused = await reached(http, run_id, "paused")
+        assert paused["paused_by"] == "budget"
+        assert 1.5 <= paused["budget"]["seconds_spent"] < 2.0
+        assert talkers.calls[-1] == 402, "what is used up is refused"
