@@ -177,10 +177,9 @@ class Conductor:
         taken = await self._take_ends(draft)
         self._skip_doomed(draft)
         board, starts = self._board, list[Task]()
-        if board.broken is None:
-            await self._treasurer.check(draft)
+        self._judge(draft)  # first: what is done needs no budget any more
         if draft.run.status is RunStatus.APPLYING:
-            self._judge(draft)
+            await self._treasurer.check(draft)
         if draft.run.status is RunStatus.APPLYING:
             starts = await self._choose(draft, now)
         if draft.run.status is RunStatus.APPLYING and not starts and not draft.tasks:

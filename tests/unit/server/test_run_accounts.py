@@ -181,3 +181,27 @@ async def test_the_clock_goes_on_with_what_was_left(system: System, http: httpx2
         assert paused["paused_by"] == "budget"
         assert 1.5 <= paused["budget"]["seconds_spent"] < 2.0
         assert talkers.calls[-1] == 402, "what is used up is refused"
+
+
+# --- when all is done ------------------------------------------------------------------------------------------
+
+
+async def test_a_run_whose_tasks_are_done_completes_though_its_time_is_used_up(
+    system: System, http: httpx2.AsyncClient
+) -> None:
+    may_end = asyncio.Event()
+
+    async def work(grant: Grant) -> tuple[Outcome, Text]:
+        await may_end.wait()
+        return Outcome.SUCCESS, grant.turn.payload
+
+    await http.post("/v1/agents/register", json={"agent_type": "slow", "agent_id": "ann"})
+    async with crew(system.kernel, "ann", work=work):
+        run_id = await begin(http, tasks=[{"name": "slow", "agent": "ann", "input": {}}], budget={"seconds": 0.2})
+        await reached(http, run_id, "paused", rests=False)
+        may_end.set()
+        assert (await reached(http, run_id, "paused"))["tasks"] == {"succeeded": 1}
+        await http.post(f"/v1/runs/{run_id}/resume", json={})
+        done = await reached(http, run_id, "completed", "paused")
+        await asyncio.sleep(0.1)
+    assert (await look(http, run_id))["status"] == "completed", done
