@@ -297,6 +297,7 @@ class Conductor:
         self._skip_doomed(draft)
         if not self.run.forced and self._board.running.keys() - draft.tasks.keys():
             await self._catch_up(draft)
+            await self._starter.enforce_time(self.run, draft.now)
             if not draft:
                 return False
             if not await self._save(draft):

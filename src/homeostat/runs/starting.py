@@ -4,7 +4,6 @@ import asyncio
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
-from heapq import heappop, heappush
 from typing import Literal
 
 from msgspec import Struct
@@ -23,8 +22,8 @@ from homeostat.kernel.commands import Enqueue, EnqueueAll
 from homeostat.runs.board import Board
 from homeostat.runs.desk import Desk
 from homeostat.runs.draft import Draft
-from homeostat.runs.outcomes import TIMEKEEPER
 from homeostat.runs.plan import payload_of, references
+from homeostat.runs.timekeeping import Timekeeper
 
 Returned = Literal["returned"]
 RETURNED: Returned = "returned"
@@ -90,7 +89,7 @@ class Starter:
         self._watched: dict[int, Watch] = {}
         self._failed: dict[TurnId, HomeostatError | Returned] = {}
         self._unsure: dict[TurnId, Enqueue] = {}
-        self._deadlines: list[tuple[Millis, int, TurnId]] = []
+        self._timekeeper = Timekeeper(desk)
         self._load: defaultdict[AgentId, int] = defaultdict(int)
         self._given = 0
         self._found: dict[Target, Candidates] = {}
@@ -197,9 +196,8 @@ class Starter:
         turn_id = task.turn_id
         assert turn_id is not None
         watch = self._watched[task.number] = Watch(self, task.number, turn_id, task.agent_id, command)
-        if task.spec.timeout_seconds is not None and task.started_at_ms is not None:
-            due = Millis(task.started_at_ms + int(task.spec.timeout_seconds * 1000))
-            heappush(self._deadlines, (due, task.number, turn_id))
+        if task.spec.timeout_seconds is not None:
+            self._timekeeper.mind(task)
         self._desk.kernel.deliverables.listen(turn_id, watch)
         return watch
 
@@ -285,21 +283,14 @@ class Starter:
 
     @property
     def due_ms(self) -> Millis | None:
-        """When the next turn has taken too long."""
-        return self._deadlines[0][0] if self._deadlines else None
+        """When the next turn may have taken too long."""
+        return self._timekeeper.due_ms
 
     async def enforce_time(self, run: Run, now: Millis) -> None:
         """Stop turns that took too long; their ends come back like any other."""
-        while self._deadlines and self._deadlines[0][0] <= now:
-            _, number, turn_id = heappop(self._deadlines)
-            known = self._watched.get(number)
-            if known is None or known.turn_id != turn_id:
-                continue
-            try:
-                await self._desk.kernel.stop(run.project, turn_id, reason="it took too long", actor=TIMEKEEPER)
-            except HomeostatError:
-                heappush(self._deadlines, (Millis(now + 1000), number, turn_id))
-                return
+        if (due := self._timekeeper.due_ms) is not None and due <= now:
+            turns = {number: watch.turn_id for number, watch in self._watched.items()}
+            await self._timekeeper.enforce(run, now, turns)
 
     def look_again(self) -> None:
         """Should every word of an end have been lost: look once in a while."""

@@ -12,6 +12,7 @@ from homeostat.core.codec import Json
 from homeostat.core.ids import AgentId, ProjectId, RunId, TurnId, scope_of
 from homeostat.core.machines.run import RunStatus
 from homeostat.core.machines.task import TaskStatus
+from homeostat.core.machines.turn import HeadStatus
 from homeostat.core.records.run import RedButton, Run, Task
 
 NOTHING: Final = (None, None, None)
@@ -89,6 +90,18 @@ class RunsReading(ABC):
 
     async def open_turns(self, run_id: RunId, limit: int) -> list[tuple[AgentId, TurnId]]:
         return [(row[0], row[1]) for row in await self._all("turns_open", run_id, limit)]
+
+    async def working(
+        self, project: ProjectId, turns: Collection[tuple[AgentId, TurnId]], *, after: Millis
+    ) -> dict[TurnId, Millis]:
+        agents, wanted = self._list({agent_id for agent_id, _ in turns}), self._list([turn_id for _, turn_id in turns])
+        found: dict[TurnId, Millis] = {}
+        for turn_id, status, since, asked in await self._all("turns_working", project, agents, wanted, after):
+            if asked is not None:
+                found[turn_id] = min(since, asked)
+            elif status != HeadStatus.DISPATCHED:
+                found[turn_id] = since
+        return found
 
     async def driven(self, driver: str) -> dict[RunId, tuple[ProjectId, int]]:
         return {row[0]: (row[1], row[2]) for row in await self._all("runs_driven", driver)}

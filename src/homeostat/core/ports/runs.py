@@ -57,6 +57,15 @@ class RunStore(Protocol):
         """Turns of a run that have not ended, those included that its agents asked of others."""
         ...
 
+    async def working(
+        self, project: ProjectId, turns: Collection[tuple[AgentId, TurnId]], *, after: Millis
+    ) -> dict[TurnId, Millis]:
+        """Since when turns are under way; those that wait in line, or for a first worker, are left out.
+
+        A turn that left its worker to wait for calls began no later than the first call that it made `after` a time.
+        """
+        ...
+
     # --- who drives ----------------------------------------------------------------------------------------
 
     async def beat(self, driver: str, until: Millis) -> None:

@@ -9,9 +9,10 @@ from msgspec.structs import replace
 
 from homeostat.core.clock import Millis
 from homeostat.core.codec import Json
-from homeostat.core.ids import AgentId, ProjectId, RunId, TraceId, TurnId
+from homeostat.core.ids import AgentId, ProjectId, RunId, ToolCallId, TraceId, TurnId, WorkerId
 from homeostat.core.machines.run import RunStatus
 from homeostat.core.machines.task import TaskStatus
+from homeostat.core.machines.turn import HeadStatus
 from homeostat.core.ports.ledger import LedgerStore
 from homeostat.core.ports.runs import RunStore
 from homeostat.core.ports.store import TurnStore
@@ -29,7 +30,7 @@ from homeostat.core.records.run import (
     Task,
     TaskSpec,
 )
-from homeostat.core.records.turn import MessageType, Turn
+from homeostat.core.records.turn import AfterExecution, MessageType, Turn, Wait, WaitStatus
 from homeostat.core.records.writes import Saved, Writes
 from homeostat.core.run_errors import TurnExists
 
@@ -272,6 +273,64 @@ async def check_a_gate_holds_from_its_commit_on(keepers: Keepers) -> None:
     assert (await enqueue(keepers, turn_of(6, run_of(77)))).ok  # a run that nobody knows holds nobody
 
 
+def wait_of(turn: Turn, at_ms: int) -> Wait:
+    return Wait(
+        turn_id=turn.turn_id,
+        call_id=ToolCallId(f"call_{at_ms}"),
+        project=PROJECT,
+        agent_id=turn.agent_id,
+        tool="search",
+        status=WaitStatus.PENDING,
+        after_execution=AfterExecution.SUSPEND,
+        step_id=None,
+        call_card_id=None,
+        result_card_id=None,
+        created_at_ms=Millis(at_ms),
+        deadline_ms=FAR,
+        answered_at_ms=None,
+    )
+
+
+async def check_a_turn_is_under_way_since_somebody_took_it(keepers: Keepers) -> None:
+    made = await make(keepers, gate=GateState.OPEN)
+    first, second = turn_of(1, made), turn_of(2, made)
+    both = [(ANN, first.turn_id), (ANN, second.turn_id)]
+    idle = Head.new(PROJECT, ANN, NOW)
+    await keepers.turns.save(Writes(new_heads={(PROJECT, ANN): idle}))
+    assert (await enqueue(keepers, first)).ok
+    assert (await enqueue(keepers, second)).ok
+    assert await keepers.runs.working(PROJECT, both, after=NOW) == {}
+
+    async def move(status: HeadStatus, since: int, *waits: Wait) -> None:
+        nonlocal idle
+        version, worker = idle.version, WorkerId("wrk_1") if status is HeadStatus.RUNNING else None
+        idle = replace(
+            idle,
+            version=version + 1,
+            status=status,
+            turn_id=first.turn_id,
+            worker_id=worker,
+            since_ms=Millis(since),
+            tail_seq=2,
+        )
+        new_waits = {(wait.turn_id, str(wait.call_id)): wait for wait in waits}
+        assert (await keepers.turns.save(Writes(heads={(PROJECT, ANN): (version, idle)}, new_waits=new_waits))).ok
+
+    await move(HeadStatus.DISPATCHED, NOW + 1)
+    assert await keepers.runs.working(PROJECT, both, after=NOW) == {}, "nobody has come for it yet"
+    await move(HeadStatus.RUNNING, NOW + 2)
+    assert await keepers.runs.working(PROJECT, both, after=NOW) == {first.turn_id: NOW + 2}
+    assert await keepers.runs.working(ProjectId("other"), both, after=NOW) == {}
+    assert await keepers.runs.working(PROJECT, both[1:], after=NOW) == {}
+    await move(HeadStatus.SUSPENDED, NOW + 3, wait_of(first, NOW + 3))
+    await move(HeadStatus.RUNNING, NOW + 5)
+    assert await keepers.runs.working(PROJECT, both, after=NOW) == {first.turn_id: NOW + 3}, "it only waited meanwhile"
+    assert await keepers.runs.working(PROJECT, both, after=Millis(NOW + 4)) == {first.turn_id: NOW + 5}
+    await move(HeadStatus.DISPATCHED, NOW + 6)
+    assert await keepers.runs.working(PROJECT, both, after=NOW) == {first.turn_id: NOW + 3}
+    assert await keepers.runs.working(PROJECT, both, after=Millis(NOW + 4)) == {}
+
+
 async def already_there(keepers: Keepers, turn: Turn) -> None:
     try:
         await enqueue(keepers, turn)
@@ -291,4 +350,5 @@ CHECKS: Final[tuple[Check, ...]] = (
     check_runs_are_listed_newest_first,
     check_a_red_button_lets_no_run_begin,
     check_a_gate_holds_from_its_commit_on,
+    check_a_turn_is_under_way_since_somebody_took_it,
 )
