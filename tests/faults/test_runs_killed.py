@@ -113,6 +113,7 @@ async def test_runs_in_every_state_outlive_their_server(server: HomeostatServer)
             for run in (planning, planned, applying, paused, forced, doomed)
         }
         assert list(stands.values()) == ["planning", "planned", "applying", "paused", "paused", "killed"]
+        assert (await client.runs.get(forced.run_id)).tasks == {"waiting": 2}, "nobody works on what was taken by force"
         pressed = (await client.read_json("/v1/red-button"))["pressed"]
         assert [(one["project"], one["reason"]) for one in pressed] == [("other", "smoke")]
         for word in hands.may_end.values():

@@ -18,7 +18,7 @@ Row = dict[str, Any]
 
 LOOK_SECONDS = 0.25
 BAR_CELLS = 20
-TOLD = ("running", "held", "failed", "skipped", "stopped")
+TOLD = ("running", "queued", "held", "failed", "skipped", "stopped")
 STYLES = {"completed": "green", "failed": "red", "killed": "red", "paused": "yellow", "applying": "cyan"}
 
 

@@ -59,7 +59,7 @@ NOUNS: Final = (
         "tasks",
         (
             Field("task", WORD, "name", "the task's name"),
-            Field("status", WORD, "status", "how it stands"),
+            Field("status", WORD, "status", "waiting, held, queued, running, or how it ended"),
             Field("target", WORD, "target", "whom it was planned for"),
             AGENT,
             Field("turn", WORD, "turn_id", "its turn"),

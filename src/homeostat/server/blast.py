@@ -23,6 +23,7 @@ from homeostat.core.wire import orders as w
 from homeostat.core.wire.operations import DrillBody
 from homeostat.core.wire.runs import ButtonBody
 from homeostat.immune.errors import ApprovalUnknown
+from homeostat.runs.standing import counted
 from homeostat.server import names
 from homeostat.server.answers import Answer
 from homeostat.server.call import Call
@@ -260,6 +261,6 @@ async def _run(call: Call, run: Run) -> w.RunReachShape:
         run_id=run.run_id,
         goal=run.config.goal,
         status=run.status,
-        tasks=run.counts,
+        tasks=await counted(call.system.runs.store, run),
         usd_spent=spending.spent.micros / MICROS,
     )

@@ -2,8 +2,10 @@
 
 from homeostat.core.clock import rfc3339
 from homeostat.core.errors import Forbidden, IdempotencyKeyReused, InvalidRequest, Unauthenticated
+from homeostat.core.filter import Filter
 from homeostat.core.ids import RunId
 from homeostat.core.limits import NAME_CHARS_MAX
+from homeostat.core.machines.task import TaskStatus
 from homeostat.core.records.run import (
     Bounds,
     PlannerKind,
@@ -12,6 +14,7 @@ from homeostat.core.records.run import (
     RunConfig,
     RunPolicy,
     Task,
+    TaskStanding,
 )
 from homeostat.core.run_errors import (
     PlanInvalid,
@@ -28,6 +31,7 @@ from homeostat.core.run_errors import (
 from homeostat.core.wire import runs as w
 from homeostat.runs.control import Act, RunKey
 from homeostat.runs.plan import spec_of
+from homeostat.runs.standing import counted, kept_as, standings
 from homeostat.server import identity
 from homeostat.server.call import Call
 from homeostat.server.endpoints import Routes
@@ -150,15 +154,21 @@ async def read_run(call: Call) -> w.RunShape:
 async def list_tasks(call: Call, query: w.TasksQuery) -> w.TasksPage:
     """A run's tasks, in their order."""
     runs, (project, run_id) = call.system.runs, _key(call)
-    await runs.get(project, run_id)
+    run = await runs.get(project, run_id)
+    wanted = asked(call, "tasks", query.q)
+    status = None
+    if query.status is not None:
+        status = kept_as(run, query.status)
+        if status is None or status is TaskStatus.RUNNING:  # the store keeps more under it than is meant
+            meant = asked(call, "tasks", f"status:{query.status}")
+            wanted = Filter((*wanted.terms, *meant.terms), wanted.fields)
 
     async def read(after: int | None, limit: int) -> list[w.TaskShape]:
-        found = await runs.store.tasks(run_id, after=-1 if after is None else after, status=query.status, limit=limit)
-        return [_task(task) for task in found]
+        found = await runs.store.tasks(run_id, after=-1 if after is None else after, status=status, limit=limit)
+        shown = zip(found, await standings(runs.store, run, found), strict=True)
+        return [_task(task, standing) for task, standing in shown]
 
-    found, following = await sifted(
-        asked(call, "tasks", query.q), read, lambda one: one.number, cursor=query.cursor, limit=query.limit
-    )
+    found, following = await sifted(wanted, read, lambda one: one.number, cursor=query.cursor, limit=query.limit)
     return w.TasksPage(tasks=found, next_cursor=following)
 
 
@@ -166,12 +176,13 @@ async def list_tasks(call: Call, query: w.TasksQuery) -> w.TasksPage:
 async def read_task(call: Call) -> w.TaskShape:
     """One task, with what it delivered."""
     runs, (project, run_id) = call.system.runs, _key(call)
-    await runs.get(project, run_id)
+    run = await runs.get(project, run_id)
     name = _word(call, "task")
     task = await runs.store.task(run_id, name)
     if task is None:
         raise TaskUnknown(run_id=run_id, task=name)
-    return _task(task)
+    (standing,) = await standings(runs.store, run, [task])
+    return _task(task, standing)
 
 
 # --- what operators do ---------------------------------------------------------------------------------------
@@ -341,7 +352,7 @@ async def _run(call: Call, run: Run) -> w.RunShape:
         planner_name=run.config.planner_name,
         paused_by=run.paused,
         at_rest=not run.live,
-        tasks=run.counts,
+        tasks=await counted(call.system.runs.store, run),
         parallel=run.config.policy.parallel,
         budget=budget,
         driver=run.driver if run.live else None,
@@ -354,12 +365,13 @@ async def _run(call: Call, run: Run) -> w.RunShape:
     )
 
 
-def _task(task: Task) -> w.TaskShape:
+def _task(task: Task, standing: TaskStanding) -> w.TaskShape:
     spec = task.spec
+    idle = standing in (TaskStanding.QUEUED, TaskStanding.WAITING)
     return w.TaskShape(
         name=spec.name,
         number=task.number,
-        status=task.status,
+        status=standing,
         target=str(spec.target),
         after=spec.after,
         attempt=task.attempt,
@@ -367,7 +379,7 @@ def _task(task: Task) -> w.TaskShape:
         turn_id=task.turn_id,
         agent_id=task.agent_id,
         not_before=instant(task.not_before_ms),
-        started_at=instant(task.started_at_ms),
+        started_at=None if idle else instant(task.started_at_ms),
         ended_at=instant(task.ended_at_ms),
         approval=spec.approval,
         approved_by=task.approved_by,

@@ -6,8 +6,8 @@ from typing import TypeVar
 import msgspec
 
 from homeostat.core.errors import AgentUnknown, TurnUnknown
-from homeostat.core.machines.task import TaskStatus
 from homeostat.core.records.immune import IMMUNE_ACTOR, ApprovalStatus
+from homeostat.core.records.run import TaskStanding
 from homeostat.core.run_errors import RunUnknown
 from homeostat.core.wire.answers import TurnShape
 from homeostat.core.wire.gateway import CallShape
@@ -185,8 +185,8 @@ def of_approval(approval: ApprovalShape) -> WhyShape:
 def of_run(run: RunShape, tasks: Sequence[TaskShape]) -> WhyShape:
     moved, budget = run.moved, run.budget
     counted = ", ".join(f"{count} {word}" for word, count in run.tasks.items()) or "none yet"
-    held = [task for task in tasks if task.status is TaskStatus.HELD]
-    failed = [task for task in tasks if task.status is TaskStatus.FAILED]
+    held = [task for task in tasks if task.status is TaskStanding.HELD]
+    failed = [task for task in tasks if task.status is TaskStanding.FAILED]
     seen = [f"Its tasks: {counted}; it has spent ${budget.usd_spent:.2f} and {budget.tokens_spent:,} tokens."]
     seen += [f"Task {one.name} failed: {_brief(one.error)}." for one in failed[:SEEN_MAX]]
     seen += [f"Task {one.name} waits to be approved." for one in held[:SEEN_MAX] if one.approval]

@@ -103,6 +103,18 @@ class RunsReading(ABC):
                 found[turn_id] = since
         return found
 
+    async def in_line(self, project: ProjectId, turns: Collection[tuple[AgentId, TurnId]]) -> set[TurnId]:
+        agents, wanted = self._list([agent_id for agent_id, _ in turns]), self._list([turn_id for _, turn_id in turns])
+        return {row[0] for row in await self._all("turns_in_line", project, agents, wanted)}
+
+    async def marked(self, run_id: RunId) -> list[tuple[AgentId, TurnId]]:
+        states = rows.read_states(await self._all("states_marked", run_id)).values()
+        return [
+            (state.agent_id, state.turn_id)
+            for state in states
+            if state.status is TaskStatus.RUNNING and state.agent_id is not None and state.turn_id is not None
+        ]
+
     async def driven(self, driver: str) -> dict[RunId, tuple[ProjectId, int]]:
         return {row[0]: (row[1], row[2]) for row in await self._all("runs_driven", driver)}
 

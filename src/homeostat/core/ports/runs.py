@@ -66,6 +66,14 @@ class RunStore(Protocol):
         """
         ...
 
+    async def in_line(self, project: ProjectId, turns: Collection[tuple[AgentId, TurnId]]) -> set[TurnId]:
+        """Which of some turns have not ended and are not worked on: they wait in line or for a worker."""
+        ...
+
+    async def marked(self, run_id: RunId) -> list[tuple[AgentId, TurnId]]:
+        """The turns of those tasks of a run that are marked as running."""
+        ...
+
     # --- who drives ----------------------------------------------------------------------------------------
 
     async def beat(self, driver: str, until: Millis) -> None:

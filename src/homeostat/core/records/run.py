@@ -55,6 +55,21 @@ class PauseCause(StrEnum):
     GATE = "gate"  # nothing can go on until somebody approves a task
 
 
+class TaskStanding(StrEnum):
+    """A task as one word, as it is shown. It is running while its turn is worked on, or waits for tools; before that,
+    once its turn is made, it is queued.
+    """
+
+    WAITING = TaskStatus.WAITING.value
+    HELD = TaskStatus.HELD.value
+    QUEUED = "queued"
+    RUNNING = TaskStatus.RUNNING.value
+    SUCCEEDED = TaskStatus.SUCCEEDED.value
+    FAILED = TaskStatus.FAILED.value
+    SKIPPED = TaskStatus.SKIPPED.value
+    STOPPED = TaskStatus.STOPPED.value
+
+
 class Target(Struct, frozen=True, gc=False):
     """Who should carry a task out: one agent, or any of a type or with a tag."""
 

@@ -17,8 +17,7 @@ from homeostat.core.limits import (
     TASKS_PER_RUN_MAX,
 )
 from homeostat.core.machines.run import RunStatus
-from homeostat.core.machines.task import TaskStatus
-from homeostat.core.records.run import OnBudget, OnFailure, PauseCause, PlannerKind
+from homeostat.core.records.run import OnBudget, OnFailure, PauseCause, PlannerKind, TaskStanding
 from homeostat.core.wire.bodies import Cursor, Limit
 from homeostat.core.wire.fields import Body, FilterText, Instant, Name, Shape, Value, absent
 
@@ -135,7 +134,7 @@ class RunsQuery(Body, frozen=True, kw_only=True, forbid_unknown_fields=False):
 class TasksQuery(Body, frozen=True, kw_only=True, forbid_unknown_fields=False):
     """Which tasks."""
 
-    status: TaskStatus | None = None
+    status: TaskStanding | None = None
     cursor: int = -1
     limit: Limit = PAGE_DEFAULT
     q: FilterText | None = None
@@ -203,7 +202,7 @@ class TaskShape(Shape, frozen=True, kw_only=True):
 
     name: str
     number: int
-    status: TaskStatus
+    status: TaskStanding
     target: str
     after: tuple[str, ...]
     attempt: int

@@ -160,11 +160,13 @@ async def check_tasks_move_with_their_run(keepers: Keepers) -> None:
     moved = following(made)
     assert await keepers.runs.save(change_of(moved, tasks=(running,)))
     assert await keepers.runs.tasks(made.run_id, status=TaskStatus.RUNNING, limit=10) == [running]
+    assert await keepers.runs.marked(made.run_id) == [(ANN, turn_id)]
     done = replace(running, status=TaskStatus.SUCCEEDED, result=Json('{"ok":1}'), ended_at_ms=NOW)
     stored = await keepers.runs.run(PROJECT, made.run_id)
     assert stored is not None
     assert await keepers.runs.save(change_of(following(stored), tasks=(done,)))
     assert await keepers.runs.task(made.run_id, "t0") == done
+    assert await keepers.runs.marked(made.run_id) == []
     assert await keepers.runs.task(made.run_id, "nobody") is None
     assert await keepers.runs.results(made.run_id, [0, 1]) == {0: '{"ok":1}'}
     assert await keepers.runs.task(made.run_id, "t1") == second
@@ -316,9 +318,14 @@ async def check_a_turn_is_under_way_since_somebody_took_it(keepers: Keepers) -> 
         new_waits = {(wait.turn_id, str(wait.call_id)): wait for wait in waits}
         assert (await keepers.turns.save(Writes(heads={(PROJECT, ANN): (version, idle)}, new_waits=new_waits))).ok
 
+    waiting = {turn_id for _, turn_id in both}
+    assert await keepers.runs.in_line(PROJECT, both) == waiting
     await move(HeadStatus.DISPATCHED, NOW + 1)
     assert await keepers.runs.working(PROJECT, both, after=NOW) == {}, "nobody has come for it yet"
+    assert await keepers.runs.in_line(PROJECT, both) == waiting
     await move(HeadStatus.RUNNING, NOW + 2)
+    assert await keepers.runs.in_line(PROJECT, both) == {second.turn_id}
+    assert await keepers.runs.in_line(PROJECT, []) == set()
     assert await keepers.runs.working(PROJECT, both, after=NOW) == {first.turn_id: NOW + 2}
     assert await keepers.runs.working(ProjectId("other"), both, after=NOW) == {}
     assert await keepers.runs.working(PROJECT, both[1:], after=NOW) == {}
