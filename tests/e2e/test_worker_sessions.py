@@ -10,6 +10,7 @@ from homeostat.client.turns import HttpSession, HttpTurns
 from homeostat.core.codec import to_json
 from homeostat.core.errors import StaleEpoch, Unavailable
 from homeostat.core.ids import AgentId, ProjectId
+from homeostat.core.limits import LEASE_BEATS
 from homeostat.core.records.card import CardDraft
 from homeostat.core.records.turn import Grant, TurnStatus
 from homeostat.core.records.view import Outcome
@@ -123,3 +124,25 @@ async def test_a_worker_that_dies_gives_its_turn_back() -> None:
             heir = await opened(client)
             again = await one(heir)
             assert (again.turn.turn_id, again.epoch) == (accepted.turn_id, grant.epoch + 1)
+
+
+async def test_what_another_server_took_away_is_heard_of_within_a_lease_though_nothing_tells_it(
+    postgres_url: str,
+) -> None:
+    revoked: list[Fence] = []
+    options = ("--store-url", postgres_url, "--lease-seconds", "3")
+    with HomeostatServer(*options) as here, HomeostatServer(*options) as there:
+        async with Client(here.url) as client, Client(there.url) as operator:
+            session = await opened(client, revoked)
+            for order in ("stop", "requeue"):
+                accepted = await client.enqueue("ann", "hello")
+                grant = await one(session)
+                await session.renew()
+                assert revoked == []
+                path = f"/v1/turns/{accepted.turn_id}/{order}"
+                await operator.transport.send("POST", path, body={"reason": "enough"})
+                async with asyncio.timeout(session.lease_seconds):
+                    while not revoked:
+                        await session.renew(session.lease_seconds / LEASE_BEATS)
+                fence = revoked.pop()
+                assert (fence.turn_id, fence.epoch) == (accepted.turn_id, grant.epoch)

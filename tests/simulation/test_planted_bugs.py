@@ -216,6 +216,17 @@ def make_turns_of_killed_runs(patch: Patch) -> None:
     patch.setattr(MemoryTurns, "save", save)
 
 
+def beats_that_do_not_look(patch: Patch) -> None:
+    """Whoever did not hear that its turn was taken away works on."""
+    original = Workers.renew
+
+    async def renew(self: Workers, *args: Any) -> list[Fence]:
+        await original(self, *args)
+        return []
+
+    patch.setattr(Workers, "renew", renew)
+
+
 KILLED = {"never_a_turn_of_a_killed_run_begins", "never_a_turn_of_a_killed_run_is_made"}
 
 PLANTED: dict[Callable[[Patch], None], set[str]] = {
@@ -239,6 +250,7 @@ PLANTED: dict[Callable[[Patch], None], set[str]] = {
     recover_nothing: {"finally_nothing_is_stranded"},
     begin_what_a_killed_run_has_in_line: KILLED,
     make_turns_of_killed_runs: KILLED,
+    beats_that_do_not_look: {"never_a_beat_overlooks_a_turn_that_was_taken_away"},
 }
 
 

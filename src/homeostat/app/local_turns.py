@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Collection
 from contextlib import suppress
+from functools import partial
 from typing import TypeVar
 
 from homeostat.core.codec import Json
@@ -28,6 +29,8 @@ class LocalSession:
         self._holdings = Holdings(clock=kernel.clock, lease_seconds=kernel.lease_seconds, on_revoke=on_revoke)
         self._revoked = asyncio.Event()
         self._spare: list[Grant] = []
+        self._writing: dict[TurnId, int] = {}
+        self._delivering: dict[Fence, asyncio.Future[Delivered]] = {}
         self._worker_id = WorkerId("")
 
     async def begin(self, hosted: Collection[AgentKey], worker_id: WorkerId | None) -> None:
@@ -43,6 +46,7 @@ class LocalSession:
 
     def _revoke(self, fence: Fence) -> None:
         self._revoked.set()
+        self._delivering.pop(fence, None)
         self._holdings.revoke(fence)
 
     async def host(self, agents: Collection[AgentKey]) -> None:
@@ -62,19 +66,33 @@ class LocalSession:
 
     async def renew(self, seconds: float = 0.0, *, held: Collection[TurnId] | None = None) -> None:
         """As the port has it; whoever stands in for a worker elsewhere passes on what that one says it holds."""
+        granted = self._holdings.fences  # before the store is asked: what is granted meanwhile cannot seem lost
         if held is None:
-            held = [*(f.turn_id for f in self._holdings.fences), *(g.turn.turn_id for g in self._spare)]
+            held = [*(f.turn_id for f in granted), *(g.turn.turn_id for g in self._spare)]
         try:
-            await self._kernel.renew(self._worker_id, held)
+            lost = await self._kernel.renew(self._worker_id, held, granted)
         except Unavailable:
             self._holdings.missed()
             raise
         self._holdings.beaten()
+        for fence in lost:
+            if self._holdings.holds(fence) and not self._hears_of(fence):
+                self._kernel.workers.revoke(fence)
         if seconds > 0:
             with suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
                     await self._revoked.wait()
         self._revoked.clear()
+
+    def _hears_of(self, fence: Fence) -> bool:
+        """Whether a turn that is gone may have ended by what its worker wrote itself: then the answer to that tells.
+
+        A delivery that got no answer is repeated, and then it is known to have happened.
+        """
+        delivering = self._delivering.get(fence)
+        if delivering is None or (delivering.done() and not isinstance(delivering.exception(), Unavailable | None)):
+            return fence.turn_id in self._writing
+        return True
 
     async def hydrate(self, grant: Grant) -> Hydration:
         return await self._kernel.hydrate(grant)
@@ -111,7 +129,7 @@ class LocalSession:
         )
         suspended = await self._for(grant, self._kernel.suspend(command))
         if not suspended.ready:
-            self._holdings.drop(grant)
+            self._drop(grant)
         return suspended
 
     async def deliver(
@@ -135,6 +153,7 @@ class LocalSession:
             claim_next=claim_next,
         )
         delivering: asyncio.Future[Delivered] = self._kernel.flusher.submit(command)
+        self._delivering[command.fence] = delivering
         try:
             delivered = await self._for(grant, asyncio.shield(delivering))
         except StaleEpoch:
@@ -143,9 +162,9 @@ class LocalSession:
             return before
         except asyncio.CancelledError:
             # The commit may be under way: a turn that comes along with it waits for the next claim.
-            delivering.add_done_callback(self._keep_spare)
+            delivering.add_done_callback(partial(self._delivered_unheard, grant))
             raise
-        self._holdings.drop(grant)
+        self._drop(grant)
         if delivered.next is not None:
             self._holdings.take(delivered.next)
         return delivered
@@ -160,13 +179,15 @@ class LocalSession:
         same = stored == (fence.epoch, command.status, command.result, command.error)
         return Delivered(found.card_id, None) if same else None
 
-    def _keep_spare(self, delivering: asyncio.Future[Delivered]) -> None:
-        if not delivering.cancelled() and delivering.exception() is None and (grant := delivering.result().next):
-            self._spare.append(grant)
+    def _delivered_unheard(self, grant: Grant, delivering: asyncio.Future[Delivered]) -> None:
+        if not delivering.cancelled() and delivering.exception() is None:
+            self._drop(grant)
+            if (following := delivering.result().next) is not None:
+                self._spare.append(following)
 
     async def release(self, grant: Grant) -> None:
         await self._for(grant, self._kernel.release(fence_of(grant)))
-        self._holdings.drop(grant)
+        self._drop(grant)
 
     async def emit(self, grant: Grant, chunk: Json) -> None:
         await self._kernel.emit(grant.turn.key, grant.turn.turn_id, chunk)
@@ -179,11 +200,21 @@ class LocalSession:
 
     async def _for(self, grant: Grant, writing: Awaitable[T]) -> T:
         """Write for a turn; one that is no longer held is forgotten."""
+        turn_id = grant.turn.turn_id
+        self._writing[turn_id] = self._writing.get(turn_id, 0) + 1
         try:
             return await writing
         except StaleEpoch:
-            self._holdings.drop(grant)
+            self._drop(grant)
             raise
+        finally:
+            self._writing[turn_id] -= 1
+            if not self._writing[turn_id]:
+                del self._writing[turn_id]
+
+    def _drop(self, grant: Grant) -> None:
+        self._delivering.pop(fence_of(grant), None)
+        self._holdings.drop(grant)
 
 
 class LocalTurns:

@@ -28,7 +28,7 @@ class RemoteSession:
         self.mark = mark
         self.local: LocalSession
         self.given: dict[TurnId, Grant] = {}
-        self._revoked: dict[TurnId, Fence] = {}
+        self._revoked: dict[TurnId, tuple[Fence, float]] = {}
         self._bell = asyncio.Event()
         self._turnstile = asyncio.Lock()
         self._newcomer: asyncio.Future[None] | None = None
@@ -43,7 +43,7 @@ class RemoteSession:
         given = self.given.get(fence.turn_id)
         if given is not None and fence_of(given) == fence:
             del self.given[fence.turn_id]
-        self._revoked[fence.turn_id] = fence
+        self._revoked[fence.turn_id] = (fence, self._kernel.clock.monotonic())
         self._bell.set()
 
     @contextmanager
@@ -85,22 +85,30 @@ class RemoteSession:
 
     def _give(self, claiming: asyncio.Future[list[Grant]]) -> None:
         if not claiming.cancelled() and claiming.exception() is None:
-            self.given.update((grant.turn.turn_id, grant) for grant in claiming.result())
+            for grant in claiming.result():
+                revoked = self._revoked.get(grant.turn.turn_id)
+                if revoked is None or revoked[0] != fence_of(grant):
+                    self.given[grant.turn.turn_id] = grant
 
     async def renew(self, seconds: float, holding: Collection[str]) -> list[Fence]:
         """A beat; answers with what is revoked, waiting for it if nothing is.
 
-        A revocation is repeated until the worker no longer names the turn: an answer may have been lost.
+        A revocation is repeated until the worker no longer names the turn: an answer may have been lost. One of a turn
+        that it does not name is kept for a lease, as the turn itself may still be on its way to it.
         """
         await self.local.renew(held=[TurnId(turn_id) for turn_id in holding])
-        unheard = {turn_id for turn_id in self._revoked if turn_id in holding and turn_id not in self.given}
-        self._revoked = {turn_id: self._revoked[turn_id] for turn_id in unheard}
-        if not self._revoked and seconds > 0:
+        since = self._kernel.clock.monotonic() - self.local.lease_seconds
+        self._revoked = {
+            turn_id: (fence, at)
+            for turn_id, (fence, at) in self._revoked.items()
+            if turn_id not in self.given and (turn_id in holding or at > since)
+        }
+        if seconds > 0 and self._revoked.keys().isdisjoint(holding):
             self._bell.clear()
             with suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
                     await self._bell.wait()
-        return list(self._revoked.values())
+        return [fence for fence, _ in self._revoked.values()]
 
     async def grant(self, key: AgentKey, turn_id: TurnId, epoch: int) -> Grant:
         """The worker's leave to work on a turn it says it holds; the kernel checks again when it writes."""

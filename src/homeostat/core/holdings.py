@@ -24,6 +24,9 @@ class Holdings:
     def fences(self) -> tuple[Fence, ...]:
         return tuple(self._fences.values())
 
+    def holds(self, fence: Fence) -> bool:
+        return self._fences.get(fence.turn_id) == fence
+
     def take(self, grant: Grant) -> bool:
         """Begin to hold a turn; False if it is held already, as when an answer arrived twice."""
         fence = fence_of(grant)
@@ -42,12 +45,12 @@ class Holdings:
     def drop(self, grant: Grant) -> None:
         """A turn was delivered, suspended or handed back. The end of an old attempt says nothing about a newer one."""
         fence = fence_of(grant)
-        if self._fences.get(fence.turn_id) == fence:
+        if self.holds(fence):
             del self._fences[fence.turn_id]
 
     def revoke(self, fence: Fence) -> None:
         """A turn was taken away; its worker is told once."""
-        if self._fences.get(fence.turn_id) == fence:
+        if self.holds(fence):
             del self._fences[fence.turn_id]
             self._on_revoke(fence)
 

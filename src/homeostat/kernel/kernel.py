@@ -66,7 +66,7 @@ from homeostat.kernel.dock import Dock, Revoke
 from homeostat.kernel.flush import Flusher
 from homeostat.kernel.outbox import Relay
 from homeostat.kernel.plan import Plan
-from homeostat.kernel.signals import read_revocation, revocation, state_signal
+from homeostat.kernel.signals import revocation, state_signal
 from homeostat.kernel.watchdog import Watchdog
 from homeostat.kernel.workers import Workers
 
@@ -135,7 +135,7 @@ class Kernel:
     async def listen(self) -> None:
         """Hear of turns that other processes made ready, ended or took away."""
         await self.bell.listen(self.bus)
-        await self.bus.subscribe(subject("*", Channel.CMD, "agent", "*", "revoke"), self._on_revoke)
+        await self.bus.subscribe(subject("*", Channel.CMD, "agent", "*", "revoke"), self.workers.on_revoke)
         await self.bus.subscribe(subject("*", Channel.EVT, "agent", "*", "task"), self._on_task)
 
     # --- callers -------------------------------------------------------------------------------------------
@@ -295,9 +295,14 @@ class Kernel:
         """Up to `limit` turns, waiting for the first one; empty when the time is over."""
         return await self.workers.claim(worker_id, limit, seconds)
 
-    async def renew(self, worker_id: WorkerId, held: Collection[TurnId]) -> None:
-        """A worker is alive and says what it works on; a turn it was granted and never heard of goes back."""
-        await self.workers.renew(worker_id, held)
+    async def renew(
+        self, worker_id: WorkerId, held: Collection[TurnId], granted: Collection[Fence] = ()
+    ) -> list[Fence]:
+        """A worker is alive and says what it works on; a turn it was granted and never heard of goes back.
+
+        Returns which of the grants it had are gone: given up by itself, or taken away by others.
+        """
+        return await self.workers.renew(worker_id, held, granted)
 
     async def hydrate(self, grant: Grant) -> Hydration:
         """What a worker needs to continue: stored steps, context, and what the turn wrote before."""
@@ -384,11 +389,6 @@ class Kernel:
         if len(self._located) > TURNS_LOCATED_MAX:
             for turn_id in list(self._located)[: TURNS_LOCATED_MAX // 4]:
                 del self._located[turn_id]
-
-    async def _on_revoke(self, event: Event) -> None:
-        if (fence := read_revocation(event)) is not None:
-            self.flusher.forget([fence.key])
-            self.dock.revoke(fence)
 
     async def _on_task(self, event: Event) -> None:
         turn_id = cast(TurnId, event.event_id)

@@ -10,12 +10,14 @@ from homeostat.core.errors import StaleEpoch, Unavailable
 from homeostat.core.ids import TurnId, WorkerId
 from homeostat.core.limits import CLAIM_BATCH_MAX, SAFETY_POLL_SECONDS
 from homeostat.core.ports.store import TurnStore
+from homeostat.core.records.event import Event
 from homeostat.core.records.turn import AgentKey, Grant
-from homeostat.core.records.work import fence_of
+from homeostat.core.records.work import Fence, fence_of
 from homeostat.kernel.commands import Claim, EndLease, Release, Renew
 from homeostat.kernel.dock import Berth, Dock, Revoke
 from homeostat.kernel.flush import Flusher
 from homeostat.kernel.rounds import Rounds
+from homeostat.kernel.signals import read_revocation
 
 
 class Workers:
@@ -100,17 +102,31 @@ class Workers:
 
     # --- staying alive -------------------------------------------------------------------------------------
 
-    async def renew(self, worker_id: WorkerId, held: Collection[TurnId]) -> None:
+    async def renew(
+        self, worker_id: WorkerId, held: Collection[TurnId], granted: Collection[Fence] = ()
+    ) -> list[Fence]:
+        """Beat. Of the fences that were granted before this call, those that the store no longer knows are returned."""
         berth = self._dock.berth(worker_id)
         await self._flusher.submit(Renew(worker_id=worker_id))
-        stored = await self._store.held(worker_id)
+        stored = {fence: None for fence, _ in await self._store.held(worker_id)}
         known = {*held, *(grant.turn.turn_id for grant in berth.granted)}
-        strangers = [fence for fence, _ in stored if fence.turn_id not in known]
+        strangers = [fence for fence in stored if fence.turn_id not in known]
         for fence, seconds in berth.unheard_of(strangers, self._clock.monotonic()):
             if seconds >= self._lease_seconds:  # before that its grant may still be on its way
                 self._flusher.forget([fence.key])
                 with suppress(StaleEpoch):
                     await self._flusher.submit(Release(fence=fence))
+        return [fence for fence in granted if fence not in stored]
+
+    def revoke(self, fence: Fence) -> None:
+        """Another process took a turn away: what is remembered of its agent is old, and its worker has to stop."""
+        self._flusher.forget([fence.key])
+        self._dock.revoke(fence)
+
+    async def on_revoke(self, event: Event) -> None:
+        """Word of it, if that was not lost; the next beat finds out by itself."""
+        if (fence := read_revocation(event)) is not None:
+            self.revoke(fence)
 
     def hand_back(self, grant: Grant) -> None:
         """Give a turn back whose worker did not stay for it; should that fail, the watchdog finds it."""

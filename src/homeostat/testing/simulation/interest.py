@@ -65,6 +65,7 @@ INTERESTING: Final = {
     "task_of_a_killed_run": "a killed run asked for another turn",
     "terminated_by_result": "a result ended its turn",
     "timeout_won_over_result": "a timeout was quicker than its result",
+    "told_by_a_beat": "a worker heard from its beat that a turn had been taken away",
     "wait_cancelled": "a wait ended with its turn",
     "wait_timeout": "a wait timed out",
     "waited_for_deliverable": "a caller waited for the end of its turn",

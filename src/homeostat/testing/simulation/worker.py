@@ -48,7 +48,7 @@ class Worker:
         self._slots = slots
         self._restless = self._world.chance.random() < 0.2  # beats although it holds nothing
         self._session = LocalSession(process.kernel, self._revoked)
-        self._bodies: dict[tuple[TurnId, int], asyncio.Task[None]] = {}
+        self._bodies: dict[tuple[TurnId, int], tuple[Body, asyncio.Task[None]]] = {}
         self._free = asyncio.Event()
 
     async def run(self) -> None:
@@ -95,7 +95,7 @@ class Worker:
 
     async def _leave(self) -> None:
         """Hand back what is in work, then go."""
-        for task in list(self._bodies.values()):
+        for _, task in list(self._bodies.values()):
             task.cancel()
         self._world.trace.count("worker_left")
         await self._session.close()
@@ -106,23 +106,29 @@ class Worker:
             await asyncio.sleep(session.lease_seconds / LEASE_BEATS)
             if not self._bodies and not self._restless:
                 continue
+            gone = [(body, task) for body, task in self._bodies.values() if body.works_in_vain(session)]
             try:
                 await session.renew()
             except Unavailable:
                 continue
             except WorkerUnknown:
                 return
+            for body, task in gone:
+                if body.pausing and not task.cancelling():
+                    self._world.violated("never_a_beat_overlooks_a_turn_that_was_taken_away", body.name)
+            self._world.trace.count("told_by_a_beat", len(gone))
 
     def _revoked(self, fence: Fence) -> None:
-        task = self._bodies.get((fence.turn_id, fence.epoch))
-        if task is not None:
+        found = self._bodies.get((fence.turn_id, fence.epoch))
+        if found is not None:
             self._world.trace.count("revoked_while_running")
-            task.cancel()
+            found[1].cancel()
 
     def _start(self, grant: Grant) -> None:
         key = (grant.turn.turn_id, grant.epoch)
-        task = self._process.begin(Body(self, grant).run)
-        self._bodies[key] = task
+        body = Body(self, grant)
+        task = self._process.begin(body.run)
+        self._bodies[key] = (body, task)
         task.add_done_callback(lambda _: self._done(key))
 
     def _done(self, key: tuple[TurnId, int]) -> None:
@@ -165,6 +171,15 @@ class Body:
         self._session = worker.session
         self._tag = ""
         self._hydration = Hydration({}, (), ())
+        self.pausing = False
+
+    @property
+    def name(self) -> str:
+        return f"{self._grant.turn.turn_id} epoch {self._grant.epoch}"
+
+    def works_in_vain(self, session: LocalSession) -> bool:
+        """Whether its turn was taken away while it asks nothing whose answer would tell it so."""
+        return self.pausing and self._session is session and not self._world.holds(self._grant)
 
     async def run(self) -> None:
         body = from_json(self._grant.turn.payload)
@@ -185,7 +200,9 @@ class Body:
             case "step":
                 await self._step(op[1])
             case "pause":
+                self.pausing = True
                 await asyncio.sleep(op[1])
+                self.pausing = False
             case "card":
                 await self._worker.surely(lambda: self._session.write(self._grant, (CardDraft("note", to_json("x")),)))
             case "calls":
