@@ -7,7 +7,7 @@ from collections import deque
 from homeostat.core.clock import Clock
 from homeostat.core.errors import BusUnavailable, HomeostatError
 from homeostat.core.ids import Scope, scope_floor
-from homeostat.core.limits import OUTBOX_BUFFER_MAX, OUTBOX_GRACE_SECONDS, SWEEP_ROWS_MAX
+from homeostat.core.limits import OUTBOX_BUFFER_MAX, OUTBOX_GRACE_SECONDS, RIDE_SECONDS, SWEEP_ROWS_MAX
 from homeostat.core.ports.bus import Bus
 from homeostat.core.ports.store import TurnStore
 from homeostat.core.records.event import Event
@@ -18,6 +18,7 @@ from homeostat.kernel.flush import Flusher
 log = logging.getLogger(__name__)
 
 _LAST = Scope("g")  # behind every scope there can be
+_PAUSES = (0.05, 5.0)  # between two attempts while the bus is away: at first, and at most
 
 
 class Relay:
@@ -33,8 +34,9 @@ class Relay:
         self._signals: deque[Event] = deque(maxlen=OUTBOX_BUFFER_MAX)
         self._wanted = asyncio.Event()
         self._seen: dict[Scope, float] = {}
+        self._pause = _PAUSES[0]
         self.published = 0
-        self.backlog = False
+        self.again_seconds: float | None = None
 
     def hand_over(self, row: OutboxRow | None, signals: list[Event]) -> None:
         """Take what a commit announced. Beyond the buffer's size rows wait in the store, where the sweep finds them."""
@@ -45,18 +47,18 @@ class Relay:
             self._wanted.set()
 
     async def run(self) -> None:
-        backoff = 0.05
+        shortest, longest = _PAUSES
         while True:
             await self._wanted.wait()
             await asyncio.sleep(0)  # whoever was answered goes first: the next save is on its way while this is said
             self._wanted.clear()
             try:
                 await self.tick()
-                backoff = 0.05
+                self._pause = shortest
             except BusUnavailable as error:
                 log.warning("announcements wait in the outbox: %s", error)
-                await asyncio.sleep(backoff)
-                backoff = min(backoff * 2, 5.0)
+                await asyncio.sleep(self._pause)
+                self._pause = min(self._pause * 2, longest)
                 self._wanted.set()
 
     async def tick(self) -> int:
@@ -77,9 +79,10 @@ class Relay:
     async def sweep(self) -> int:
         """Publish rows whose process did not live to do it: old ones, and those that were here a while ago already.
 
-        An id's age is only as good as the clock of the process that gave it.
+        An id's age is only as good as the clock of the process that gave it. Where one round could not take all there
+        is, `again_seconds` says after which time another one may find something else.
         """
-        self.backlog = False
+        self.again_seconds = None
         found = await self._store.outbox(_LAST, SWEEP_ROWS_MAX)
         now, old = self._clock.monotonic(), scope_floor(int(self._clock.now_ms() - OUTBOX_GRACE_SECONDS * 1000))
         self._seen = {row.outbox_id: self._seen.get(row.outbox_id, now) for row in found}
@@ -93,8 +96,15 @@ class Relay:
         if rows:
             await self._bus.publish(tuple(event for row in rows for event in row.events))
             self._forget([row.outbox_id for row in rows])
-        self.backlog = len(found) == SWEEP_ROWS_MAX
+        if len(found) == SWEEP_ROWS_MAX:
+            self.again_seconds = self._worth_a_look_after({row.outbox_id for row in found})
         return len(rows)
+
+    def _worth_a_look_after(self, found: set[Scope]) -> float:
+        """What lies behind these comes up when they have left: soon if they were said, else when the bus takes them."""
+        if not found.isdisjoint(self._leaving):
+            return RIDE_SECONDS
+        return OUTBOX_GRACE_SECONDS if found.isdisjoint(row.outbox_id for row in self._rows) else self._pause
 
     def _forget(self, outbox_ids: list[Scope]) -> None:
         """Drop published rows with the next flush. Should that fail they are announced again, which is allowed."""

@@ -130,8 +130,8 @@ class Watchdog:
         except BusUnavailable as error:
             log.warning("announcements that others left behind wait: %s", error)
             return 0
-        if self._relay.backlog:
-            self.expect(self._clock.now_ms())  # more lies behind what one round may take
+        if (seconds := self._relay.again_seconds) is not None:
+            self.expect(Millis(self._clock.now_ms() + int(seconds * 1000)))  # more lies behind what one round may take
         return said
 
     def _doubtful(self, due: Due) -> set[AgentKey]:

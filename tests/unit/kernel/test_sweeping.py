@@ -9,13 +9,16 @@ import pytest
 from homeostat.adapters.doorbells.local import LocalBus
 from homeostat.adapters.stores.sqlite import SqliteEngine, SqliteTurns
 from homeostat.core.clock import Millis
-from homeostat.core.codec import Json
+from homeostat.core.codec import NULL, Json
 from homeostat.core.errors import BusUnavailable
 from homeostat.core.ids import AgentId, ProjectId, Scope, WorkerId
 from homeostat.core.limits import SWEEP_ROWS_MAX
 from homeostat.core.records.event import Channel, Event, subject
-from homeostat.core.records.turn import AgentKey
+from homeostat.core.records.turn import AgentKey, MessageType
+from homeostat.core.records.view import Outcome
+from homeostat.core.records.work import fence_of
 from homeostat.core.records.writes import OutboxRow, Writes
+from homeostat.kernel.commands import Deliver, Enqueue
 from homeostat.kernel.kernel import Kernel
 
 KEY: AgentKey = (ProjectId("p"), AgentId("ann"))
@@ -65,6 +68,41 @@ async def test_a_long_backlog_is_announced_round_after_round(store: SqliteTurns)
             loop.cancel()
         await asyncio.gather(*loops, return_exceptions=True)
     assert len(heard) == len(set(heard)), "a row was announced again while it was on its way out"
+
+
+class Counted(SqliteTurns):
+    """A store that counts how often a watchdog looks."""
+
+    looks = 0
+
+    async def outbox(self, before: Scope, limit: int) -> list[OutboxRow]:
+        self.looks += 1
+        return await super().outbox(before, limit)
+
+
+async def test_while_the_bus_is_away_nobody_looks_again_and_again_at_what_only_waits_for_it(tmp_path: Path) -> None:
+    engine = SqliteEngine(tmp_path / "turns.db")
+    await engine.open()
+    store = Counted(engine)
+    kernel = Kernel(store=store, bus=AwayBus())
+    loops = [asyncio.ensure_future(run()) for _, run in kernel.loops]
+    try:
+        await kernel.register(KEY)
+        worker = await kernel.open_worker([KEY], lambda _: None)
+        for _ in range(SWEEP_ROWS_MAX + 10):
+            await kernel.enqueue(Enqueue(key=KEY, type=MessageType.TURN, payload=NULL))
+            (grant,) = await kernel.claim(worker, 1, 5)
+            await kernel.deliver(Deliver(fence=fence_of(grant), status=Outcome.SUCCESS, result=NULL))
+        await asyncio.sleep(1)
+        before = store.looks
+        await asyncio.sleep(2)
+        assert store.looks - before <= 4, "it looks at the pace of those who would say it"
+        assert len(await store.outbox(ALL, 1_000)) > SWEEP_ROWS_MAX
+    finally:
+        for loop in loops:
+            loop.cancel()
+        await asyncio.gather(*loops, return_exceptions=True)
+        await engine.close()
 
 
 async def test_while_the_bus_is_away_the_watchdog_goes_on(store: SqliteTurns) -> None:
