@@ -29,7 +29,7 @@ BudgetOption = Annotated[
 SECONDS = {"s": 1, "m": 60, "h": 3600}
 
 CODES = {"completed": OK, "planned": OK, "failed": ERROR, "killed": ERROR, "paused": HELD}
-"""How a run stands when it is followed no longer, and with what the command ends. A plan waits because it was told to."""
+"""With what a command ends that followed a run, by how the run stands. A plan waits because it was told to."""
 
 
 def run(
