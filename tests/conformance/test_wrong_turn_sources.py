@@ -136,6 +136,9 @@ class ForgetsToLeave(LocalSession):
         taken = asyncio.ensure_future(super().claim(limit, seconds))
         return await asyncio.shield(taken)
 
+    async def close(self, *, lost: bool = True) -> None:
+        await super().close(lost=lost)
+
 
 WRONG: tuple[tuple[type[LocalSession], suite.Check], ...] = (
     (ForgetsSteps, suite.steps_and_cards_outlive_the_worker_that_wrote_them),
@@ -155,6 +158,7 @@ WRONG: tuple[tuple[type[LocalSession], suite.Check], ...] = (
     (NeverBeats, turn_endings.a_worker_that_renews_keeps_its_turn),
     (KeepsItsOldBoxes, suite.a_turn_can_be_pointed_at_other_boxes),
     (ForgetsToLeave, turn_endings.a_leaving_worker_hands_back_what_it_had_not_collected),
+    (ForgetsToLeave, turn_endings.a_leaving_worker_hands_back_what_it_holds),
 )
 
 

@@ -124,6 +124,7 @@ async def test_a_worker_that_dies_gives_its_turn_back() -> None:
             heir = await opened(client)
             again = await one(heir)
             assert (again.turn.turn_id, again.epoch) == (accepted.turn_id, grant.epoch + 1)
+            assert (await client.turn(accepted.turn_id)).losses == 1
 
 
 async def test_what_another_server_took_away_is_heard_of_within_a_lease_though_nothing_tells_it(
@@ -146,3 +147,15 @@ async def test_what_another_server_took_away_is_heard_of_within_a_lease_though_n
                         await session.renew(session.lease_seconds / LEASE_BEATS)
                 fence = revoked.pop()
                 assert (fence.turn_id, fence.epoch) == (accepted.turn_id, grant.epoch)
+
+
+async def test_a_worker_that_leaves_gives_its_turn_back_at_once_and_unharmed(client: Client) -> None:
+    leaving, heir = await opened(client), await opened(client)
+    accepted = await client.enqueue("ann", "hello")
+    grant = await one(leaving)
+    waiting = asyncio.create_task(one(heir))
+    await leaving.close()
+    async with asyncio.timeout(heir.lease_seconds / 4):
+        again = await waiting
+    assert (again.turn.turn_id, again.epoch) == (accepted.turn_id, grant.epoch + 1)
+    assert (await client.turn(accepted.turn_id)).losses == 0

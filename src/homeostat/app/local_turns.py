@@ -192,11 +192,12 @@ class LocalSession:
     async def emit(self, grant: Grant, chunk: Json) -> None:
         await self._kernel.emit(grant.turn.key, grant.turn.turn_id, chunk)
 
-    async def close(self) -> None:
+    async def close(self, *, lost: bool = False) -> None:
+        """As the port has it; whoever stands in for a worker elsewhere says whether it left or was lost."""
         for grant in self._spare:
             with suppress(StaleEpoch):
                 await self._kernel.release(fence_of(grant))
-        await self._kernel.close_worker(self._worker_id)
+        await self._kernel.close_worker(self._worker_id, lost=lost)
 
     async def _for(self, grant: Grant, writing: Awaitable[T]) -> T:
         """Write for a turn; one that is no longer held is forgotten."""

@@ -191,11 +191,11 @@ class WorkerSessions:
                 await self._kernel.release(fence)
         return list(claimed - actual)
 
-    async def close(self, worker_id: str) -> None:
-        """A worker leaves. Turns it was given and never learned of are lost with its lease."""
+    async def close(self, worker_id: str, *, lost: bool = False) -> None:
+        """A worker leaves, and what it holds goes to others. Turns of one that is lost are lost with its lease."""
         session = self.get(worker_id)
         del self._sessions[session.worker_id]
-        await session.local.close()
+        await session.local.close(lost=lost)
 
     # --- the loop ------------------------------------------------------------------------------------------
 
@@ -210,7 +210,7 @@ class WorkerSessions:
         for session in gone:
             log.warning("worker %s fell silent", session.worker_id)
             try:
-                await self.close(session.worker_id)
+                await self.close(session.worker_id, lost=True)
             except HomeostatError as error:
                 log.warning("the berth of %s was not closed properly: %s", session.worker_id, error)
         return len(gone)

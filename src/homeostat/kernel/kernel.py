@@ -287,9 +287,13 @@ class Kernel:
     async def host(self, worker_id: WorkerId, agents: Collection[AgentKey]) -> None:
         await self.workers.host(worker_id, agents)
 
-    async def close_worker(self, worker_id: WorkerId) -> None:
-        """A worker leaves; what was granted and not yet collected goes back."""
-        await self.workers.close(worker_id)
+    async def close_worker(self, worker_id: WorkerId, *, lost: bool = False) -> None:
+        """A worker leaves; what it holds goes back and costs no attempt.
+
+        Of one that is `lost` only that goes back which it had not collected. The rest may be what it died of, and has
+        to cost an attempt, or it would be given to one worker after the other for ever.
+        """
+        await self.workers.close(worker_id, lost=lost)
 
     async def claim(self, worker_id: WorkerId, limit: int, seconds: float) -> list[Grant]:
         """Up to `limit` turns, waiting for the first one; empty when the time is over."""

@@ -40,11 +40,16 @@ class Workers:
         self._dock.host(worker_id, agents)
         await self._look(self._dock.berth(worker_id))
 
-    async def close(self, worker_id: WorkerId) -> None:
+    async def close(self, worker_id: WorkerId, *, lost: bool = False) -> None:
+        """A worker leaves, and what it holds goes back. What one that is lost knew of, is lost with its lease."""
         berth = self._dock.close(worker_id)
-        for grant in berth.granted if berth else ():
-            with suppress(StaleEpoch):
-                await self._flusher.submit(Release(fence=fence_of(grant)))
+        fences = [fence_of(grant) for grant in berth.granted] if berth else []
+        if not lost:
+            fences += [fence for fence, _ in await self._store.held(worker_id)]
+        releases = [self._flusher.submit(Release(fence=fence)) for fence in dict.fromkeys(fences)]
+        for outcome in await asyncio.gather(*releases, return_exceptions=True):
+            if isinstance(outcome, BaseException) and not isinstance(outcome, StaleEpoch):
+                raise outcome
         await self._flusher.submit(EndLease(worker_id=worker_id))
 
     # --- waiting for turns ---------------------------------------------------------------------------------

@@ -158,7 +158,7 @@ async def renew_lease(call: Call, body: w.RenewBody) -> w.Revoked:
 
 @routes.plain("DELETE", "/v1/workers/{worker_id}", status=204, errors=(WorkerUnknown, Forbidden))
 async def close_session(call: Call) -> Answer:
-    """Leave; turns still held go to others."""
+    """Leave; turns still held go to others at once, and cost no attempt."""
     await call.system.workers.close(_session(call).worker_id)
     return NOTHING
 

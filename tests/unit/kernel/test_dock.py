@@ -177,6 +177,25 @@ async def test_turns_not_collected_go_back_when_their_worker_leaves() -> None:
         assert desk.store.leases == {}
 
 
+@pytest.mark.parametrize("lost", [False, True])
+async def test_turns_in_work_go_back_with_a_worker_that_leaves_and_are_lost_with_one_that_is(*, lost: bool) -> None:
+    desk = Desk("a", "b")
+    async with running_kernel(desk.store) as kernel:
+        worker = await kernel.open_worker([key_of("a"), key_of("b")], ignore)
+        kernel.dock.berth(worker).park(2)
+        await asyncio.gather(*(kernel.enqueue(turn(agent)) for agent in "ab"))
+        (grant,) = await kernel.claim(worker, 1, 5.0)
+        (other,) = kernel.dock.berth(worker).granted
+        await kernel.close_worker(worker, lost=lost)
+        assert desk.store.leases == {}
+        assert desk.head(other.turn.agent_id).status is HeadStatus.DISPATCHED, "it was never collected"
+        collected = desk.head(grant.turn.agent_id)
+        assert (collected.status, collected.losses) == (HeadStatus.RUNNING if lost else HeadStatus.DISPATCHED, 0)
+        if lost:
+            await kernel.watchdog.tick()
+            assert desk.head(grant.turn.agent_id).losses == 1, "it may be what the worker died of"
+
+
 async def test_a_claim_that_was_given_up_loses_no_turn() -> None:
     store = Slow()
     desk = Desk("a", store=store)

@@ -118,7 +118,7 @@ class WorkerSession(Protocol):
         ...
 
     async def close(self) -> None:
-        """Leave. Turns granted but not yet collected go back at once; turns still held are lost to the lease."""
+        """Leave. Turns still held go back at once, collected or not, and cost no attempt."""
         ...
 
 

@@ -147,6 +147,25 @@ async def a_leaving_worker_hands_back_what_it_had_not_collected(world: World) ->
     assert [view.losses for view in views if view is not None] == [0, 0], "what is handed back costs no attempt"
 
 
+async def a_leaving_worker_hands_back_what_it_holds(world: World) -> None:
+    leaving = await world.worker(silent=True)
+    turn_id = await world.send()
+    grant = await one(leaving)
+    await leaving.step(grant, "half way", DONE)
+    await leaving.close()
+    heir = await world.worker()
+    grants = await heir.claim(1, 0.0)
+    assert len(grants) == 1, "what a worker holds that left is there at once"
+    again = grants[0]
+    assert (again.turn.turn_id, again.epoch) == (turn_id, grant.epoch + 1)
+    assert "half way" in (await heir.hydrate(again)).steps
+    view = await world.kernel.store.turn(world.project, turn_id)
+    assert view is not None
+    assert view.losses == 0, "what is handed back costs no attempt"
+    assert await is_stale(deliver(leaving, grant))
+    await deliver(heir, again)
+
+
 async def a_released_turn_costs_no_attempt(world: World) -> None:
     session = await world.worker()
     turn_id = await world.send()

@@ -273,5 +273,6 @@ CHECKS: Final[tuple[Check, ...]] = (
     e.a_worker_that_was_silent_can_have_its_turn_back,
     e.a_worker_that_renews_keeps_its_turn,
     e.a_leaving_worker_hands_back_what_it_had_not_collected,
+    e.a_leaving_worker_hands_back_what_it_holds,
     e.a_released_turn_costs_no_attempt,
 )
