@@ -10,6 +10,7 @@ from homeostat.core.clock import Millis
 from homeostat.core.ports.gateway import GatewayStore
 from homeostat.core.records.budget import Budget, GatewayId, Posted, Posting
 from homeostat.core.records.call import Call
+from homeostat.testing.suites import gateway_accounts as accounts
 from homeostat.testing.suites import gateway_store as suite
 from tests.conformance.engines import Engine, found_out
 
@@ -19,7 +20,7 @@ def keeper(engine: Engine) -> GatewayStore:
     return gateway_store(engine)
 
 
-@pytest.mark.parametrize("check", suite.CHECKS, ids=lambda check: check.__name__)
+@pytest.mark.parametrize("check", (*suite.CHECKS, *accounts.CHECKS), ids=lambda check: check.__name__)
 async def test_keepers(keeper: GatewayStore, check: suite.Check) -> None:
     await check(keeper)
 

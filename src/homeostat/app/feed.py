@@ -354,6 +354,7 @@ def _told(kind: Kind, target: str, said: Any) -> dict[str, Any]:
                 "reason": reason,
             }
         case Kind.BUDGET:
-            return {"holder": target, **said}
+            told = {"holder_kind" if name == "kind" else name: value for name, value in said.items()}
+            return {"holder": target, **told}
         case _:
             return {"target": target, **said}

@@ -25,11 +25,19 @@ class BudgetUnknown(ProtocolViolation):
 
 
 class BudgetExceeded(Refused):
-    """The {limit} budget of {kind} {holder!r} has no room for this: {spent} of {most} are spent, {held} are held."""
+    """The {limit} budget of {kind} {holder!r} has no room for {wanted}: {spent} of {most} are spent, {held} held."""
 
     code = "budget_exceeded"
     http_status = 402
     hint = "Raise the budget, or wait until calls under way have returned what they do not use."
+
+    @property
+    def why(self) -> str:
+        """The same in the words of whoever is held by it."""
+        facts, limit = self.facts, self.facts.get("limit")
+        cap = "time" if limit == "seconds" else limit
+        spent = f"{facts.get('spent')} of {facts.get('most')} are spent"
+        return f"the {cap} cap leaves no room for {facts.get('wanted')}: {spent}"
 
 
 class ModelUnpriced(Refused):

@@ -36,11 +36,18 @@ class Entries:
         if budget is None:
             return
         moved = replace(budget, spent=budget.spent.plus(spent), held=_floor(budget.held.plus(held)))
-        if moved.warns and moved.warned_at_ms is None:
-            moved = replace(moved, warned_at_ms=now)
-            self.warned.append(key)
         self.budgets[key] = moved
         self.changed.add(key)
+        if moved.warned_at_ms is None and moved.warns(now):
+            self.warn(key, now)
+
+    def warn(self, key: BudgetKey, now: Millis) -> None:
+        """Have the owner of an account know that it ends; each is told once."""
+        budget = self.budgets.get(key)
+        if budget is not None and budget.warned_at_ms is None:
+            self.budgets[key] = replace(budget, warned_at_ms=now)
+            self.changed.add(key)
+            self.warned.append(key)
 
     def hold(self, key: BudgetKey, amount: Amount) -> None:
         if amount != ZERO and key in self.budgets:
@@ -49,7 +56,8 @@ class Entries:
 
 def keys_of(posting: Posting) -> list[BudgetKey]:
     """The budgets a posting touches, in the order in which they are locked."""
-    return sorted({spend.key for spend in posting.spends} | {draw.key for draw in posting.draws})
+    named = {spend.key for spend in posting.spends} | {draw.key for draw in posting.draws}
+    return sorted(named.union(posting.warnings) if posting.warnings else named)
 
 
 def settle(posting: Posting, budgets: dict[BudgetKey, Budget]) -> Entries:
@@ -71,6 +79,8 @@ def settle(posting: Posting, budgets: dict[BudgetKey, Budget]) -> Entries:
         entries.move(draw.key, spent=ZERO, held=granted, now=posting.now_ms)
         entries.hold(draw.key, granted)
         entries.drawn.append(Drawn(granted, None, entries.budgets[draw.key]))
+    for key in posting.warnings:
+        entries.warn(key, posting.now_ms)
     return entries
 
 

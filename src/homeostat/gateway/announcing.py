@@ -107,6 +107,13 @@ def _events(samples: Iterable[Vitals]) -> list[Event]:
 
 
 def _warning(budget: Budget, now: Millis) -> Event:
+    seconds, caps = budget.elapsed_ms(now) / 1000, list[str]()
+    if budget.tokens_max is not None:
+        caps.append(f"{budget.spent.tokens} of {budget.tokens_max} tokens")
+    if budget.micros_max is not None:
+        caps.append(f"${budget.spent.micros / 1e6:.6f} of ${budget.micros_max / 1e6:.6f}")
+    if budget.seconds_max is not None:
+        caps.append(f"{seconds:.1f} s of {budget.seconds_max:g} s")
     body: Json = to_json(
         {
             "kind": budget.kind,
@@ -115,6 +122,9 @@ def _warning(budget: Budget, now: Millis) -> Event:
             "tokens_max": budget.tokens_max,
             "micros_spent": budget.spent.micros,
             "micros_max": budget.micros_max,
+            "seconds_spent": None if budget.seconds_max is None else seconds,
+            "seconds_max": budget.seconds_max,
+            "reason": f"{', '.join(caps)} spent",
             "at_ms": now,
         }
     )

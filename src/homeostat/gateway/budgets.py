@@ -299,9 +299,13 @@ class Budgets:
 
 def exceeded(budget: Budget, limit: BudgetLimit, bound: Bound | None = None) -> BudgetExceeded | BudgetHeld:
     """The refusal, with the numbers it rests on. What fits as soon as others return what they hold is not used up."""
+    least = 0 if bound is None else bound.tokens_out if bound.explicit else OUTPUT_TOKENS_LEAST
+    need = ZERO if bound is None else bound.of(least)
+    wanted = "a call"
     match limit:
         case BudgetLimit.TOKENS:
             numbers = {"spent": budget.spent.tokens, "held": budget.held.tokens, "most": budget.tokens_max}
+            wanted += f" of up to {need.tokens}" if need.tokens else ""
         case BudgetLimit.USD:
             spent, held = budget.spent.micros / 1_000_000, budget.held.micros / 1_000_000
             numbers = {
@@ -309,9 +313,9 @@ def exceeded(budget: Budget, limit: BudgetLimit, bound: Bound | None = None) -> 
                 "held": f"${held:.6f}",
                 "most": f"${(budget.micros_max or 0) / 1e6:.6f}",
             }
+            wanted += f" of up to ${need.micros / 1e6:.6f}" if need.micros else ""
         case BudgetLimit.SECONDS:
             numbers = {"spent": f"{budget.seconds_max:g} s", "held": "0 s", "most": f"{budget.seconds_max:g} s"}
-    least = 0 if bound is None else bound.tokens_out if bound.explicit else OUTPUT_TOKENS_LEAST
     waits = bound is not None and limit is not BudgetLimit.SECONDS and bound.fitting(budget.unspent) >= least
     refusal = BudgetHeld if waits else BudgetExceeded
-    return refusal(limit=limit.value, kind=budget.kind.value, holder=budget.holder, **numbers)
+    return refusal(limit=limit.value, kind=budget.kind.value, holder=budget.holder, wanted=wanted, **numbers)

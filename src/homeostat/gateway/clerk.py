@@ -88,6 +88,7 @@ class Clerk:
         self._ended: list[Airborne] = []
         self._calls: deque[Call] = deque()
         self._refusals: dict[RefusalKey, tuple[Call, list[int]]] = {}
+        self._warnings: set[BudgetKey] = set()
         self._leaving = False
         self._awake = False
         self._wanted = asyncio.Event()
@@ -154,6 +155,11 @@ class Clerk:
     def announce(self, event: Event) -> None:
         """Publish something with the next posting."""
         self.announcer.announce(event)
+        self.wake()
+
+    def warn(self, key: BudgetKey) -> None:
+        """Have the owner of a budget know that it ends, with the next posting and once."""
+        self._warnings.add(key)
         self.wake()
 
     def _record(self, call: Call) -> None:
@@ -241,7 +247,7 @@ class Clerk:
     @property
     def _pending(self) -> bool:
         unsettled = self.budgets.pending or self.rates.pending
-        return bool(self.airspace.pending or self._calls or unsettled or self._unsure)
+        return bool(self.airspace.pending or self._calls or unsettled or self._warnings or self._unsure)
 
     async def leave(self) -> None:
         """End: write what is left, and give back what is at hand."""
@@ -299,6 +305,7 @@ class Clerk:
         seen_version = self._seen_version()
         told, self._told_version = self._told_version, seen_version
         whole, self._whole = self._whole or seen_version != told, False
+        warnings, self._warnings = self._warnings, set()
         self._number += 1
         posting = Posting(
             gateway_id=self.gateway_id,
@@ -313,6 +320,7 @@ class Clerk:
             opened=self.airspace.rise(everything=whole),
             closed=self.airspace.land(),
             calls=tuple(calls),
+            warnings=tuple(warnings),
         )
         if self._draws or self._rate_draws or self._calls:
             self._hurry()

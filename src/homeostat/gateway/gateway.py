@@ -191,6 +191,10 @@ class Gateway:
         await self.clerk.flush()
         return await self.store.budget(key)
 
+    def warn(self, key: BudgetKey) -> None:
+        """Tell everybody that a budget ends, a moment later, unless that was told."""
+        self.clerk.warn(key)
+
     async def budgets(self, project: ProjectId, *, after: BudgetKey | None, limit: int) -> list[Budget]:
         await self.clerk.flush()
         return await self.store.budgets(project, after=after, limit=limit)

@@ -124,7 +124,7 @@ class Office:
     prices: PriceList
     errands: Errands
     runs: RunGates | None = None
-    broke: Callable[[RunId, Millis], None] | None = (
+    broke: Callable[[RunId, Millis, str], None] | None = (
         None  # told at once of a run whose call was refused for lack of money
     )
     manners: Manners = field(default_factory=Manners)
@@ -143,14 +143,17 @@ class Office:
                 raise RunClosed(run_id=run_id)
 
     def tell(self, error: HomeostatError, agent: AgentKey) -> None:
-        """Say that a run has nothing left to spend; whoever drives it should know."""
+        """Say that a run has nothing left to spend: whoever drives it should know, and so should whoever heard no
+        warning, because the call that was refused is what would have brought it there.
+        """
         if isinstance(error, BudgetExceeded) and error.facts.get("kind") == BudgetKind.RUN:
             run_id = RunId(str(error.facts["holder"]))
-            now = self.clock.now_ms()
+            now, why = self.clock.now_ms(), error.why
+            self.clerk.warn((agent[0], BudgetKind.RUN, run_id))
             if self.broke is not None:
-                self.broke(run_id, now)
+                self.broke(run_id, now, why)
             limit = error.facts.get("limit")
-            body = to_json({"run_id": run_id, "limit": limit, "agent_id": agent[1], "at_ms": now})
+            body = to_json({"run_id": run_id, "limit": limit, "agent_id": agent[1], "why": why, "at_ms": now})
             event_id = f"{run_id}:refused:{self.ids.scope()}"
             self.clerk.announce(Event(event_id, agent[0], Channel.EVT, "run", run_id, "budget_refused", body))
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from homeostat.core.clock import Millis
 from homeostat.core.gateway_errors import BudgetExceeded
@@ -11,7 +11,7 @@ from homeostat.core.limits import CALL_SETTLES_SECONDS, PAGE_MAX, RUN_CALLS_BATC
 from homeostat.core.records.budget import WARNING_PERCENT, ZERO, Amount, Budget, BudgetKey, BudgetKind
 from homeostat.core.records.call import Call, CallFilter, Outcome, call_of
 from homeostat.core.records.provenance import EntryKind
-from homeostat.core.records.run import Bounds, Run
+from homeostat.core.records.run import Bounds, PauseCause, Run
 from homeostat.runs.draft import Draft
 
 ALARMS_MAX = 10_000
@@ -26,6 +26,17 @@ class Bank(Protocol):
 
     async def calls(self, wanted: CallFilter, limit: int) -> list[Call]: ...
 
+    def warn(self, key: BudgetKey) -> None:
+        """Tell everybody that a budget ends, unless that was told."""
+        ...
+
+
+class Alarm(NamedTuple):
+    """A call of a run was refused: when, and why in words."""
+
+    at_ms: Millis
+    why: str
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spending:
@@ -36,6 +47,8 @@ class Spending:
     elapsed_ms: int
     warns: bool
     used_up: str | None
+    reason: str | None
+    stuck: bool
     reached_in_seconds: float | None
     reached_first: str | None
 
@@ -43,6 +56,8 @@ class Spending:
     def forecast(self) -> str | None:
         if self.used_up is not None:
             return f"the {self.used_up} cap is reached"
+        if self.stuck:
+            return "no room is left for the next call"
         if self.reached_in_seconds is None:
             return None
         return f"{self.reached_first} cap reached in {_words(self.reached_in_seconds)}"
@@ -53,22 +68,26 @@ class Purse:
 
     def __init__(self, bank: Bank) -> None:
         self.bank = bank
-        self._alarms: dict[RunId, Millis] = {}
+        self._alarms: dict[RunId, Alarm] = {}
 
-    def alarm(self, run_id: RunId, at_ms: Millis) -> None:
-        """A call of a run was refused at that time because there is no money left for it."""
+    def alarm(self, run_id: RunId, alarm: Alarm) -> None:
+        """A call of a run was refused because there is no money left for it."""
         if len(self._alarms) < ALARMS_MAX:
-            self._alarms[run_id] = max(at_ms, self._alarms.get(run_id, at_ms))
+            self._alarms[run_id] = max(alarm, self._alarms.get(run_id, alarm))
 
     def alarmed(self, run: Run) -> bool:
         """Whether a call was refused since the run goes on: word of an earlier one may come late."""
-        return self._alarms.get(run.run_id, 0) > (run.applying_since_ms or 0)
+        alarm = self._alarms.get(run.run_id)
+        return alarm is not None and alarm.at_ms > (run.applying_since_ms or 0)
 
-    def take_alarm(self, run: Run) -> bool:
-        """Whether there was an alarm; it counts once."""
-        found = self.alarmed(run)
-        self._alarms.pop(run.run_id, None)
-        return found
+    def take_alarm(self, run: Run) -> str | None:
+        """Why a call was refused, if one was; that counts once."""
+        alarmed, alarm = self.alarmed(run), self._alarms.pop(run.run_id, None)
+        return alarm.why if alarmed and alarm is not None else None
+
+    def warn(self, run: Run) -> None:
+        """Have everybody know that the budget of a run ends, whichever part of it: who heard so is not told again."""
+        self.bank.warn(key_of(run.project, run.run_id))
 
     async def refused(self, run: Run, agent_id: AgentId, *, since: Millis) -> bool:
         """Whether a call of an agent for a run was turned away because the run's money is used up."""
@@ -142,7 +161,8 @@ class Purse:
         )
         known = await self.bank.budget(budget.key)
         if known is None or _bounds(known) != _bounds(budget):
-            await self.bank.put_budget(budget)
+            warned = known.warned_at_ms if known is not None and _caps(known) == _caps(budget) else None
+            await self.bank.put_budget(replace(budget, warned_at_ms=warned))
 
     async def look(self, run: Run, now: Millis) -> Spending:
         """How much is used."""
@@ -170,10 +190,12 @@ def judge(run: Run, known: Budget | None, now: Millis) -> Spending:
     bounded = {name: cap for name, cap in most.items() if cap is not None}
     used_up = next((name for name, cap in bounded.items() if used[name] >= cap), None)
     warns = any(used[name] * 100 >= cap * WARNING_PERCENT for name, cap in bounded.items())
+    stuck = used_up is None and run.paused is PauseCause.BUDGET
+    words = "" if used_up is None else _spent_words(used_up, used[used_up], bounded[used_up])
     ends = {
         name: (cap - used[name]) * (elapsed / used[name]) / 1000
         for name, cap in bounded.items()
-        if used[name] and elapsed and used[name] < cap and not run.final
+        if used[name] and elapsed and used[name] < cap and not run.final and not stuck
     }
     first = min(ends, key=lambda name: ends[name], default=None)
     return Spending(
@@ -182,17 +204,32 @@ def judge(run: Run, known: Budget | None, now: Millis) -> Spending:
         elapsed_ms=elapsed,
         warns=warns,
         used_up=used_up,
+        reason=None if used_up is None else f"the {used_up} cap is reached: {words}",
+        stuck=stuck,
         reached_in_seconds=None if first is None else ends[first],
         reached_first=first,
     )
 
 
 def _bounds(budget: Budget) -> tuple[object, ...]:
-    caps = (budget.tokens_max, budget.micros_max, budget.seconds_max)
     if budget.seconds_max is None:
-        return caps
+        return _caps(budget)
     stands = budget.stopped_at_ms is not None
-    return (*caps, stands, budget.elapsed_ms(Millis(0)) if stands else budget.started_at_ms)
+    return (*_caps(budget), stands, budget.elapsed_ms(Millis(0)) if stands else budget.started_at_ms)
+
+
+def _caps(budget: Budget) -> tuple[object, ...]:
+    return (budget.tokens_max, budget.micros_max, budget.seconds_max)
+
+
+def _spent_words(name: str, used: int, cap: int) -> str:
+    match name:
+        case "usd":
+            return f"${used / 1e6:.6f} of ${cap / 1e6:.6f} are spent"
+        case "time":
+            return f"{used / 1000:.1f} s of {cap / 1000:g} s are spent"
+        case _:
+            return f"{used} of {cap} are spent"
 
 
 def _words(seconds: float) -> str:

@@ -18,7 +18,7 @@ from homeostat.core.records.run import Run
 from homeostat.core.redaction import redact_text
 from homeostat.core.run_errors import RunUnknown
 from homeostat.kernel.kernel import Kernel
-from homeostat.runs.budget import Bank, Purse, Spending
+from homeostat.runs.budget import Alarm, Bank, Purse, Spending
 from homeostat.runs.control import Control
 from homeostat.runs.desk import Desk, Notes
 from homeostat.runs.driver import Driver
@@ -160,9 +160,9 @@ class Runs:
             at_ms = Millis(int(str(said["at_ms"])))
         except (MalformedPayload, KeyError, ValueError, TypeError):
             return
-        self.broke(RunId(event.target), at_ms)
+        self.broke(RunId(event.target), at_ms, str(said.get("why") or "the budget cap is reached"))
 
-    def broke(self, run_id: RunId, at_ms: Millis) -> None:
+    def broke(self, run_id: RunId, at_ms: Millis, why: str) -> None:
         """A call of a run was refused at that time because there is no money left for it."""
-        self.purse.alarm(run_id, at_ms)
+        self.purse.alarm(run_id, Alarm(at_ms, why))
         self.driver.look(run_id)

@@ -39,11 +39,9 @@ class Treasurer:
         """When to look at the budget, whatever happens."""
         if run.applying_since_ms is None:
             return None
-        seconds = run.bounds.seconds
         looks = [Millis(now + int(RUNS_SEEN_SECONDS * 1000))] if metered(run) else []
-        if seconds is not None:
-            share = 1.0 if run.warned else WARNING_PERCENT / 100
-            looks.append(Millis(now + max(0, int(seconds * share * 1000) - run.elapsed_ms(now))))
+        if (left := _time_left(run, now)) is not None:
+            looks.append(Millis(now + max(0, left)))
         return min(looks, default=None)
 
     async def refused(self, run: Run, task: Task) -> bool:
@@ -57,27 +55,36 @@ class Treasurer:
         return await self._desk.purse.refused(run, task.agent_id, since=task.started_at_ms)
 
     async def check(self, draft: Draft) -> None:
-        """Warn at 80 %; at 100 % pause or fail, whichever the policy says."""
+        """Warn at 80 %, once; at 100 % pause or fail, whichever the policy says. Where a call is refused before that,
+        because it would have passed the cap, the warning comes with it.
+        """
         run, clock, purse = draft.run, self._desk.clock, self._desk.purse
-        if run.bounds.seconds is None and not metered(run):
-            return
-        lately = clock.monotonic() - self._looked_at < RUNS_SEEN_SECONDS
-        if metered(run) and lately and not purse.alarmed(run):
+        if run.bounds == Bounds() or self._lately(run, draft.now):
             return
         self._looked_at = clock.monotonic()
         seen = await purse.look(run, draft.now)
-        if seen.used_up is not None or purse.take_alarm(run):
-            reason = f"the {seen.used_up or 'budget'} cap is reached"
-            if run.config.policy.on_budget is OnBudget.FAIL:
-                draft.move(RunEvent.FAIL, actor=DRIVER, reason=reason)
-            else:
-                draft.move(RunEvent.PAUSE, actor=DRIVER, reason=reason, paused=PauseCause.BUDGET)
-        elif seen.warns and not run.warned:
-            draft.note(EntryKind.RUN_CHANGED, {"change": "budget_warning", "forecast": seen.forecast})
+        refused = purse.take_alarm(run)
+        reason = seen.reason or refused
+        if reason is None and not (seen.warns and not run.warned):
+            return
+        if not run.warned:
+            purse.warn(run)
+            draft.note(EntryKind.RUN_CHANGED, {"change": "budget_warning", "forecast": reason or seen.forecast})
             draft.set(warned=True)
-            if run.config.policy.pause_on_warning:
-                reason = "80 % of a budget is used"
-                draft.move(RunEvent.PAUSE, actor=DRIVER, reason=reason, paused=PauseCause.WARNING)
+        if reason is not None and run.config.policy.on_budget is OnBudget.FAIL:
+            draft.move(RunEvent.FAIL, actor=DRIVER, reason=reason)
+        elif reason is not None:
+            draft.move(RunEvent.PAUSE, actor=DRIVER, reason=reason, paused=PauseCause.BUDGET)
+        elif run.config.policy.pause_on_warning:
+            reason = "80 % of a budget is used"
+            draft.move(RunEvent.PAUSE, actor=DRIVER, reason=reason, paused=PauseCause.WARNING)
+
+    def _lately(self, run: Run, now: Millis) -> bool:
+        """Whether the account was read just now, and nothing says that it is another since."""
+        left = _time_left(run, now)
+        if not metered(run) or self._desk.purse.alarmed(run) or (left is not None and left <= 0):
+            return False
+        return self._desk.clock.monotonic() - self._looked_at < RUNS_SEEN_SECONDS
 
 
 def metered(run: Run) -> bool:
@@ -92,3 +99,11 @@ def _terms(run: Run) -> Terms | None:
     if run.bounds.seconds is None:
         return (run.bounds, None, 0)
     return (run.bounds, run.applying_since_ms, run.applied_ms)
+
+
+def _time_left(run: Run, now: Millis) -> int | None:
+    """Milliseconds until its time says something: that it ends, or if that was said, that it is over."""
+    if run.bounds.seconds is None:
+        return None
+    share = 1.0 if run.warned else WARNING_PERCENT / 100
+    return int(run.bounds.seconds * share * 1000) - run.elapsed_ms(now)

@@ -83,6 +83,7 @@ class NoBank:
 
     def __init__(self) -> None:
         self.accounts: dict[BudgetKey, Budget] = {}
+        self.warned: list[BudgetKey] = []
 
     async def put_budget(self, budget: Budget) -> Budget:
         known = self.accounts.get(budget.key)
@@ -92,6 +93,9 @@ class NoBank:
 
     async def budget(self, key: BudgetKey) -> Budget | None:
         return self.accounts.get(key)
+
+    def warn(self, key: BudgetKey) -> None:
+        self.warned.append(key)
 
     async def calls(self, wanted: CallFilter, limit: int) -> list[Call]:
         del wanted, limit

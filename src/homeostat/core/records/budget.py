@@ -148,12 +148,13 @@ class Budget:
             )
         )
 
-    @property
-    def warns(self) -> bool:
+    def warns(self, now: Millis) -> bool:
         """Whether so much is spent that somebody should know."""
-        return any(
-            most is not None and spent * 100 >= most * WARNING_PERCENT
-            for spent, most in ((self.spent.tokens, self.tokens_max), (self.spent.micros, self.micros_max))
+        tokens_max, micros_max, seconds_max = self.tokens_max, self.micros_max, self.seconds_max
+        return (
+            (tokens_max is not None and self.spent.tokens * 100 >= tokens_max * WARNING_PERCENT)
+            or (micros_max is not None and self.spent.micros * 100 >= micros_max * WARNING_PERCENT)
+            or (seconds_max is not None and self.elapsed_ms(now) >= seconds_max * 10 * WARNING_PERCENT)
         )
 
 
@@ -199,7 +200,10 @@ class Flight:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Posting:
-    """Everything a gateway writes at once. Its number lets a repetition after an unknown outcome change nothing."""
+    """Everything a gateway writes at once. Its number lets a repetition after an unknown outcome change nothing.
+
+    `warnings` are budgets whose owners should know that they end, if they do not know yet.
+    """
 
     gateway_id: GatewayId
     number: int
@@ -213,6 +217,7 @@ class Posting:
     opened: tuple[Flight, ...] = ()
     closed: tuple[CallId, ...] = ()
     calls: tuple[Call, ...] = ()
+    warnings: tuple[BudgetKey, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -265,33 +265,13 @@ async def one_is_warned_once(store: GatewayStore) -> None:
         len((await post(store, number, spends=(Spend(ANN, Amount(30, 0), ZERO),))).warned) for number in range(1, 5)
     ]
     assert told == [0, 0, 1, 0]
-
-
-async def a_clock_that_stands_takes_no_time(store: GatewayStore) -> None:
-    started, need = replace(budget(RUN, tokens=None), seconds_max=10), Amount(1, 0)
-    await store.enter(ONE, FAR)
-
-    async def refused(number: int, seconds: float) -> BudgetLimit | None:
-        now = Millis(NOW + int(seconds * 1000))
-        return (await post(store, number, now_ms=now, draws=(Draw(RUN, need, need),))).drawn[0].refused_by
-
-    await store.put_budget(started)
-    assert [await refused(1, 9.9), await refused(2, 10)] == [None, BudgetLimit.SECONDS]
-    standing = await store.put_budget(replace(started, stopped_at_ms=Millis(NOW + 4_000)))
-    assert await store.budget(RUN) == standing == (await store.budgets(PROJECT, after=None, limit=1))[0]
-    assert (standing.stopped_at_ms, standing.ends_at_ms) == (NOW + 4_000, None)
-    assert await refused(3, 3_600) is None
-    await store.put_budget(replace(started, started_at_ms=Millis(NOW + 3_596_000)))
-    assert [await refused(4, 3_605.9), await refused(5, 3_606)] == [None, BudgetLimit.SECONDS]
-    await store.put_budget(replace(started, stopped_at_ms=Millis(NOW + 10_000)))
-    assert await refused(6, 3_600) is BudgetLimit.SECONDS, "what is used up is used up while it stands, too"
-
-
-async def an_account_begins_with_what_was_spent_before_it(store: GatewayStore) -> None:
-    made = await store.put_budget(replace(budget(), spent=Amount(70, 9)))
-    assert (made.spent, made.warned_at_ms) == (Amount(70, 9), None)
-    again = await store.put_budget(replace(budget(tokens=200), spent=Amount(5, 5), warned_at_ms=NOW))
-    assert (again.tokens_max, again.spent, again.warned_at_ms) == (200, Amount(70, 9), NOW)
+    await store.put_budget(replace(budget(RUN), seconds_max=10))
+    (warned,) = (await post(store, 5, warnings=(ANN, RUN))).warned
+    assert (warned.key, warned.warned_at_ms, (await store.budget(RUN))) == (RUN, NOW, warned)
+    await store.put_budget(replace(budget(RUN, tokens=200), seconds_max=10))
+    spends = (Spend(RUN, Amount(1, 0), ZERO),)
+    timed = [await post(store, 6 + n, now_ms=Millis(NOW + 7_900 + n * 100), spends=spends) for n in range(3)]
+    assert [len(one.warned) for one in timed] == [0, 1, 0], "time is warned of like the rest"
 
 
 async def a_lease_from_a_clock_that_was_wrong_ends(store: GatewayStore) -> None:
@@ -401,8 +381,6 @@ CHECKS: tuple[Check, ...] = (
     room_is_counted_by_the_second_for_all_gateways,
     many_who_pace_at_once_never_pass_the_limit,
     one_is_warned_once,
-    a_clock_that_stands_takes_no_time,
-    an_account_begins_with_what_was_spent_before_it,
     a_lease_from_a_clock_that_was_wrong_ends,
     the_dead_are_charged_with_all_they_held,
     calls_are_found_newest_first,
