@@ -20,7 +20,7 @@ def keeper(engine: Engine) -> GatewayStore:
     return gateway_store(engine)
 
 
-@pytest.mark.parametrize("check", (*suite.CHECKS, *accounts.CHECKS), ids=lambda check: check.__name__)
+@pytest.mark.parametrize("check", [*suite.CHECKS, *accounts.CHECKS], ids=lambda check: check.__name__)
 async def test_keepers(keeper: GatewayStore, check: suite.Check) -> None:
     await check(keeper)
 

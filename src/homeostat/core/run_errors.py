@@ -2,7 +2,7 @@
 
 ProtocolViolation: RunUnknown · TaskUnknown · PlanInvalid · TargetUnknown · PlannerUnknown
 Conflict:          RunFinished · RunOvertaken · TaskSettled · TurnExists · RunClosed · RunHeld · LedgerSwept
-                   RedButtonNotPressed
+                   RedButtonNotPressed · BudgetOfRun
 Refused:           RedButtonPressed
 """
 
@@ -79,6 +79,16 @@ class RunHeld(Conflict):
     """Run {run_id} is held: it starts no task until it is resumed."""
 
     code = "run_held"
+
+
+class BudgetOfRun(Conflict):
+    """The budget of run {run_id}, which is {state}, is changed with the run, so that the run and its ledger say so."""
+
+    code = "budget_of_run"
+    hint = (
+        "Pause the run, and resume it with another budget: POST /v1/runs/{id}/resume, "
+        "or `homeostat resume RUN --budget usd=2,tokens=50000,time=10m`."
+    )
 
 
 class LedgerSwept(Conflict):

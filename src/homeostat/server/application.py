@@ -20,6 +20,7 @@ from homeostat.core.errors import (
 from homeostat.server import (
     access,
     audit,
+    budgets,
     dashboard,
     event_socket,
     events,
@@ -75,6 +76,7 @@ def table_of(app: FastAPI | None = None, metrics: Metrics | None = None) -> list
         *tools.routes,
         *fleet.routes,
         *gateway.routes,
+        *budgets.routes,
         *immune.routes,
         *immune_approvals.routes,
         *immune_baseline.routes,

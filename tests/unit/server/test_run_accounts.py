@@ -144,3 +144,27 @@ async def test_a_run_whose_tasks_are_done_completes_though_its_time_is_used_up(
         done = await reached(http, run_id, "completed", "paused")
         await asyncio.sleep(0.1)
     assert (await look(http, run_id))["status"] == "completed", done
+
+
+# --- who may change it -----------------------------------------------------------------------------------------
+
+
+async def test_the_budget_of_a_live_run_is_changed_with_the_run(system: System, http: httpx2.AsyncClient) -> None:
+    talkers = Talkers(http)
+    await talkers.register("ann")
+    async with crew(system.kernel, "ann", work=talkers.work):
+        run_id = await begin(http, tasks=[talk(4)], budget={"tokens": 10})
+        await reached(http, run_id, "paused")
+        account = f"/v1/budgets/run/{run_id}"
+        for refused in (await http.delete(account), await http.put(account, json={"tokens": 5})):
+            said = refused.json()
+            assert (refused.status_code, said["code"], said["state"]) == (409, "budget_of_run", "paused")
+            assert "resume" in said["hint"]
+        assert (await http.get(account)).json()["tokens"] == 10
+        await http.post(f"/v1/runs/{run_id}/resume", json={"budget": {"tokens": 100_000}})
+        await reached(http, run_id, "completed")
+        assert (await http.get(account)).json()["tokens"] == 100_000
+        assert (await http.delete(account)).status_code == 204, "of a run that is over nothing is held any more"
+        unbounded = await begin(http, tasks=[talk(1)], policy={"apply": "manual"})
+        assert (await http.put(f"/v1/budgets/run/{unbounded}", json={"tokens": 5})).status_code == 409
+        assert (await http.put("/v1/budgets/run/elsewhere", json={"tokens": 5})).status_code == 200
