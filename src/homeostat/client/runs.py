@@ -43,8 +43,8 @@ class RunsClient:
     async def tasks(self, run_id: str, *, cursor: int = -1, limit: int = 50) -> w.TasksPage:
         return (await self._get(f"{_path(run_id)}/tasks", cursor=cursor, limit=limit)).read(w.TasksPage)
 
-    async def task(self, run_id: str, name: str) -> w.TaskShape:
-        return (await self._get(f"{_path(run_id)}/tasks/{quote(name, safe='')}")).read(w.TaskShape)
+    async def task(self, run_id: str, name: str) -> w.TaskEndShape:
+        return (await self._get(f"{_path(run_id)}/tasks/{quote(name, safe='')}")).read(w.TaskEndShape)
 
     async def apply(self, run_id: str, *, reason: str = "", actor: str = "operator") -> w.RunShape:
         return await self._act(run_id, "apply", reason=reason, actor=actor)

@@ -92,6 +92,7 @@ class InvalidRequest(ProtocolViolation):
     """{problem}."""
 
     code = "invalid_request"
+    hint = "Correct what is named and ask again; nothing was changed."
 
 
 class UnknownMessageType(ProtocolViolation):

@@ -1,8 +1,8 @@
 """What can be wrong with what is asked of a run.
 
 ProtocolViolation: RunUnknown · TaskUnknown · PlanInvalid · TargetUnknown · PlannerUnknown
-Conflict:          RunFinished · RunOvertaken · TaskSettled · TurnExists · RunClosed · RunHeld · LedgerSwept
-                   RedButtonNotPressed · BudgetOfRun
+Conflict:          RunFinished · RunOvertaken · RunUnapplied · TaskSettled · TurnExists · RunClosed · RunHeld
+                   LedgerSwept · RedButtonNotPressed · BudgetOfRun
 Refused:           RedButtonPressed
 """
 
@@ -28,6 +28,7 @@ class PlanInvalid(ProtocolViolation):
     """The plan cannot be carried out: {problem}."""
 
     code = "plan_invalid"
+    hint = "Each task names one agent, type or tag, and in `after` other tasks of the plan, never in a circle."
 
 
 class TargetUnknown(ProtocolViolation):
@@ -48,6 +49,7 @@ class RunFinished(Conflict):
     """Run {run_id} is {state} since {at}, by {actor} ({reason}); it cannot {verb} any more."""
 
     code = "run_finished"
+    hint = "What has ended stays as it is. Begin another run: POST /v1/runs, or `homeostat run`."
 
 
 class RunOvertaken(Conflict):
@@ -57,10 +59,18 @@ class RunOvertaken(Conflict):
     hint = "Somebody else was first. Look at the run again, then decide."
 
 
+class RunUnapplied(Conflict):
+    """Run {run_id} is {state} and was never applied: there is nothing to resume."""
+
+    code = "run_unapplied"
+    hint = "Once it is planned, apply it: POST /v1/runs/{id}/apply, or `homeostat apply RUN`."
+
+
 class TaskSettled(Conflict):
-    """Task {task!r} of run {run_id} waits for no approval: it is {state}."""
+    """Task {task!r} of run {run_id} waits for no approval: it is {state}{answered}."""
 
     code = "task_settled"
+    hint = "The first answer holds. GET /v1/runs/{id}/tasks/{task} shows what became of it."
 
 
 class TurnExists(Conflict):

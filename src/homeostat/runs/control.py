@@ -3,9 +3,10 @@
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from typing import Final, cast
 
 from homeostat.core.clock import rfc3339
-from homeostat.core.codec import Json, to_json
+from homeostat.core.codec import Json, from_json, to_json
 from homeostat.core.errors import HomeostatError, IdempotencyKeyReused, Overloaded
 from homeostat.core.ids import AgentId, ProjectId, RunId
 from homeostat.core.limits import PAGE_MAX, RUN_CONFLICTS_MAX, RUN_KEYS_KEPT_MAX
@@ -30,6 +31,7 @@ from homeostat.core.run_errors import (
     RedButtonPressed,
     RunFinished,
     RunOvertaken,
+    RunUnapplied,
     RunUnknown,
     TaskSettled,
     TaskUnknown,
@@ -39,9 +41,12 @@ from homeostat.runs.desk import Desk
 from homeostat.runs.draft import Draft
 from homeostat.runs.plan import check_plan
 from homeostat.runs.planning import install_plan
+from homeostat.runs.standing import standings
 from homeostat.runs.stopping import preempt_turns, stop_turns
 
 log = logging.getLogger(__name__)
+
+ANSWERS: Final = ("approved", "rejected")
 
 Rule = Callable[[Draft], Awaitable[None] | None]
 RunKey = tuple[ProjectId, RunId]
@@ -206,7 +211,7 @@ class Control:
 
         async def rule(draft: Draft) -> None:
             task = await self._held(draft.run, name)
-            verb = "approved" if approve else "rejected"
+            verb = ANSWERS[0] if approve else ANSWERS[1]
             said = {"change": verb, "task": name, "actor": who.actor, "reason": who.reason}
             draft.note(EntryKind.RUN_CHANGED, said)
             if approve:
@@ -225,8 +230,24 @@ class Control:
         if task is None:
             raise TaskUnknown(run_id=run.run_id, task=name)
         if run.final or task.status is not TaskStatus.HELD:
-            raise TaskSettled(run_id=run.run_id, task=name, state=task.status.value)
+            (standing,) = await standings(self._desk.store, run, [task])
+            raise TaskSettled(run_id=run.run_id, task=name, state=standing.value, **await self._answer_to(run, task))
         return task
+
+    async def _answer_to(self, run: Run, task: Task) -> dict[str, str]:
+        """Who answered for a task, when and why: one of the last entries of the ledger says so."""
+        ledgers, before = self._desk.ledgers, run.tip.next_seq
+        latest = [] if ledgers is None else await ledgers.newest(run.project, run.run_id, before=before, limit=PAGE_MAX)
+        for entry in latest:
+            if entry.kind != EntryKind.RUN_CHANGED:
+                continue
+            said = cast("dict[str, str]", from_json(entry.payload))
+            if said.get("task") == task.spec.name and said["change"] in ANSWERS:
+                at, actor, reason = rfc3339(entry.at_ms), said["actor"], said["reason"]
+                words = f", {said['change']} at {at} by {actor}{f' ({reason})' if reason else ''}"
+                return {"answered": words, "at": at, "actor": actor, "reason": reason}
+        by = task.approved_by
+        return {"answered": ""} if by is None else {"answered": f", approved by {by}", "actor": by}
 
     # --- the red button ------------------------------------------------------------------------------------
 
@@ -292,6 +313,8 @@ class Control:
         """Say who was first, where something cannot be done any more."""
         if RUN.allows(run.status, event):
             return
+        if event is RunEvent.RESUME and run.status in (RunStatus.PLANNING, RunStatus.PLANNED):
+            raise RunUnapplied(run_id=run.run_id, state=run.status.value)
         kind = RunFinished if run.final else RunOvertaken
         moved = run.moved
         raise kind(

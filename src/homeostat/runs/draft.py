@@ -66,6 +66,8 @@ class Draft:
             clock = {"applied_ms": self.run.elapsed_ms(self.now), "applying_since_ms": None}
         if target is RunStatus.APPLYING:
             clock = {"applying_since_ms": self.now, "paused": None, "forced": False}
+        elif target in RUN.final:
+            clock["paused"] = None  # nothing holds what has ended
         self.set(status=target, moved=Move(actor, reason, self.now), live=True, **{**clock, **changes})
         self.gate = GATES[target]
         said: dict[str, object] = {

@@ -1,6 +1,6 @@
 """What the end of a turn means for the task it was."""
 
-from typing import Final
+from typing import Final, cast
 
 from homeostat.core.clock import Millis
 from homeostat.core.codec import Json, from_json, to_json
@@ -13,6 +13,9 @@ from homeostat.runs.draft import Draft
 TIMEKEEPER: Final = "runs: time-out"
 KILLER: Final = "runs: the run ended"
 """In whose name turns of a run are stopped; their deliverables say so for ever."""
+
+
+CAUSE_CHARS_MAX: Final = 500  # of why a task failed, where its run tells it; the task tells all
 
 
 def conclude(draft: Draft, task: Task, end: Deliverable, *, told: bool = False, keep: bool = True) -> Task:
@@ -49,8 +52,13 @@ def give_back(draft: Draft, task: Task) -> Task:
 
 
 def failure_of(task: Task) -> Json:
-    """Why a run failed, in terms of the task it failed by."""
-    return to_json({"code": "task_failed", "task": task.spec.name, "message": f"task {task.spec.name!r} failed"})
+    """Why a run failed, in terms of the task it failed by, and of what that failed by."""
+    told = None if task.error is None else from_json(task.error)
+    said = cast("dict[str, object]", told) if isinstance(told, dict) else {}
+    cause = {word: str(said[word])[:CAUSE_CHARS_MAX] for word in ("code", "message") if said.get(word)}
+    why = cause.get("message") or cause.get("code")
+    message = f"task {task.spec.name!r} failed{f': {why}' if why else ''}"
+    return to_json({"code": "task_failed", "task": task.spec.name, "message": message, "cause": cause or None})
 
 
 def _stopped_by(end: Deliverable) -> str | None:

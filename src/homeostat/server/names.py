@@ -4,12 +4,13 @@ import re
 from typing import Final
 
 from homeostat.core.errors import AgentUnknown, BoxUnknown, CardUnknown, MalformedPayload, TurnUnknown
-from homeostat.core.ids import AgentId, BoxId, CardId, ProjectId, TurnId
+from homeostat.core.ids import AgentId, BoxId, CardId, ProjectId, RunId, TurnId
 from homeostat.core.limits import NAME_CHARS_MAX
 from homeostat.core.records.turn import AgentKey
 from homeostat.server.call import Call
 
 _TURN: Final = re.compile(r"turn_[0-9a-f]{24}")
+_RUN: Final = re.compile(r"run_[0-9a-f]{24}")
 _BOX: Final = re.compile(r"box_[0-9a-f]{24}")
 _CARD: Final = re.compile(r"card_[0-9a-f]{24}_[0-9]{1,9}_[0-9a-f]{32}")
 _POSITION: Final = re.compile(r"[0-9]{1,16}")
@@ -73,6 +74,13 @@ def card_id(text: str) -> CardId:
     if not _CARD.fullmatch(text):
         raise CardUnknown(card_id=text[:NAME_CHARS_MAX])
     return CardId(text)
+
+
+def run_cursor(cursor: str | None) -> RunId | None:
+    """A cursor that is a run."""
+    if cursor is not None and not _RUN.fullmatch(cursor):
+        raise MalformedPayload(field="cursor", problem="use the next_cursor of the page before")
+    return None if cursor is None else RunId(cursor)
 
 
 def number(cursor: str | None, *, default: int) -> int:

@@ -1,5 +1,7 @@
 """Runs over HTTP: goals in, how they stand out, and what operators may do to them."""
 
+from msgspec.structs import asdict
+
 from homeostat.core.clock import rfc3339
 from homeostat.core.errors import Forbidden, IdempotencyKeyReused, InvalidRequest, Unauthenticated
 from homeostat.core.filter import Filter
@@ -23,6 +25,7 @@ from homeostat.core.run_errors import (
     RedButtonPressed,
     RunFinished,
     RunOvertaken,
+    RunUnapplied,
     RunUnknown,
     TargetUnknown,
     TaskSettled,
@@ -32,7 +35,7 @@ from homeostat.core.wire import runs as w
 from homeostat.runs.control import Act, RunKey
 from homeostat.runs.plan import spec_of
 from homeostat.runs.standing import counted, kept_as, standings
-from homeostat.server import identity
+from homeostat.server import identity, names
 from homeostat.server.call import Call
 from homeostat.server.endpoints import Routes
 from homeostat.server.render import instant, optional_value
@@ -138,7 +141,7 @@ async def list_runs(call: Call, query: w.RunsQuery) -> w.RunsPage:
         asked(call, "runs", query.q),
         read,
         lambda one: RunId(one.run_id),
-        cursor=None if query.cursor is None else RunId(query.cursor),
+        cursor=names.run_cursor(query.cursor),
         limit=query.limit,
     )
     return w.RunsPage(runs=found, next_cursor=following)
@@ -172,8 +175,8 @@ async def list_tasks(call: Call, query: w.TasksQuery) -> w.TasksPage:
     return w.TasksPage(tasks=found, next_cursor=following)
 
 
-@routes.plain("GET", "/v1/runs/{run_id}/tasks/{task}", gives=w.TaskShape, errors=(RunUnknown, TaskUnknown))
-async def read_task(call: Call) -> w.TaskShape:
+@routes.plain("GET", "/v1/runs/{run_id}/tasks/{task}", gives=w.TaskEndShape, errors=(RunUnknown, TaskUnknown))
+async def read_task(call: Call) -> w.TaskEndShape:
     """One task, with what it delivered."""
     runs, (project, run_id) = call.system.runs, _key(call)
     run = await runs.get(project, run_id)
@@ -182,7 +185,7 @@ async def read_task(call: Call) -> w.TaskShape:
     if task is None:
         raise TaskUnknown(run_id=run_id, task=name)
     (standing,) = await standings(runs.store, run, [task])
-    return _task(task, standing)
+    return w.TaskEndShape(**asdict(_task(task, standing)), result=optional_value(task.result))
 
 
 # --- what operators do ---------------------------------------------------------------------------------------
@@ -214,7 +217,7 @@ async def pause_run(call: Call, body: w.PauseBody) -> w.RunShape:
     return await _run(call, await control.pause(_key(call), force=body.force, who=_who(call, body)))
 
 
-@routes.taking("POST", "/v1/runs/{run_id}/resume", w.ResumeBody, gives=w.RunShape, errors=ACTING)
+@routes.taking("POST", "/v1/runs/{run_id}/resume", w.ResumeBody, gives=w.RunShape, errors=(*ACTING, RunUnapplied))
 async def resume_run(call: Call, body: w.ResumeBody) -> w.RunShape:
     """Go on after the last completed task, with another budget if one is sent."""
     await identity.require_operator(call, verb="resume", what="runs")
@@ -386,7 +389,6 @@ def _task(task: Task, standing: TaskStanding) -> w.TaskShape:
         on_failure=spec.on_failure,
         timeout_seconds=spec.timeout_seconds,
         error=optional_value(task.error),
-        result=optional_value(task.result),
     )
 
 

@@ -64,6 +64,9 @@ async def test_a_task_in_line_is_queued(system: System, http: httpx2.AsyncClient
 
         await eventually(done)
         assert set((await shown(http, run, status="succeeded")).values()) == {"succeeded"}
+        listed = (await http.get(f"{run}/tasks")).json()["tasks"]
+        assert not any("result" in task for task in listed), "a list has no room for what tasks delivered"
+        assert (await http.get(f"{run}/tasks/b")).json()["result"] == "b"
 
 
 async def test_nothing_of_a_run_that_is_held_by_force_is_running(system: System, http: httpx2.AsyncClient) -> None:

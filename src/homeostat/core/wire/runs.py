@@ -217,11 +217,16 @@ class TaskShape(Shape, frozen=True, kw_only=True):
     on_failure: OnFailure
     timeout_seconds: float | None
     error: Any
-    result: Any = None
+
+
+class TaskEndShape(TaskShape, frozen=True, kw_only=True):
+    """A task with what it delivered, if it has."""
+
+    result: Any
 
 
 class TasksPage(Shape, frozen=True, kw_only=True):
-    """A run's tasks, in their order."""
+    """A run's tasks, in their order; what each delivered is shown where it is asked for alone."""
 
     tasks: list[TaskShape]
     next_cursor: int | None
