@@ -59,6 +59,7 @@ class Journal:
         self._cards: dict[CardId, Json] = {card.card_id: card.content for card in hydration.output}
         self._written = self.own(hydration.output)
         self._before = frozenset((*self._steps, *self._waits))
+        self.code: dict[str, str | None] | None = None
         self.rewind()
 
     def rewind(self) -> None:
@@ -94,6 +95,13 @@ class Journal:
 
     def compare(self, key: str, asking: Asking) -> None:
         """A step is about to be asked for. Within a run nobody compares; a replay does."""
+
+    def asks(self, asking: Asking) -> Asked | None:
+        """What a new step is asked, for the record. The first one names the code: should the turn be stopped, nobody is
+        there to do so at its end.
+        """
+        asked = asking()
+        return asked if self.code is None or self._steps else {**(asked or {}), "code": self.code}
 
     def outcome(self, key: str) -> Json | None:
         return self._steps.get(key)

@@ -15,7 +15,7 @@ from homeostat.agent.protocol import (
     ProcessingAgent,
     RoutingDecision,
 )
-from homeostat.agent.recording import recording_of
+from homeostat.agent.recording import code_of, recording_of
 from homeostat.core.errors import AgentUnknown
 from homeostat.core.ids import DEFAULT_PROJECT, ProjectId
 from homeostat.core.machines.agent import AgentState
@@ -43,6 +43,8 @@ class Surroundings:
                 agent = await self._orchestrator.renew(context.target)
                 agent.bind(context=context)
                 await agent.memory.begin(context.routing.get("turn_id"))
+        if getattr(context.request, "run_id", None) is not None:
+            context.request.journal.code = code_of(agent)
 
     async def teardown(self, context: ExecutionContext) -> None:
         agent = self._orchestrator.known(context.target)

@@ -25,6 +25,7 @@ KERNEL_CARDS: Final = frozenset({DELIVERABLE, TOOL_CALL, TOOL_RESULT})
 NOTHING_RECORDED: Final[Mapping[str, Any]] = {}
 NOTHING: Final[Mapping[TurnId, Collection[str]]] = {}
 TYPES: Final = {kind: kind.value for kind in MessageType}
+CODE_TOLD: Final = '"code":{'
 NOTHING_SAID: Final = NULL.encode()
 
 
@@ -167,9 +168,22 @@ def turn_notes(
         return ordered
     if order := cast("list[str]", recording.get("order") or []):
         ordered = _as_asked(ordered, order)
+    if not recording and (code := _code_of(worked.steps)):
+        recording = {"agent": code}
+        recorded_as = to_json(code)
     told_order = order if early else ()
     end = _end_note(worked, delivered, context, recording, task, order=told_order, recorded_as=recorded_as)
     return [*ordered, end] if ordered else [end]
+
+
+def _code_of(steps: Sequence[Step]) -> object:
+    """Whose code it was, as the first step of a turn says: one that was stopped told nothing at its end."""
+    for step in steps:
+        if CODE_TOLD in step.outcome:
+            asked = cast("dict[str, Any]", from_json(step.outcome)).get("asked")
+            if isinstance(asked, dict) and (code := cast("dict[str, Any]", asked).get("code")):
+                return code
+    return None
 
 
 def _said(turn: Turn, ending: Ending, context: Collection[Card], recorded_as: str, task: TaskTold | None) -> str:
@@ -205,6 +219,7 @@ def recorded(text: Json) -> str:
 def _step_note(step: Step) -> Note:
     outcome = cast("dict[str, Any]", from_json(step.outcome))
     asked = cast("dict[str, Any]", outcome.pop("asked", None) or {})
+    asked.pop("code", None)  # it is told with the end of the turn
     payload: dict[str, Any] = {"turn_id": step.turn_id, "name": step.name}
     if asked:
         payload["asked"] = {"digest": asked.get("digest")}

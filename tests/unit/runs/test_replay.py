@@ -6,9 +6,11 @@ from homeostat.adapters.upstreams.simulated import Reply, SimulatedUpstream
 from homeostat.adapters.upstreams.simulated.upstream import INSTANT
 from homeostat.agent.functions import FunctionAgent
 from homeostat.agent.turn import Turn
+from homeostat.core.codec import from_json
 from homeostat.core.ids import DEFAULT_PROJECT, RunId, chance
 from homeostat.core.records.provenance import START, Entry, EntryKind
 from homeostat.runs.bundle import Bundle, lines_of
+from homeostat.runs.replaying.casting import cast_from
 from homeostat.runs.replaying.journal import Mode
 from homeostat.runs.replaying.replay import replay
 from homeostat.testing.recorded_runs import (
@@ -157,3 +159,25 @@ async def test_a_turn_that_was_stopped_is_replayed_as_far_as_it_came() -> None:
         entries = await written(MemoryLedger(bench.store), bench.store, run_id, {turn_id: 0})
     report = await replay(bundle_of(entries), lambda _: lambda: FunctionAgent(waiting))
     assert (report.verdict, report.turns) == ("identical", 1)
+    (ended,) = [from_json(entry.payload) for entry in entries if entry.kind == EntryKind.TURN_ENDED]
+    assert ended["code"]["target"].endswith("waiting"), "what was stopped is named by its first step"
+    (step,) = [from_json(entry.payload) for entry in entries if entry.kind == EntryKind.STEP]
+    assert "code" not in step["asked"]
+    assert not report.changed_code
+
+
+async def test_code_that_nobody_named_is_asked_for() -> None:
+    async def asking(turn: Turn) -> object:
+        return await turn.call("never", n=1)
+
+    async with Workbench() as bench:
+        run_id = RunId("run_" + "3" * 24)
+        async with bench.working(asking=asking):
+            turn_id = await bench.send("asking", None, run_id=run_id)
+            await asyncio.wait_for(bench.tool_calls.get(), 30)
+            await bench.kernel.stop(DEFAULT_PROJECT, turn_id, reason="enough", actor="test")
+            await bench.end(turn_id)
+        entries = await written(MemoryLedger(bench.store), bench.store, run_id, {turn_id: 0})
+    report = await replay(bundle_of(entries), cast_from({}, lambda _: True))
+    (skipped,) = report.skipped
+    assert "--agent asking=MODULE:NAME" in skipped

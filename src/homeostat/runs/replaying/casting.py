@@ -30,7 +30,8 @@ def cast_from(named: Mapping[str, str], allowed: Callable[[str], bool]) -> FindF
         target = named.get(end.agent_id) or named.get(EVERYBODY)
         if target is None:
             if end.code is None:
-                raise CodeUnknown(agent_id=end.agent_id, problem="the recording does not name it")
+                fix = f"name it with --agent {end.agent_id}=MODULE:NAME"
+                raise CodeUnknown(agent_id=end.agent_id, problem=f"the recording does not name it; {fix}")
             target = end.code.target
             if "<" in target:
                 raise CodeUnknown(agent_id=end.agent_id, problem=f"{target} cannot be imported")
