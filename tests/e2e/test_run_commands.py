@@ -110,3 +110,54 @@ def test_the_exit_code_says_how_a_run_stands(homeostat: Operator) -> None:
     for told in (homeostat("--help").stdout, homeostat("run", "--help").stdout):
         assert "3" in told
         assert "held" in told
+
+
+PLAN = '{"tasks": [{"name": "one", "agent": "echo", "input": {}}, {"name": "two", "agent": "echo", "after": ["one"]}]}'
+
+
+def test_a_run_is_planned_by_hand_and_its_tasks_and_ledger_are_read(homeostat: Operator) -> None:
+    with SyncClient(homeostat.url) as client:
+        client.register("planner", agent_id="thinker")  # it never answers
+    begun = homeostat("run", "x", "--planner", "thinker", "-d", "-o", "json", "--reason", "the quarter ends").stdout
+    run_id = json.loads(begun)["run_id"]
+    assert json.loads(begun)["moved"]["reason"] == "the quarter ends"
+    file = homeostat.file("plan.json", PLAN)
+    told = homeostat(
+        "plan", f"run/{run_id}", "--tasks", file, "--reason", "it thinks too long", "--actor", "kim"
+    ).stdout
+    assert told == f"{run_id} has 2 tasks and is applying\n"
+    followed = homeostat("ledger", run_id, "--follow", "-o", "json").stdout.splitlines()
+    entries = [json.loads(line) for line in followed]
+    assert [one["seq"] for one in entries] == list(range(1, len(entries) + 1))
+    planned = next(one["payload"] for one in entries if one["payload"].get("to") == "planned")
+    assert (planned["actor"], planned["reason"]) == ("kim", "it thinks too long")
+    page = json.loads(homeostat("ledger", run_id, "--limit", "2", "-o", "json").stdout)
+    assert page == {"entries": entries[:2], "next_cursor": 2}
+    shown = homeostat("ledger", run_id, "--after", "2", "--limit", "1")
+    assert shown.stdout.split()[0] == "3"
+    assert "--after 3" in shown.stderr
+    newest = homeostat("ledger", run_id, "--newest", "--limit", "1", "-q", "kind:run.moved").stdout
+    assert newest.split()[0] == str(max(one["seq"] for one in entries if one["kind"] == "run.moved"))
+    assert homeostat("tasks", run_id, "-o", "name").stdout == f"task/{run_id}/one\ntask/{run_id}/two\n"
+    listed = homeostat("tasks", run_id, "-q", "task:two").stdout
+    assert "succeeded" in listed
+    assert "one " not in listed.splitlines()[1][:4]
+    assert len(json.loads(homeostat("tasks", run_id, "--limit", "1", "-o", "json").stdout)["tasks"]) == 1
+    again = homeostat("plan", run_id, "--tasks", file, code=1).stderr
+    assert "cannot be planned" in again
+
+
+def test_a_run_is_told_to_hold_at_a_warning(homeostat: Operator) -> None:
+    begun = homeostat("run", "x", "--agent", "echo", "--pause-on-warning", "-o", "json", "--budget", "tokens=5").stdout
+    run_id = json.loads(begun)["run_id"]
+    created = json.loads(homeostat("ledger", run_id, "--limit", "1", "-o", "json").stdout)["entries"][0]
+    assert created["payload"]["config"]["policy"]["pause_on_warning"] is True
+
+
+def test_a_task_is_answered_as_it_is_listed(homeostat: Operator) -> None:
+    gated = homeostat.file("gate.json", '[{"name": "a", "agent": "echo", "input": {}, "approval": true}]')
+    run_id = json.loads(homeostat("run", "x", "--tasks", gated, "-o", "json", code=3).stdout)["run_id"]
+    name = homeostat("tasks", run_id, "-q", "status:held", "-o", "name").stdout.strip()
+    homeostat("approve", name, "--reason", "fine")
+    homeostat("ledger", run_id, "--follow")
+    assert "succeeded" in homeostat("tasks", run_id).stdout

@@ -24,6 +24,7 @@ from homeostat.cli import (
     memory,
     orders,
     receipts,
+    run_parts,
     runs,
     top,
     treatments,
@@ -82,6 +83,8 @@ for verb in (receipts.receipt, orders.release, orders.heal, orders.approve, orde
 application.command()(runs.run)
 for verb in (ledger.export, ledger.verify, ledger.replay):
     application.command()(verb)
+for act in (run_parts.plan, run_parts.tasks, run_parts.ledger):
+    application.command()(act)
 for act in (runs.apply, runs.pause, runs.resume, orders.kill, orders.requeue):
     application.command()(act)
 application.command("red-button")(runs.red_button)

@@ -105,10 +105,17 @@ def _show(event: Event, output: Output) -> None:
 
 
 async def follow(
-    client: "Client", kinds: str = "", *, query: str | None = None, tail: int = 0, on_end: bool = False
+    client: "Client",
+    kinds: str = "",
+    *,
+    query: str | None = None,
+    tail: int = 0,
+    cursor: int = 0,
+    on_end: bool = False,
+    path: str = "/v1/events",
 ) -> "AsyncGenerator[Event, None]":
-    """The server's sequence of events, from so many back; `on_end` stops where the past ends, else a lost connection
-    is taken up again where it broke.
+    """The server's sequence of events, or another stream of it, from so many back or from behind a cursor; `on_end`
+    stops where the past ends, else a lost connection is taken up again where it broke.
     """
     import asyncio
 
@@ -119,6 +126,7 @@ async def follow(
 
     last = ""
     asked = {"kinds": kinds, "q": query or "", "tail": str(tail or ""), "follow": "false" if on_end else ""}
+    asked["cursor"] = str(cursor or "")
     while True:
         headers = {"accept": "text/event-stream", "x-homeostat-project": client.project}
         if last:
@@ -126,7 +134,7 @@ async def follow(
         try:
             async with client.transport.http.stream(
                 "GET",
-                "/v1/events",
+                path,
                 params={name: value for name, value in asked.items() if value},
                 headers=headers,
                 timeout=httpx2.Timeout(5.0, read=None),

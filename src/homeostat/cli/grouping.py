@@ -29,7 +29,9 @@ GROUPS: Final = {
         "treatment",
         "memory",
     ),
-    "Runs": ("run", "apply", "pause", "resume", "replay", "verify", "export", "red-button"),
+    "Runs": (
+        *("run", "plan", "apply", "pause", "resume", "tasks", "ledger", "replay", "verify", "export", "red-button"),
+    ),
     "Administer": ("config", "key", "webhook", "db", "bench"),
 }
 

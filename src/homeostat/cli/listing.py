@@ -75,14 +75,19 @@ def _getter(noun: Noun) -> "Callable[..., None]":
                 rows = await _named(client, noun, ids)
                 show_rows(noun, rows, output, body=rows[0] if len(rows) == 1 else rows)
             else:
-                body = await _listed(client, noun, wanted)
-                show_rows(noun, body[noun.items], output, body=body)
+                await show_listed(client, noun, wanted, output)
                 if noun.name == "approvals" and output in (ListOutput.TABLE, ListOutput.WIDE):
                     await _tell_tasks(client)
 
         talk(work, url, project)
 
     return command
+
+
+async def show_listed(client: "Client", noun: Noun, wanted: Wanted, output: ListOutput) -> None:
+    """A list as the API has it."""
+    body = await _listed(client, noun, wanted)
+    show_rows(noun, body[noun.items], output, body=body)
 
 
 async def _tell_tasks(client: "Client") -> None:

@@ -1,6 +1,6 @@
 """What can be listed and described besides agents: one row for each kind of thing."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Final
 
@@ -65,12 +65,21 @@ class Noun:
     show_path: str = ""
     kinds: str = ""  # the events after which a watch looks again
     of_agent: str = ""  # where the API lists those of one agent, if it has a place for that
+    holder: str = ""  # what they belong to, where that is part of their names
 
     @property
     def many(self) -> str:
         return "acts" if self.name == "audit" else self.name
 
+    def within(self, thing: str) -> "Noun":
+        """The same kind of thing, as far as it belongs to another."""
+        from urllib.parse import quote
+
+        return replace(self, list_path=self.list_path.replace("{id}", quote(thing, safe="")), holder=thing)
+
     def id_of(self, row: Row) -> str:
+        if self.holder:
+            return f"{self.holder}/{row[self.key]}"
         return "/".join(str(row[part]) for part in self.key.split("+"))
 
 
@@ -272,10 +281,29 @@ NOUNS: Final = (
 )
 """Agents have views of their own; `homeostat get` lists all others by this table."""
 
+TASKS: Final = Noun(
+    "tasks",
+    "task",
+    "/v1/runs/{id}/tasks",
+    "tasks",
+    "name",
+    (
+        _id("TASK", "name"),
+        _word("STATUS", "status", whole=True),
+        _word("TARGET", "target"),
+        _word("AGENT", "agent_id", 2),
+        _number("ATTEMPT", "attempt"),
+        _word("AFTER", "after", 3),
+        _word("ERROR", "error", 1),
+    ),
+    (_word("TURN", "turn_id", 4, whole=True), _time("STARTED", "started_at", 5), _time("ENDED", "ended_at", 6)),
+)
+"""Tasks are listed run by run, and named with their run: `task/run_1/publish`."""
+
 BY_NAME: Final = {noun.name: noun for noun in NOUNS} | {noun.one: noun for noun in NOUNS}
 EVENTS_HINT: Final = "presence, turn, deliverable, call, phase, approval, alert, policy, budget, run"
 
-KINDS: Final = frozenset({"agent", *(noun.one for noun in NOUNS)})
+KINDS: Final = frozenset({"agent", "task", *(noun.one for noun in NOUNS)})
 
 PREFIXES: Final = {"run": "run", "turn": "turn", "apr": "approval", "inc": "incident", "call": "call"}
 

@@ -29,7 +29,7 @@ BudgetOption = Annotated[
 SECONDS = {"s": 1, "m": 60, "h": 3600}
 
 CODES = {"completed": OK, "planned": OK, "failed": ERROR, "killed": ERROR, "paused": HELD}
-"""With what a command ends that followed a run, by how the run stands. A plan waits because it was told to."""
+"""How a run stands when it is followed no longer, and with what the command ends. A plan waits as it was told to."""
 
 
 def run(
@@ -45,8 +45,12 @@ def run(
     parallel: Annotated[int | None, typer.Option(help="How many tasks may run at a time.")] = None,
     wait_for_apply: Annotated[bool, typer.Option(help="Plan only; `homeostat apply RUN` carries it out.")] = False,
     on_budget: Annotated[str | None, typer.Option(help="What a used-up budget does: pause or fail.")] = None,
+    pause_on_warning: Annotated[
+        bool, typer.Option("--pause-on-warning", help="Hold it once four fifths of a budget are used.")
+    ] = False,
     seed: Annotated[int | None, typer.Option(help="The seed its agents are given.")] = None,
     detach: Annotated[bool, typer.Option("--detach", "-d", help="Do not follow it.")] = False,
+    reason: Reason = "",
     actor: Actor = "operator",
     url: Url = None,
     project: Project = None,
@@ -57,9 +61,9 @@ def run(
     Ends with 0 if the run completed, or is planned and waits to be applied; 1 if it failed or was killed; 3 if it is
     held, by its budget, for an approval or by an operator. -o json says by which, as paused_by.
     """
-    body: dict[str, Any] = {"goal": goal, "actor": actor, "policy": {}}
+    body: dict[str, Any] = {"goal": goal, "actor": actor, "reason": reason}
     if tasks is not None:
-        body["tasks"] = _tasks_of(tasks)
+        body["tasks"] = tasks_of(tasks)
     elif agent is not None:
         body["tasks"] = [{"name": "goal", "agent": agent, "input": {"goal": goal}}]
     elif planner is not None or planner_function is not None:
@@ -67,6 +71,7 @@ def run(
     if budget is not None:
         body["budget"] = budget_of(budget)
     policy = {"parallel": parallel, "on_budget": on_budget, "apply": "manual" if wait_for_apply else None}
+    policy["pause_on_warning"] = pause_on_warning or None
     body["policy"] = {name: value for name, value in policy.items() if value is not None}
     if seed is not None:
         body["seed"] = seed
@@ -280,7 +285,8 @@ def _amount(name: str, amount: str) -> tuple[str, float | int]:
     return kind, value
 
 
-def _tasks_of(path: str) -> Any:
+def tasks_of(path: str) -> Any:
+    """The tasks that a file lists, bare or as `tasks` of an object."""
     import sys
     from pathlib import Path
 

@@ -8,6 +8,7 @@ from urllib.parse import quote
 from homeostat.client.transport import Received, Transport
 from homeostat.core.errors import InvalidRequest
 from homeostat.core.wire import runs as w
+from homeostat.core.wire.ledger import LedgerPage
 
 
 class RunsClient:
@@ -26,12 +27,18 @@ class RunsClient:
         budget: dict[str, float] | None = None,
         policy: dict[str, Any] | None = None,
         seed: int | None = None,
+        reason: str = "",
         actor: str = "operator",
         idempotency_key: str | None = None,
     ) -> w.RunShape:
         """Begin a run: with its tasks, or with somebody who plans them."""
         said = {"tasks": tasks, "planner": planner, "budget": _counted(budget), "policy": policy, "seed": seed}
-        body = {"goal": goal, "actor": actor, **{name: value for name, value in said.items() if value is not None}}
+        body = {
+            "goal": goal,
+            "actor": actor,
+            "reason": reason,
+            **{name: value for name, value in said.items() if value is not None},
+        }
         return (await self._post("/v1/runs", body, key=idempotency_key)).read(w.RunShape)
 
     async def get(self, run_id: str) -> w.RunShape:
@@ -45,6 +52,16 @@ class RunsClient:
 
     async def task(self, run_id: str, name: str) -> w.TaskEndShape:
         return (await self._get(f"{_path(run_id)}/tasks/{quote(name, safe='')}")).read(w.TaskEndShape)
+
+    async def ledger(self, run_id: str, *, cursor: int = 0, limit: int = 50, order: str = "oldest") -> LedgerPage:
+        """What happened in a run, a page at a time; `cursor` is the number of the last entry that was seen."""
+        return (await self._get(f"{_path(run_id)}/ledger", cursor=cursor, limit=limit, order=order)).read(LedgerPage)
+
+    async def plan(
+        self, run_id: str, tasks: Sequence[dict[str, Any]], *, reason: str = "", actor: str = "operator"
+    ) -> w.RunShape:
+        """Give a run that is still being planned its tasks."""
+        return await self._act(run_id, "plan", tasks=list(tasks), reason=reason, actor=actor)
 
     async def apply(self, run_id: str, *, reason: str = "", actor: str = "operator") -> w.RunShape:
         return await self._act(run_id, "apply", reason=reason, actor=actor)

@@ -133,7 +133,7 @@ class Control:
         await check_plan(specs, lambda target: self._desk.agents.find(run[0], target))
 
         def rule(draft: Draft) -> None:
-            install_plan(draft, specs, actor=who.actor)
+            install_plan(draft, specs, actor=who.actor, reason=who.reason)
 
         return await self._act(run, "be planned", RunEvent.PLAN_READY, rule, who)
 

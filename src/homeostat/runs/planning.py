@@ -122,10 +122,10 @@ async def adopt_plan(desk: Desk, draft: Draft, specs: Sequence[TaskSpec], *, act
     install_plan(draft, specs, actor=actor)
 
 
-def install_plan(draft: Draft, specs: Sequence[TaskSpec], *, actor: str) -> None:
+def install_plan(draft: Draft, specs: Sequence[TaskSpec], *, actor: str, reason: str = "") -> None:
     """Write a checked plan into a run."""
     draft.plan(tuple(Task(number, spec) for number, spec in enumerate(specs)))
     draft.note(EntryKind.PLAN_MADE, {"by": actor, "tasks": list(specs)})
-    draft.move(RunEvent.PLAN_READY, actor=actor, reason=f"{len(specs)} tasks")
+    draft.move(RunEvent.PLAN_READY, actor=actor, reason=reason or f"{len(specs)} tasks")
     if not draft.run.config.policy.wait_for_apply:
         draft.move(RunEvent.APPLY, actor=DRIVER, reason="nobody has to say so")

@@ -192,14 +192,13 @@ async def read_task(call: Call) -> w.TaskEndShape:
 
 
 @routes.taking(
-    "POST", "/v1/runs/{run_id}/plan", w.PlanBody, gives=w.RunShape, errors=(*ACTING, PlanInvalid, TargetUnknown)
+    "POST", "/v1/runs/{run_id}/plan", w.PlanRunBody, gives=w.RunShape, errors=(*ACTING, PlanInvalid, TargetUnknown)
 )
-async def plan_run(call: Call, body: w.PlanBody) -> w.RunShape:
+async def plan_run(call: Call, body: w.PlanRunBody) -> w.RunShape:
     """Give a run that is still being planned its tasks."""
     await identity.require_operator(call, verb="plan", what="runs")
     specs = [spec_of(task) for task in body.tasks]
-    who = Act(actor=call.actor("operator"), idempotency=call.idempotency)
-    return await _run(call, await call.system.runs.control.plan(_key(call), specs, who=who))
+    return await _run(call, await call.system.runs.control.plan(_key(call), specs, who=_who(call, body)))
 
 
 @routes.taking("POST", "/v1/runs/{run_id}/apply", w.ActBody, gives=w.RunShape, errors=ACTING)

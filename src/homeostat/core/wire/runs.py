@@ -96,6 +96,12 @@ class ActBody(Body, frozen=True, kw_only=True):
     actor: Name = "operator"
 
 
+class PlanRunBody(ActBody, frozen=True, kw_only=True):
+    """A plan that an operator makes, instead of the run's planner."""
+
+    tasks: Annotated[tuple[TaskBody, ...], msgspec.Meta(max_length=TASKS_PER_RUN_MAX)]
+
+
 class PauseBody(ActBody, frozen=True, kw_only=True):
     """With `force` running turns are taken from their workers and go back to the queue."""
 
