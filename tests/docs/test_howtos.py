@@ -39,6 +39,7 @@ PAGES = (
 ELSEWHERE = {
     "adopt-an-agent": "test_adopting.py",
     "hold-an-agent": "test_operator_pages.py",
+    "plan-with-a-function": "test_planner_page.py",
     "prove-and-replay-a-run": "test_operator_pages.py",
     "run-a-fleet": "test_fleet_page.py",
     "scale-out": "test_scale_out_page.py",

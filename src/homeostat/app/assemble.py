@@ -21,6 +21,7 @@ from homeostat.app.keyring import RegisterKeyring
 from homeostat.app.ledgers import open_ledgers
 from homeostat.app.local_turns import LocalTurns
 from homeostat.app.operations import Operations, open_operations
+from homeostat.app.planners import load_planners
 from homeostat.app.sessions import WorkerSessions
 from homeostat.app.settings import Auth, Settings
 from homeostat.app.spending import Spending
@@ -193,14 +194,7 @@ async def _open_views(
 
 
 async def open_runs(
-    settings: Settings,
-    supervisor: Supervisor,
-    opened: "Stores",
-    rooms: Rooms,
-    *,
-    bus: Bus,
-    clock: Clock,
-    ids: Ids,
+    settings: Settings, supervisor: Supervisor, opened: "Stores", rooms: Rooms, *, bus: Bus, clock: Clock, ids: Ids
 ) -> Runs:
     """Runs, with what a red button began finished before the first is driven."""
     runs = Runs(
@@ -217,6 +211,8 @@ async def open_runs(
         ledger_retention_seconds=settings.ledger_retention_seconds,
     )
     rooms.gateway.office.broke = runs.broke
+    for name, function in load_planners(settings.planners):
+        runs.add_planner(name, function)
     await runs.open()
     for title, run in runs.loops:
         supervisor.add(title, run)

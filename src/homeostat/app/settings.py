@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from homeostat.app.planners import PlannerSetting, read_planners
 from homeostat.app.upstreams import NONE_CONFIGURED, UpstreamSetting, read_upstreams, with_keys
 from homeostat.client.keys import default_data_dir
 from homeostat.core.errors import SettingInvalid
@@ -198,6 +199,7 @@ SETTINGS: Final = (
         "7776000",
     ),
     Setting("replay_modules", _names, "Modules whose agents this server may run again: NAME,…", ""),
+    Setting("planners", read_planners, "Functions that plan runs: NAME=module:function,…", ""),
     Setting("prices", _optional_path, "A JSON file of prices that overrule the list", ""),
     Setting("unknown_model", _unknown_model, "A model without a price: refuse, cap or tokens", "tokens"),
     Setting(
@@ -249,6 +251,7 @@ class Settings:
     ledger_key: Path | None = None
     ledger_retention_seconds: float = LEDGER_RETENTION_SECONDS
     replay_modules: tuple[str, ...] = ()
+    planners: tuple[PlannerSetting, ...] = ()
     prices: Path | None = None
     unknown_model: UnknownModel = UnknownModel.TOKENS
     policy_outage_seconds: float = POLICY_OUTAGE_SECONDS

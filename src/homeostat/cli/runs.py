@@ -40,7 +40,9 @@ def run(
     ] = None,
     agent: Annotated[str | None, typer.Option(help="Give the goal to this agent, as one task.")] = None,
     planner: Annotated[str | None, typer.Option(help="The agent that plans; else one of the type planner.")] = None,
-    planner_function: Annotated[str | None, typer.Option(help="A planning function of the server's process.")] = None,
+    planner_function: Annotated[
+        str | None, typer.Option(help="A planning function that `homeostat up --planners` named.")
+    ] = None,
     budget: BudgetOption = None,
     parallel: Annotated[int | None, typer.Option(help="How many tasks may run at a time.")] = None,
     wait_for_apply: Annotated[bool, typer.Option(help="Plan only; `homeostat apply RUN` carries it out.")] = False,

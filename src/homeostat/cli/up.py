@@ -29,6 +29,9 @@ Upstreams = Annotated[
     str | None,
     typer.Option(help="Who answers model calls: openai, anthropic, NAME=URL; keys in HOMEOSTAT_NAME_API_KEY."),
 ]
+Planners = Annotated[
+    str | None, typer.Option(help="Functions that plan runs: NAME=module:function,…, for run --planner-function NAME.")
+]
 StatusUrl = Annotated[str | None, typer.Option(help="redis://… to keep the fleet's status there.")]
 AgentExpirySeconds = Annotated[float | None, typer.Option(callback=finite, help="How long a dead agent stays listed.")]
 LeaseSeconds = Annotated[float | None, typer.Option(callback=finite, help="How long a silent worker keeps its turns.")]
@@ -50,6 +53,7 @@ def up(
     status_url: StatusUrl = None,
     agent_expiry_seconds: AgentExpirySeconds = None,
     upstreams: Upstreams = None,
+    planners: Planners = None,
     lease_seconds: LeaseSeconds = None,
     auth: AuthOption = None,
     log_level: LogLevel = None,
@@ -70,6 +74,7 @@ def up(
         status_url=status_url,
         agent_expiry_seconds=agent_expiry_seconds,
         upstreams=upstreams,
+        planners=planners,
         lease_seconds=lease_seconds,
         auth=auth,
         log_level=log_level,
@@ -87,6 +92,7 @@ def server(
     status_url: StatusUrl = None,
     agent_expiry_seconds: AgentExpirySeconds = None,
     upstreams: Upstreams = None,
+    planners: Planners = None,
     lease_seconds: LeaseSeconds = None,
     auth: AuthOption = None,
     log_level: LogLevel = None,
@@ -102,6 +108,7 @@ def server(
         status_url=status_url,
         agent_expiry_seconds=agent_expiry_seconds,
         upstreams=upstreams,
+        planners=planners,
         lease_seconds=lease_seconds,
         auth=auth,
         log_level=log_level,

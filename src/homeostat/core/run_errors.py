@@ -42,7 +42,10 @@ class PlannerUnknown(ProtocolViolation):
     """There is no planner {planner!r}."""
 
     code = "planner_unknown"
-    hint = "Name a registered agent, a planning function of this process, or send the tasks yourself."
+    hint = (
+        "Name a registered agent, a function that every server was started with "
+        "(`homeostat up --planners NAME=module:function`), or send the tasks yourself."
+    )
 
 
 class RunFinished(Conflict):

@@ -61,7 +61,7 @@ class RunBudgetBody(Body, frozen=True, kw_only=True):
 
 
 class PlannerBody(Body, frozen=True, kw_only=True):
-    """Who makes the plan: an agent, or a function of the server's process."""
+    """Who makes the plan: an agent, or a function that the server's setting `planners` names."""
 
     agent: Name | None = None
     function: Name | None = None
