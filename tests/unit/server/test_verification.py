@@ -30,6 +30,10 @@ BACKDATED = (
     "UPDATE transitions SET transition = json_set(transition, '$.at_ms', transition ->> '$.at_ms' - 3600000) "
     "WHERE transition ->> '$.target' = 'draining'"
 )
+EXECUTED_TWICE = (
+    "UPDATE turns SET correlation_id = (SELECT max(correlation_id) FROM turns WHERE run_id IS NOT NULL) "
+    "WHERE run_id IS NOT NULL"
+)
 TAMPERED = [
     ("DELETE FROM heads", "always_an_unbroken_line"),
     ("DELETE FROM heads WHERE agent_id = 'ann'", "always_an_unbroken_line"),
@@ -44,6 +48,8 @@ TAMPERED = [
     ("UPDATE ledger SET lines = '{}' WHERE first_seq > 1", "always_a_whole_ledger"),
     ("DELETE FROM ledger WHERE first_seq = (SELECT first_seq FROM ledger LIMIT 1 OFFSET 1)", "always_a_whole_ledger"),
     ("DELETE FROM ledger WHERE first_seq = (SELECT max(first_seq) FROM ledger)", "always_a_whole_ledger"),
+    ("DELETE FROM runs", "always_a_run_to_each_ledger"),
+    (EXECUTED_TWICE, "always_one_turn_for_one_attempt"),
     ("UPDATE budgets SET tokens_spent = 1000000", "always_within_the_cap"),
     ("UPDATE budgets SET tokens_held = 1", "always_what_is_held_is_somebodys"),
     ("UPDATE audit SET act = replace(act, 'bob', 'eve') WHERE instr(act, 'bob')", "always_a_whole_audit_log"),
@@ -96,6 +102,15 @@ async def test_a_cap_that_was_lowered_below_what_was_spent_is_not_broken_by_that
     lowered = (await http.put("/v1/budgets/agent/kim", json={"tokens": 1})).json()
     assert lowered["tokens_spent"] > 1
     assert (await verified(past)).violations == []
+
+
+async def test_a_ledger_that_left_the_store_in_its_time_is_not_missed(
+    system: System, past: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(system.runs.sweeper, "_retention_ms", -1_000)
+    assert await system.runs.sweeper.tick() > 0
+    report = await verified(past)
+    assert (report.violations, report.counts["runs"], report.counts["ledger entries"]) == ([], 1, 0)
 
 
 async def test_whatever_was_tampered_with_is_named(past: Path) -> None:

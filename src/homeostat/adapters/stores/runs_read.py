@@ -88,6 +88,15 @@ class RunsReading(ABC):
         found = await self._all("results_get", run_id, self._list(numbers))
         return {row[0]: Json(row[1]) for row in found}
 
+    async def repeated_turns(self, run_id: RunId) -> dict[str, list[TurnId]]:
+        found: dict[str, list[TurnId]] = {}
+        for name, turn_id in await self._all("turns_repeated", run_id):
+            found.setdefault(name, []).append(TurnId(turn_id))
+        return found
+
+    async def lost_ledgers(self) -> list[tuple[ProjectId, RunId]]:
+        return [(ProjectId(row[0]), RunId(row[1])) for row in await self._all("ledgers_lost")]
+
     async def open_turns(self, run_id: RunId, limit: int) -> list[tuple[AgentId, TurnId]]:
         return [(row[0], row[1]) for row in await self._all("turns_open", run_id, limit)]
 

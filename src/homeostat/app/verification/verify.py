@@ -81,6 +81,8 @@ class Inspection:
             await self._approvals(project)
             await self._runs(project)
         self.report.add(await confirmed("heads", partial(turns.always_a_head, self._archives.turns), _pause))
+        lost = partial(runs.always_a_run_to_each_ledger, self._archives.runs)
+        self.report.add(await confirmed("ledgers", lost, _pause))
         await self._isolated()
         await self._audit()
         self.report.counts["announcements that wait"] = len(await self._archives.turns.outbox(_LAST, PAGE_MAX))
@@ -134,8 +136,9 @@ class Inspection:
 
             async def look(run: Run = run) -> list[Violation]:
                 nonlocal entries
-                entries, found = await runs.always_a_whole_ledger(self._archives.runs, self._archives.ledgers, run)
-                return found
+                store, turn_store = self._archives.runs, self._archives.turns
+                entries, found = await runs.always_a_whole_ledger(store, self._archives.ledgers, run)
+                return [*found, *await runs.always_one_turn_for_one_attempt(store, turn_store, run)]
 
             self.report.add(await confirmed(run.run_id, look, _pause))
             self.report.counts["runs"] += 1

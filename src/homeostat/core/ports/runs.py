@@ -74,6 +74,14 @@ class RunStore(Protocol):
         """The turns of those tasks of a run that are marked as running."""
         ...
 
+    async def repeated_turns(self, run_id: RunId) -> dict[str, list[TurnId]]:
+        """The turns that were made for one attempt of one task, by what they are called, where there are several."""
+        ...
+
+    async def lost_ledgers(self) -> list[tuple[ProjectId, RunId]]:
+        """Ledgers of runs that are not there, of which there should be none."""
+        ...
+
     # --- who drives ----------------------------------------------------------------------------------------
 
     async def beat(self, driver: str, until: Millis) -> None:

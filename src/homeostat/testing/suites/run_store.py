@@ -338,6 +338,19 @@ async def check_a_turn_is_under_way_since_somebody_took_it(keepers: Keepers) -> 
     assert await keepers.runs.working(PROJECT, both, after=Millis(NOW + 4)) == {}
 
 
+async def check_turns_of_one_attempt_are_told_from_others(keepers: Keepers) -> None:
+    await keepers.turns.save(Writes(new_heads={(PROJECT, ANN): Head.new(PROJECT, ANN, NOW)}))
+    made = await make(keepers)
+    names = [f"{made.run_id}/1/1/7", f"{made.run_id}/1/2/7", f"{made.run_id}/1/2/7", "other", "other", None, None]
+    for number, name in enumerate(names, start=1):
+        assert (await enqueue(keepers, replace(turn_of(number, made), correlation_id=name))).ok
+    child = replace(turn_of(8, made, turn_of(1, made).turn_id), correlation_id=names[0])
+    assert (await enqueue(keepers, child)).ok
+    repeated = [turn_of(2, made).turn_id, turn_of(3, made).turn_id]
+    assert await keepers.runs.repeated_turns(made.run_id) == {names[1]: repeated}
+    assert await keepers.runs.lost_ledgers() == []
+
+
 async def already_there(keepers: Keepers, turn: Turn) -> None:
     try:
         await enqueue(keepers, turn)
@@ -358,4 +371,5 @@ CHECKS: Final[tuple[Check, ...]] = (
     check_a_red_button_lets_no_run_begin,
     check_a_gate_holds_from_its_commit_on,
     check_a_turn_is_under_way_since_somebody_took_it,
+    check_turns_of_one_attempt_are_told_from_others,
 )
