@@ -288,11 +288,7 @@ class Kernel:
         await self.workers.host(worker_id, agents)
 
     async def close_worker(self, worker_id: WorkerId, *, lost: bool = False) -> None:
-        """A worker leaves; what it holds goes back and costs no attempt.
-
-        Of one that is `lost` only that goes back which it had not collected. The rest may be what it died of, and has
-        to cost an attempt, or it would be given to one worker after the other for ever.
-        """
+        """A worker leaves or is lost; what it holds goes back, or what it had not collected."""
         await self.workers.close(worker_id, lost=lost)
 
     async def claim(self, worker_id: WorkerId, limit: int, seconds: float) -> list[Grant]:

@@ -41,7 +41,11 @@ class Workers:
         await self._look(self._dock.berth(worker_id))
 
     async def close(self, worker_id: WorkerId, *, lost: bool = False) -> None:
-        """A worker leaves, and what it holds goes back. What one that is lost knew of, is lost with its lease."""
+        """A worker leaves; what it holds goes back and costs no attempt.
+
+        Of one that is `lost` only that goes back which it had not collected. The rest may be what it died of, and has
+        to cost an attempt, or it would be given to one worker after the other for ever.
+        """
         berth = self._dock.close(worker_id)
         fences = [fence_of(grant) for grant in berth.granted] if berth else []
         if not lost:
