@@ -268,8 +268,10 @@ async def _answer(call: Call, body: w.ActBody, *, approve: bool) -> w.RunShape:
 
 @routes.plain("GET", "/v1/red-button", gives=w.ButtonsShape)
 async def read_buttons(call: Call) -> w.ButtonsShape:
-    """The red buttons that are pressed."""
-    return w.ButtonsShape(pressed=[_button(one) for one in await call.system.runs.store.buttons()])
+    """The red buttons that are pressed: that of the whole system, and those of projects the caller may look into."""
+    scope = call.principal.project
+    pressed = [one for one in await call.system.runs.store.buttons() if scope is None or one.project in ("", scope)]
+    return w.ButtonsShape(pressed=[_button(one) for one in pressed])
 
 
 @routes.taking(

@@ -163,6 +163,24 @@ async def test_a_key_of_one_project_cannot_tell_what_others_have(guarded: Guarde
         assert await asked(endpoint, "ann", **{"x-homeostat-project": "nowhere"}) == there, endpoint.name
 
 
+async def test_a_key_of_one_project_sees_no_red_button_of_another(guarded: Guarded) -> None:
+    keys = guarded.system.access.keys
+    issued = await keys.create(
+        name="x", role=Role.VIEWER, project=ProjectId("billing"), expires_in_seconds=None, by="test"
+    )
+    admin, viewer = ({"authorization": f"Bearer {secret}"} for secret in (guarded.secrets["admin"], issued.secret))
+    for project in ("default", "billing", None):
+        body = {"reason": "smoke"} if project is None else {"reason": "smoke", "project": project}
+        assert (await guarded.http.post("/v1/red-button", json=body, headers=admin)).is_success
+
+    async def pressed(headers: dict[str, str]) -> set[str | None]:
+        answer = await guarded.http.get("/v1/red-button", headers=headers)
+        return {button["project"] for button in answer.json()["pressed"]}
+
+    assert await pressed(admin) == {"default", "billing", None}
+    assert await pressed(viewer) == {"billing", None}
+
+
 async def test_an_agent_leaves_by_itself_and_nobody_elses_leave(guarded: Guarded) -> None:
     leave = next(one for one in ENDPOINTS if one.name == "deregister")
     answers = [await guarded.ask(leave, who, agent="bob") for who in ("nobody", "viewer", "ann", "bob", "operator")]
