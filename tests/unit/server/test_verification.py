@@ -12,6 +12,7 @@ from homeostat.app.settings import Settings
 from homeostat.app.verification import Report, verify_all
 from homeostat.core.clock import Millis
 from homeostat.core.ids import DEFAULT_PROJECT, AgentId
+from homeostat.core.records.enforcement import Effect
 from homeostat.core.records.immune import (
     Applied,
     ApprovalId,
@@ -20,6 +21,7 @@ from homeostat.core.records.immune import (
     Incident,
     IncidentId,
     RemedyAction,
+    Stance,
     Treatment,
 )
 from homeostat.testing.crews import crew, eventually
@@ -29,6 +31,17 @@ CHAT = {"model": "gpt-4o-mini", "messages": [{"role": "user", "content": "hello"
 BACKDATED = (
     "UPDATE transitions SET transition = json_set(transition, '$.at_ms', transition ->> '$.at_ms' - 3600000) "
     "WHERE transition ->> '$.target' = 'draining'"
+)
+SHORT = (
+    "UPDATE transitions SET transition = json_set(transition, '$.at_ms', transition ->> '$.at_ms' - 4000) "
+    "WHERE agent_id = 'kim' AND transition ->> '$.target' = 'draining'; "
+    "UPDATE transitions SET transition = json_set(transition, '$.at_ms', transition ->> '$.at_ms' - 3500) "
+    "WHERE agent_id = 'kim' AND transition ->> '$.source' = 'draining'"
+)
+WORKED = (
+    "UPDATE transitions SET transition = json_set(transition, '$.at_ms', transition ->> '$.at_ms' - 3600000) "
+    "WHERE agent_id = 'ann'; "
+    "UPDATE turns SET created_at_ms = created_at_ms - 7200000 WHERE agent_id = 'ann' AND seq = 1"
 )
 EXECUTED_TWICE = (
     "UPDATE turns SET correlation_id = (SELECT max(correlation_id) FROM turns WHERE run_id IS NOT NULL) "
@@ -55,6 +68,10 @@ TAMPERED = [
     ("UPDATE audit SET act = replace(act, 'bob', 'eve') WHERE instr(act, 'bob')", "always_a_whole_audit_log"),
     ("DELETE FROM audit WHERE seq = 2", "always_a_whole_audit_log"),
     (BACKDATED, "always_the_isolated_are_not_served"),
+    (SHORT, "always_the_isolated_are_not_served"),
+    (WORKED, "always_the_isolated_are_not_served"),
+    ("DELETE FROM patients WHERE agent_id = 'kim'", "always_the_held_stay_held"),
+    ("UPDATE heads SET gate = 'open', gate_reason = NULL WHERE agent_id = 'ann'", "always_the_held_stay_held"),
 ]
 
 
@@ -62,6 +79,7 @@ TAMPERED = [
 async def past(system: System, http: httpx2.AsyncClient, tmp_path: Path) -> Path:
     """A little of everything: turns, a run with an approval, a call under a budget, a quarantine."""
     async with crew(system.kernel, "ann"):
+        await http.post("/v1/agents/register", json={"agent_type": "test", "agent_id": "ann"})
         registered = await http.post("/v1/agents/register", json={"agent_type": "test", "agent_id": "kim"})
         await http.put("/v1/budgets/agent/kim", json={"tokens": 1_000})
         said = {"authorization": f"Bearer {registered.json()['api_key']}"}
@@ -79,9 +97,16 @@ async def past(system: System, http: httpx2.AsyncClient, tmp_path: Path) -> Path
         await http.post(f"/v1/runs/{run}/tasks/risky/approve", json={"reason": "go", "actor": "bob"})
         await eventually(ended)
         await http.post("/v1/agents/ann/inbox", json={"type": "turn", "payload": {"number": 3}})
-        assert (await http.post("/v1/agents/kim/quarantine", json={"reason": "odd"})).status_code < 300
+        for agent in ("kim", "ann"):
+            assert (await http.post(f"/v1/agents/{agent}/quarantine", json={"reason": "odd"})).status_code < 300
+        await eventually(lambda: _are_held(system))
         await system.gateway.clerk.flush()
     return tmp_path
+
+
+async def _are_held(system: System) -> bool:
+    holds = [hold for hold in await system.immune.enforcement.store.holds() if hold.wanted is Stance.CLOSED]
+    return len(holds) >= 3 and all(hold.effect is Effect.ENFORCED for hold in holds)
 
 
 async def verified(folder: Path, file: str = "homeostat.db") -> Report:
@@ -118,7 +143,8 @@ async def test_whatever_was_tampered_with_is_named(past: Path) -> None:
         copied = sqlite3.connect(past / f"{number}.db")
         with closing(sqlite3.connect(past / "homeostat.db")) as real, closing(copied) as copy:
             real.backup(copy)
-            assert copy.execute(statement).rowcount > 0, statement
+            for part in statement.split("; "):
+                assert copy.execute(part).rowcount > 0, statement
             copy.commit()
         report = await verified(past, f"{number}.db")
         assert report.violations, statement

@@ -60,6 +60,9 @@ class ImmuneReading(ABC):
         found = await self._all("transitions_list", *key, before or rows.NEWEST, limit)
         return [rows.read_transition(row) for row in found]
 
+    async def stepped(self) -> list[AgentKey]:
+        return [(ProjectId(row[0]), AgentId(row[1])) for row in await self._all("transitions_agents")]
+
     async def approval(self, project: ProjectId, approval_id: ApprovalId) -> Approval | None:
         found = await self._all("approval_get", project, approval_id)
         return rows.read_approval(found[0]) if found else None

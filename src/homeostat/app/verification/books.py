@@ -1,25 +1,16 @@
-"""Money, isolation and approvals: within the cap, not served while held, each yes used once."""
+"""Money and approvals: within the cap, each yes used once."""
 
 from collections import Counter
 from collections.abc import AsyncGenerator
-from typing import Final
 
 from homeostat.app.verification.findings import Violation
-from homeostat.core.clock import Millis, rfc3339
+from homeostat.core.clock import Millis
 from homeostat.core.ids import ProjectId
 from homeostat.core.limits import PAGE_MAX
-from homeostat.core.machines.phase import RUNS
 from homeostat.core.ports.gateway import GatewayStore
 from homeostat.core.ports.immune import ImmuneStore
 from homeostat.core.records.budget import ZERO, Amount, Budget, BudgetKey
-from homeostat.core.records.call import CallFilter, CallId, Outcome
-from homeostat.core.records.immune import ApprovalStatus, IncidentId, Patient
-from homeostat.core.records.turn import AgentKey
-
-CLOCKS_APART_MS: Final = 5_000
-"""Who isolates and who answers may be on two machines; what lies closer than this to either end proves nothing."""
-
-Span = tuple[Millis, Millis]
+from homeostat.core.records.immune import ApprovalStatus, IncidentId
 
 
 async def budgets(store: GatewayStore, project: ProjectId) -> AsyncGenerator[list[Budget]]:
@@ -57,48 +48,6 @@ def _bounds(account: Budget) -> Amount:
         -1 if account.tokens_max is None else account.tokens_max,
         -1 if account.micros_max is None else account.micros_max,
     )
-
-
-async def closed_spans(store: ImmuneStore, patient: Patient, now: Millis) -> AsyncGenerator[Span]:
-    """When an agent was held: from the step that closed it to the one that opened it, the latest first.
-
-    A step came after the one before it and before the next, whatever the clock of its process said.
-    """
-    before: str | None = None
-    opened: Millis | None = now
-    closing: Span | None = None
-    next_ms = now
-    while page := await store.transitions(patient.key, before=before, limit=PAGE_MAX):
-        for step in page:
-            if closing is not None:
-                yield Millis(max(closing[0], step.at_ms)), closing[1]
-                closing = None
-            if step.target in RUNS:
-                opened = Millis(min(step.at_ms, next_ms))
-            elif step.source in RUNS and opened is not None:
-                closing = step.at_ms, opened
-                opened = None
-            next_ms = step.at_ms
-        before = page[-1].transition_id
-    if closing is not None:
-        yield closing
-
-
-async def always_the_isolated_are_not_served(store: GatewayStore, agent: AgentKey, span: Span) -> list[Violation]:
-    """No call that began while an agent was held was answered."""
-    closed, opened = span[0] + CLOCKS_APART_MS, span[1] - CLOCKS_APART_MS
-    before: CallId | None = None
-    while closed < opened:
-        wanted = CallFilter(project=agent[0], agent_id=agent[1], since_ms=Millis(closed), before=before)
-        page = await store.calls(wanted, PAGE_MAX)
-        for call in page:
-            if closed < call.started_at_ms < opened and call.outcome is Outcome.ANSWERED:
-                detail = f"{call.call_id} was answered at {rfc3339(call.started_at_ms)}"
-                return [Violation("always_the_isolated_are_not_served", agent[1], detail)]
-        if len(page) < PAGE_MAX:
-            break
-        before = page[-1].call_id
-    return []
 
 
 async def always_a_yes_is_used_once(

@@ -10,18 +10,20 @@ from homeostat.access.access import Access
 from homeostat.app import stores
 from homeostat.app.ledgers import open_ledgers
 from homeostat.app.settings import Settings
-from homeostat.app.verification import books, runs, turns
+from homeostat.app.verification import books, isolation, runs, turns
 from homeostat.app.verification.findings import Report, Violation, confirmed
 from homeostat.core.clock import Clock, SystemClock
 from homeostat.core.ids import Ids, ProjectId, Scope, scope_floor, turn_of
 from homeostat.core.limits import PAGE_MAX
 from homeostat.core.ports.access import AccessKeeper
 from homeostat.core.ports.gateway import GatewayStore
-from homeostat.core.ports.immune import ImmuneStore
+from homeostat.core.ports.immune import EnforcementStore, ImmuneStore
 from homeostat.core.ports.runs import RunStore
 from homeostat.core.ports.store import TurnStore
+from homeostat.core.records.enforcement import Strategy
 from homeostat.core.records.head import Head
 from homeostat.core.records.run import Run
+from homeostat.core.records.turn import AgentKey
 from homeostat.runs.ledgers import Ledgers
 
 LOOK_AGAIN_SECONDS = 0.2
@@ -36,6 +38,7 @@ class Archives:
     turns: TurnStore
     gateway: GatewayStore
     immune: ImmuneStore
+    enforcement: EnforcementStore
     runs: RunStore
     access: AccessKeeper
     ledgers: Ledgers
@@ -45,17 +48,20 @@ async def verify_all(settings: Settings, *, clock: Clock | None = None) -> Repor
     """Check the whole history of the store that the settings name. Nothing is changed."""
     clock = clock or SystemClock()
     async with AsyncExitStack() as stack:
-        engine = await stores.open_engine(settings.store_url or stores.embedded_url(settings.data_dir))
+        url = settings.store_url or stores.embedded_url(settings.data_dir)
+        engine = await stores.open_engine(url)
         stack.push_async_callback(engine.close)
         archives = Archives(
             turns=stores.turn_store(engine),
             gateway=stores.gateway_store(engine),
             immune=stores.immune_store(engine),
+            enforcement=stores.enforcement_store(engine),
             runs=stores.run_store(engine),
             access=stores.access_store(engine),
             ledgers=open_ledgers(settings, stores.ledger_store(engine), clock),
         )
-        return await Inspection(archives, clock, settings.retention_seconds).run()
+        one_clock = url.startswith("sqlite:")  # whoever has a file open is on its machine
+        return await Inspection(archives, clock, settings.retention_seconds, one_clock=one_clock).run()
 
 
 async def _pause() -> None:
@@ -65,9 +71,10 @@ async def _pause() -> None:
 class Inspection:
     """One pass. What looks wrong is looked at again before it is said: others may have been at work on it."""
 
-    def __init__(self, archives: Archives, clock: Clock, retention_seconds: float) -> None:
+    def __init__(self, archives: Archives, clock: Clock, retention_seconds: float, *, one_clock: bool) -> None:
         self._archives = archives
         self._clock = clock
+        self._one_clock = one_clock
         margin = min(MARGIN_SECONDS, retention_seconds / 2)
         # Older ones may be forgotten for their age before they are read.
         self._since = turn_of(scope_floor(clock.now_ms() - int((retention_seconds - margin) * 1000)))
@@ -146,12 +153,25 @@ class Inspection:
 
     async def _isolated(self) -> None:
         now = self._clock.now_ms()
-        for patient in await self._archives.immune.patients():
-            async for span in books.closed_spans(self._archives.immune, patient, now):
+        store, one_clock = self._archives.immune, self._one_clock
+        for agent in await store.stepped():
+            spans: list[isolation.Span] = []
+            async for span in isolation.closed_spans(store, agent, now):
                 self.report.counts["quarantines"] += 1
-                self.report.add(
-                    await books.always_the_isolated_are_not_served(self._archives.gateway, patient.key, span)
-                )
+                served = isolation.always_the_isolated_are_not_served
+                self.report.add(await served(self._archives.gateway, agent, span, one_clock=one_clock))
+                spans += [span] * (len(spans) < isolation.SPANS_MAX)
+            if spans:
+                self.report.add(await confirmed(agent[1], partial(self._held, agent, spans), _pause))
+
+    async def _held(self, agent: AgentKey, spans: list[isolation.Span]) -> list[Violation]:
+        store, enforcement = self._archives.turns, self._archives.enforcement
+        found = await isolation.always_the_held_stay_held(self._archives.immune, agent)
+        found += await isolation.always_a_closed_gate(enforcement, store, agent)
+        if any(hold.strategy is Strategy.KERNEL for hold in await enforcement.holds_of(agent)):
+            idle = isolation.always_the_isolated_do_nothing
+            found += await idle(store, agent, spans, one_clock=self._one_clock)
+        return found
 
     async def _audit(self) -> None:
         access = Access(store=self._archives.access, clock=self._clock, ids=Ids(clock=self._clock), required=False)

@@ -63,6 +63,10 @@ class ImmuneStore(Protocol):
         """Newest first."""
         ...
 
+    async def stepped(self) -> list[AgentKey]:
+        """Everybody whose health ever took a step, those included who are watched no more."""
+        ...
+
     async def approval(self, project: ProjectId, approval_id: ApprovalId) -> Approval | None: ...
 
     async def approvals(

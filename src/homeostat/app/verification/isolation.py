@@ -1,0 +1,158 @@
+"""Agents that were held: they stayed held, and nothing of theirs was served meanwhile."""
+
+from collections.abc import AsyncGenerator, Sequence
+from typing import Final, NamedTuple
+
+from homeostat.app.verification import turns
+from homeostat.app.verification.findings import Violation
+from homeostat.core.clock import Millis, rfc3339
+from homeostat.core.limits import PAGE_MAX
+from homeostat.core.machines.phase import RUNS, Phase
+from homeostat.core.ports.gateway import GatewayStore
+from homeostat.core.ports.immune import EnforcementStore, ImmuneStore
+from homeostat.core.ports.store import TurnStore
+from homeostat.core.records.call import CallFilter, CallId, Outcome
+from homeostat.core.records.enforcement import Effect, Strategy
+from homeostat.core.records.head import Gate
+from homeostat.core.records.immune import Stance
+from homeostat.core.records.turn import AgentKey
+from homeostat.core.records.view import Outcome as Ended
+
+CLOSES_MS: Final = 5_000
+"""How long a gateway that cannot ask the store may serve by what it knew before an agent was held."""
+
+CLOCKS_APART_MS: Final = 5_000
+"""Who isolates and who answers may be on two machines; what lies closer than this to either end proves nothing."""
+
+DRAINED_MS: Final = 2_000
+"""On one machine: once an agent is drained, everybody was asked whether anything of it is under way, and knows."""
+
+SPANS_MAX: Final = 1_000
+
+
+class Span(NamedTuple):
+    """A time in which an agent was held. It was drained within it, or that is not known."""
+
+    closed: Millis
+    opened: Millis
+    drained: Millis | None = None
+
+    def since(self, *, one_clock: bool) -> int:
+        """From when on nothing can honestly have begun."""
+        if not one_clock:
+            return self.closed + max(CLOSES_MS, CLOCKS_APART_MS)
+        surely = self.closed + CLOSES_MS
+        return surely if self.drained is None else min(surely, max(self.closed, self.drained) + DRAINED_MS)
+
+    def covers(self, began: Millis, ended: float, *, one_clock: bool) -> bool:
+        """Whether something that began and ended at these times was let in while nobody should have.
+
+        What was let in late may have waited for the end of it: on one clock it has to have ended before as well.
+        """
+        if began <= self.since(one_clock=one_clock):
+            return False
+        return began < self.opened - CLOCKS_APART_MS or (one_clock and ended < self.opened)
+
+
+async def closed_spans(store: ImmuneStore, agent: AgentKey, now: Millis) -> AsyncGenerator[Span]:
+    """When an agent was held: from the step that closed it to the one that opened it, the latest first.
+
+    A step came after the one before it and before the next, whatever the clock of its process said.
+    """
+    before: str | None = None
+    opened: Millis | None = now
+    closing: Span | None = None
+    drained: Millis | None = None
+    next_ms = now
+    while page := await store.transitions(agent, before=before, limit=PAGE_MAX):
+        for step in page:
+            if closing is not None:
+                yield closing._replace(closed=Millis(max(closing.closed, step.at_ms)))
+                closing = None
+            if step.target in RUNS:
+                opened = Millis(min(step.at_ms, next_ms))
+                drained = None
+            elif step.source in RUNS and opened is not None:
+                later = drained is not None and drained > step.at_ms  # who is killed is drained in the same moment
+                closing = Span(step.at_ms, opened, drained if later else None)
+                opened = None
+            elif step.source is Phase.DRAINING:
+                drained = Millis(max(step.at_ms, drained or step.at_ms))
+            next_ms = step.at_ms
+        before = page[-1].transition_id
+    if closing is not None:
+        yield closing
+
+
+async def always_the_held_stay_held(store: ImmuneStore, agent: AgentKey) -> list[Violation]:
+    """Whose last step closed it is held: who is, is never forgotten, and every step is written down."""
+    steps = await store.transitions(agent, before=None, limit=1)
+    patient = await store.patient(agent)
+    if not steps or steps[0].target in RUNS or (patient is not None and patient.phase not in RUNS):
+        return []
+    said = "nobody knows of it" if patient is None else f"it is held to be {patient.phase.value}"
+    detail = f"{steps[0].transition_id} made it {steps[0].target.value}, and {said}"
+    return [Violation("always_the_held_stay_held", agent[1], detail)]
+
+
+async def always_a_closed_gate(enforcement: EnforcementStore, store: TurnStore, agent: AgentKey) -> list[Violation]:
+    """Whom the kernel was seen to hold it holds."""
+    for hold in await enforcement.holds_of(agent):
+        wanted = hold.strategy is Strategy.KERNEL and hold.wanted is not Stance.OPEN
+        if wanted and hold.effect is Effect.ENFORCED:
+            view = await store.head(*agent)
+            if view is not None and view.head.gate is Gate.OPEN:
+                return [Violation("always_the_held_stay_held", agent[1], "its gate is open, and was seen closed")]
+    return []
+
+
+async def always_the_isolated_are_not_served(
+    store: GatewayStore, agent: AgentKey, span: Span, *, one_clock: bool
+) -> list[Violation]:
+    """No call that began while an agent was held was answered."""
+    before: CallId | None = None
+    since = span.since(one_clock=one_clock)
+    while since < span.opened:
+        wanted = CallFilter(project=agent[0], agent_id=agent[1], since_ms=Millis(since), before=before)
+        page = await store.calls(wanted, PAGE_MAX)
+        for call in page:
+            ended = call.started_at_ms + call.latency_ms
+            served = call.outcome is Outcome.ANSWERED
+            if served and span.covers(call.started_at_ms, ended, one_clock=one_clock):
+                detail = f"{call.call_id} was answered at {rfc3339(call.started_at_ms)}"
+                return [Violation("always_the_isolated_are_not_served", agent[1], detail)]
+        if len(page) < PAGE_MAX:
+            break
+        before = page[-1].call_id
+    return []
+
+
+async def always_the_isolated_do_nothing(
+    store: TurnStore, agent: AgentKey, spans: Sequence[Span], *, one_clock: bool
+) -> list[Violation]:
+    """No turn that was asked for while an agent was held succeeded before it was let out: nothing tells when a turn
+    began, but this one began in between.
+
+    An agent whose first turn came while it was held had no gate before, and it is shut as soon as it is seen.
+    """
+    view = await store.head(*agent)
+    if view is None or not spans:
+        return []
+    found: dict[Span, str] = {}
+    oldest = view.head.since_ms
+    margin = 0 if one_clock else CLOCKS_APART_MS
+    async for page in turns.history(store, view.head):
+        for one in page:
+            began, end = one.turn.created_at_ms, one.deliverable
+            oldest = min(oldest, began)
+            if end is None or end.status is not Ended.SUCCESS:
+                continue
+            ended = end.finished_at_ms
+            for span in spans:
+                if ended < span.opened - margin and span.covers(began, ended, one_clock=one_clock):
+                    found.setdefault(span, f"{one.turn.turn_id} was done at {rfc3339(ended)}")
+    return [
+        Violation("always_the_isolated_are_not_served", agent[1], detail)
+        for span, detail in found.items()
+        if oldest < span.closed
+    ]
