@@ -1,6 +1,7 @@
 """Reads everything a store remembers and says which promises it breaks."""
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncGenerator, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
@@ -16,6 +17,7 @@ from homeostat.core.records.event import Channel, Event
 from homeostat.core.records.turn import AgentKey
 from homeostat.core.records.view import TurnView
 
+OUTBOX_ROWS_MAX: Final = 1_000_000
 _LAST: Final = Scope("f" * 24)
 
 
@@ -37,6 +39,8 @@ class Acknowledged:
     ends: dict[TurnId, CardId] = field(default_factory=dict[TurnId, CardId])
     results: dict[tuple[TurnId, ToolCallId], CardId] = field(default_factory=dict[tuple[TurnId, ToolCallId], CardId])
     steps: dict[tuple[TurnId, str], Json] = field(default_factory=dict[tuple[TurnId, str], Json])
+    contradictions: list[str] = field(default_factory=list[str])
+    """What was acknowledged twice, in different words."""
 
 
 async def check(
@@ -53,7 +57,7 @@ async def check(
 
     `heard` is a recording of terminal events (None: there is none), `effects` what steps really did. `at_rest` says
     that faults are over and work has run dry; without it only what must always hold is checked. Not `announced` says
-    that there was no bus to announce anything on.
+    that there was no bus to announce anything on: then every end stands in the outbox, once.
     """
     found: list[Violation] = []
     views: dict[TurnId, TurnView] = {}
@@ -72,6 +76,11 @@ async def check(
     if heard is not None:
         known = [event for event in heard if _is_remembered(event, views, oldest)]
         found += _always_one_terminal_event(views, known, at_rest=at_rest)
+    if not announced:
+        rows = await store.outbox(_LAST, OUTBOX_ROWS_MAX)
+        waiting = [event for row in rows for event in row.events if _is_remembered(event, views, oldest)]
+        found += _always_once_in_the_outbox(waiting)
+        found += _always_one_terminal_event(views, waiting, at_rest=at_rest)
     found += await _always_kept(store, views, acknowledged or Acknowledged())
     found += await _always_once(store, views, effects)
     if at_rest and announced and (rest := await store.outbox(_LAST, PAGE_MAX)):
@@ -126,6 +135,16 @@ def _always_one_terminal_event(
     return found
 
 
+def _always_once_in_the_outbox(waiting: Iterable[Event]) -> list[Violation]:
+    """Who publishes an event may do it twice; who writes down that it is to be published does it once."""
+    ends = Counter(event.event_id for event in waiting if event.channel is Channel.EVT and event.suffix == "task")
+    return [
+        Violation("always_one_terminal_event", event_id, f"it stands in the outbox {often} times")
+        for event_id, often in ends.items()
+        if often > 1
+    ]
+
+
 def _is_remembered(event: Event, views: Mapping[TurnId, TurnView], oldest: Mapping[AgentKey, TurnId]) -> bool:
     """Whether something must be known of it: it tells of one of these projects, and not of what was forgotten."""
     first = oldest.get(_author(event))
@@ -149,7 +168,7 @@ async def _always_kept(
 ) -> list[Violation]:
     """What somebody was told is so, and stays so."""
     promise = "always_what_was_acknowledged_is_kept"
-    found: list[Violation] = []
+    found = [Violation(promise, "acknowledgements", words) for words in acknowledged.contradictions]
     for turn_id, payload in acknowledged.turns.items():
         if turn_id not in views:
             found.append(Violation(promise, turn_id, "it was accepted and is gone"))

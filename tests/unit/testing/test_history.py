@@ -167,6 +167,26 @@ async def test_an_announcement_that_was_never_made_is_found_out(past: Past) -> N
     assert await past.violations(at_rest=False) == []
 
 
+async def test_without_a_bus_every_end_stands_in_the_outbox_once(past: Past) -> None:
+    def rows(*events: Event) -> list[OutboxRow]:
+        return [OutboxRow(Scope(f"{number:024x}"), (event,)) for number, event in enumerate(events)]
+
+    async def violations(*events: Event) -> set[str]:
+        before = await past.store.outbox(Scope("f" * 24), 99)
+        await past.store.save(Writes(outbox_drop={row.outbox_id for row in before}))
+        for row in rows(*events):
+            await past.store.save(Writes(outbox=row))
+        return promises(await past.violations(heard=None, announced=False))
+
+    first, *others = past.heard
+    assert await violations(first, *others) == set()
+    assert await violations(*others) == {"finally_every_end_is_announced"}
+    assert await violations() == {"finally_every_end_is_announced"}
+    assert await violations(first, *past.heard) == {"always_one_terminal_event"}
+    other_words = replace(first, payload=Json(first.payload.replace("success", "failed")))
+    assert await violations(other_words, *others) == {"always_one_terminal_event"}
+
+
 async def test_events_of_other_projects_and_of_forgotten_turns_say_nothing(past: Past) -> None:
     first = past.heard[0]
     elsewhere = replace(first, project=ProjectId("q"), payload=Json("{}"))
@@ -177,6 +197,8 @@ async def test_events_of_other_projects_and_of_forgotten_turns_say_nothing(past:
 async def test_a_promise_that_was_not_kept_is_found_out(past: Past) -> None:
     lost = retold(past.told, turns={**past.told.turns, TurnId("turn_zz"): Json("{}")})
     assert promises(await past.violations(acknowledged=lost)) == {"always_what_was_acknowledged_is_kept"}
+    twice = retold(past.told, contradictions=["one thing, and another"])
+    assert promises(await past.violations(acknowledged=twice)) == {"always_what_was_acknowledged_is_kept"}
     changed = retold(past.told, ends={**past.told.ends, past.first: CardId("card_0_0_0")})
     assert promises(await past.violations(acknowledged=changed)) == {"always_what_was_acknowledged_is_kept"}
 
