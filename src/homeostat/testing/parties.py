@@ -109,7 +109,7 @@ class Worker:
         self._journal = Journal(folder / f"told-{os.getpid()}.jsonl")
         self._effects = Journal(folder / f"effects-{os.getpid()}.jsonl")
         self._tasks: dict[TurnId, asyncio.Task[None]] = {}
-        self._hosted: list[AgentKey] = []
+        self._others: list[AgentKey] = []
         self.session: WorkerSession
 
     def revoked(self, fence: Fence) -> None:
@@ -122,9 +122,10 @@ class Worker:
         """A turn is somebody else's by now: who stood still has to hear of it."""
         self._journal.note(lost=turn_id, by=os.getpid(), at=self._kernel.clock.monotonic())
 
-    async def run(self, hosted: list[AgentKey]) -> None:
-        self._hosted = hosted
-        self.session = await insist(lambda: LocalTurns(self._kernel).open(hosted, self.revoked))
+    async def run(self, hosted: list[AgentKey], also: Sequence[AgentKey] = ()) -> None:
+        """Serve those who are `hosted` and `also` these, whom no turn asks anything."""
+        self._others = hosted
+        self.session = await insist(lambda: LocalTurns(self._kernel).open([*hosted, *also], self.revoked))
         beating = asyncio.create_task(self._beat())
         try:
             while True:
@@ -166,7 +167,8 @@ class Worker:
         delivered = await insist(
             lambda: self.session.deliver(grant, status=Outcome.SUCCESS, result=result, claim_next=True)
         )
-        self._journal.note(end=grant.turn.turn_id, card=delivered.card_id)
+        at = self._kernel.clock.monotonic()
+        self._journal.note(end=grant.turn.turn_id, card=delivered.card_id, agent=grant.turn.agent_id, at=at)
         if delivered.next is not None:
             self._begin(delivered.next)
 
@@ -197,7 +199,7 @@ class Worker:
             )
             suspended = await insist(lambda: self.session.suspend(grant, calls))
         else:
-            others = [key for key in self._hosted if key[1] != grant.turn.agent_id]
+            others = [key for key in self._others if key[1] != grant.turn.agent_id]
             child = to_json({"id": f"child of {grant.turn.turn_id}", "script": ["step a"]})
             ask = Ask(
                 call_id=ToolCallId(action), agent_id=self._chance.choice(others)[1], payload=child, timeout_seconds=3.0
@@ -340,7 +342,8 @@ async def act(arguments: argparse.Namespace, kernel: Kernel, chance: Chance) -> 
         client = Client(kernel, arguments.folder, chance, stopping)
         work.append(asyncio.create_task(client.run(hosted, arguments.streams)))
     if arguments.role in ("worker", "both"):
-        work.append(asyncio.create_task(Worker(kernel, arguments.folder, chance).run(hosted)))
+        also = [(PROJECT, AgentId(name)) for name in arguments.also]
+        work.append(asyncio.create_task(Worker(kernel, arguments.folder, chance).run(hosted, also)))
     waiting = asyncio.create_task(stopping.wait())
     await asyncio.wait([waiting, *work], return_when=asyncio.FIRST_COMPLETED)
     for task in work:
@@ -359,6 +362,7 @@ def main() -> None:
     parser.add_argument("--lease", type=float, default=1.0)
     parser.add_argument("--streams", type=int, default=10)
     parser.add_argument("--agents", type=int, default=AGENTS)
+    parser.add_argument("--also", nargs="*", default=[], help="agents that a worker hosts besides")
     asyncio.run(serve(parser.parse_args()))
 
 

@@ -106,7 +106,7 @@ async def test_a_stall_counts_only_if_the_process_stood_still(tmp_path: Path) ->
     anybody: Any = SimpleNamespace(mortal=False, library=None, world=None)
     hurt = Installation("sqlite", Size(), anybody, anybody, anybody, tmp_path, Chance(1), anybody)
     victim = Process(anybody, party("worker"), tmp_path, 1)
-    victim._pid = child.pid  # pyright: ignore[reportPrivateUsage]
+    victim._pid = child.pid
     hurt.processes["worker"] = [victim]
     try:
         faults = Faults(hurt)

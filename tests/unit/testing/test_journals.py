@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from homeostat.testing.chaos import journals
 from homeostat.testing.chaos.installation import Stall
 from homeostat.testing.parties import Journal
@@ -27,3 +29,41 @@ def test_who_stood_still_has_woken_to_nothing_if_another_began_its_turn_and_it_w
     assert journals.woke_to_nothing([mine, others], [stall]) == 0, "it was never told"
     for at in (99.0, 200.0):
         assert journals.woke_to_nothing([mine, others, told | {"at": at}], [stall]) == 0, "it had not stood still then"
+
+
+def test_a_turn_that_was_begun_or_answered_while_its_agent_was_isolated_is_found_out() -> None:
+    spells = [journals.Spell("patient", 10.0, 12.0), journals.Spell("patient", 20.0, 22.0)]
+    early, late = ({"begun": "a", "agent": "patient", "by": 7, "at": at} for at in (9.9, 12.1))
+    begun = {"begun": "b", "agent": "patient", "by": 7, "at": 11.0}
+    ended = {"end": "c", "card": "card_c", "agent": "patient", "at": 20.0}
+    elsewhere = {**begun, "agent": "agent-1"}
+    assert journals.served_isolated([early, late, elsewhere], spells) == []
+    found = journals.served_isolated([early, begun, ended, late], spells)
+    assert [("b was begun" in words, "c was answered" in words) for words in found] == [(True, False), (False, True)]
+
+
+def test_a_turn_was_held_back_if_it_was_sent_to_an_isolated_agent_and_begun_afterwards() -> None:
+    spells = [journals.Spell("patient", 10.0, 12.0)]
+    sent = {"turn": "a", "payload": "{}", "agent": "patient", "sent_at": 11.0}
+    begun = {"begun": "a", "agent": "patient", "by": 7, "at": 12.5}
+    assert journals.held_back([sent, begun], spells) == 1
+    assert journals.held_back([sent], spells) == 0, "nobody hosts the agent"
+    assert journals.held_back([sent, begun | {"at": 11.5}], spells) == 0, "it was not held back"
+    assert journals.held_back([sent | {"sent_at": 9.0}, begun], spells) == 0, "it was sent before"
+
+
+@pytest.mark.parametrize(
+    ("first", "then"),
+    [
+        ({"turn": "a", "payload": "{}"}, {"payload": "[]"}),
+        ({"end": "a", "card": "card_1"}, {"card": "card_2"}),
+        ({"result": "call", "turn": "a", "card": "card_1"}, {"card": "card_2"}),
+        ({"step": "s", "turn": "a", "outcome": '{"epoch":1}'}, {"outcome": '{"epoch":2}'}),
+    ],
+    ids=["a payload", "an end", "a result", "a step"],
+)
+def test_who_was_told_one_thing_and_then_another_was_told_something_untrue(
+    first: dict[str, str], then: dict[str, str]
+) -> None:
+    assert journals.acknowledged([first, first]).contradictions == []
+    assert len(journals.acknowledged([first, first | then]).contradictions) == 1

@@ -44,6 +44,7 @@ RACES: Final[Mapping[str, float]] = {
     "calls without an answer": 0.5,
     "questions without an answer": 0.5,
     "calls of an isolated agent refused": 0.6,
+    "turns held back from an isolated agent": 0.6,
     "approvals answered by two at once": 0.6,
     "approvals executed": 0.6,
 }
@@ -200,6 +201,7 @@ async def _look(hurt: Installation, cast: Cast, verdict: Verdict, clock: Clock) 
             effects=ran,
             announced=not absent,
         )
+    spells = [spell for one in cast.citizens.isolated for spell in one.spells]
     epochs: dict[TurnId, set[int]] = {}
     for effect in ran:
         epochs.setdefault(effect.turn_id, set()).add(effect.epoch)
@@ -209,12 +211,16 @@ async def _look(hurt: Installation, cast: Cast, verdict: Verdict, clock: Clock) 
         "ends seen": len(told.ends),
         "steps stored": len(told.steps),
         "tools answered": len(told.results),
+        "turns held back from an isolated agent": journals.held_back(
+            journals.entries(hurt.folder, "told-*.jsonl"), spells
+        ),
         "turns taken over by other workers": sum(len(seen) > 1 for seen in epochs.values()),
         "stalled workers who woke to turns of others": journals.woke_to_nothing(
             journals.entries(hurt.folder, "told-*.jsonl"), hurt.stalls
         ),
     }
     verdict.violations += [str(violation) for violation in found] + cast.people.violations
+    verdict.violations += journals.served_isolated(journals.entries(hurt.folder, "told-*.jsonl"), spells)
     minutes = verdict.seconds / 60
     races = RACES if absent else {**RACES, **RACES_ON_A_BUS}
     verdict.unseen += _missing({name: max(1, int(often * minutes)) for name, often in races.items()}, verdict.counts)

@@ -13,11 +13,10 @@ import msgspec
 
 from homeostat.core.clock import Clock, SystemClock
 from homeostat.core.codec import to_json
-from homeostat.core.enforcement_errors import ReceiptUnknown
-from homeostat.core.errors import AgentExists, HomeostatError, IllegalTransition, Unavailable
-from homeostat.core.limits import POLICY_STALE_SECONDS_MAX
+from homeostat.core.errors import AgentExists, HomeostatError
 from homeostat.core.machines.phase import RUNS, Phase
-from homeostat.core.records.enforcement import Effect, Verb
+from homeostat.testing.chaos.installation import ISOLATED
+from homeostat.testing.chaos.isolation import BECAUSE, CHAT, Isolated
 from homeostat.testing.chaos.people import People
 from homeostat.testing.parties import SCRIPTS, Journal, agents
 
@@ -28,13 +27,6 @@ CALL_GAP_SECONDS: Final = 0.05
 TURN_GAP_SECONDS: Final = 0.2
 TENDING_SECONDS: Final = 2.0
 SPENT: Final = 402
-PATIENT: Final = "/v1/agents/patient"
-BECAUSE: Final = {"reason": "a campaign"}
-CHAT: Final[dict[str, Any]] = {
-    "model": "gpt-4o-mini",
-    "messages": [{"role": "user", "content": "Say something short"}],
-    "max_tokens": 40,
-}
 
 
 class Citizens:
@@ -50,11 +42,12 @@ class Citizens:
         self._number = itertools.count(1)
         self.spenders: Counter[str] = Counter()
         """The tokens that each was answered. A call without an answer is unknown, and counts as none."""
-        self._unheard_releases = 0
+        self._left = False
+        self.isolated: Final = [Isolated(people, name, self._journal, self._clock) for name in ISOLATED]
 
     async def settle_in(self) -> None:
-        """The agents that are hosted get their names, and one more is there to be isolated."""
-        for name in (*self._hosted, "patient"):
+        """The agents that are hosted get their names, and some more are there to be isolated."""
+        for name in (*self._hosted, *ISOLATED):
             await self._register(name)
 
     async def _register(self, name: str) -> bool:
@@ -69,7 +62,9 @@ class Citizens:
             for number in range(streams):
                 group.create_task(self._send_turns(number))
             group.create_task(self._spend())
-            group.create_task(self._isolate_and_release())
+            for patient in self.isolated:
+                group.create_task(patient.live(self._keys[patient.agent_id]))
+        self._left = True
 
     # --- turns -------------------------------------------------------------------------------------------------
 
@@ -128,102 +123,19 @@ class Citizens:
 
     # --- an operator ---------------------------------------------------------------------------------------------
 
-    async def _isolate_and_release(self) -> None:
-        """From the moment a quarantine was enforced until a release is asked for, no call is answered.
-
-        A gateway that cannot ask the store goes by the policies it knows: what it answers then is counted apart. So is
-        what comes of a release that got no answer: a server that stood still carries it out when it goes on.
-        """
-        people = self._people
-        while not people.over.is_set():
-            if not await self._isolate():
-                return
-            people.counts["quarantines"] += 1
-            since = self._clock.monotonic()
-            until = since + self._chance.uniform(0.5, 3.0)
-            while (asked := self._clock.monotonic()) < until:
-                answer = await people.call(self._keys["patient"], CHAT)
-                people.counts["calls of an isolated agent refused"] += answer.blocked
-                if answer.ok and people.store_in_trouble():
-                    people.counts["calls of an isolated agent answered without a store to ask"] += 1
-                elif answer.ok and await self._released_late():
-                    break
-                elif answer.ok:
-                    detail = f"{answer.gateway} answered, asked {asked - since:.2f} s after it was enforced"
-                    people.violations.append(f"always_the_isolated_are_not_served: {detail}")
-                await asyncio.sleep(0.02)
-            await self._release()
-
-    async def _isolate(self) -> bool:
-        """Until the receipt says that it is enforced: before that, the order is written down and being carried out."""
-        people = self._people
-        try:
-            if await people.insist(lambda client: client.post_json(f"{PATIENT}/quarantine", BECAUSE)) is None:
-                return False
-        except IllegalTransition:  # it was done, and the answer was lost
-            people.counts["quarantines whose answer was lost"] += 1
-        patience = people.patience(PATIENCE_SECONDS, self._clock)
-        while (receipt := await self._receipt()) is not None:
-            if (receipt["verb"], receipt["effect"]) == (Verb.QUARANTINE, Effect.ENFORCED):
-                await asyncio.sleep(POLICY_STALE_SECONDS_MAX)  # how long a gateway may believe what it knew
-                return True
-            if await self._released_late():
-                return await self._isolate()
-            if patience.over:
-                people.violations.append(f"finally_the_isolated_are_not_served: {receipt}")
-                return False
-            await asyncio.sleep(0.05)
-        return False
-
-    async def _released_late(self) -> bool:
-        """Whether a release that nobody heard the end of came after the quarantine."""
-        if not self._unheard_releases:
-            return False
-        receipt = await self._receipt()
-        if receipt is None or receipt["verb"] != Verb.RELEASE:
-            return False
-        self._unheard_releases -= 1
-        self._people.counts["releases that came late"] += 1
-        return True
-
-    async def _receipt(self) -> dict[str, Any] | None:
-        """Whoever isolated it may have died before it wrote down what is wanted of each way; then that comes late."""
-        try:
-            return await self._people.insist(lambda client: client.read_json(f"{PATIENT}/receipt"))
-        except ReceiptUnknown:
-            self._people.counts["receipts that were not written yet"] += 1
-            return {"verb": None, "effect": None}
-
-    async def _release(self) -> None:
-        """Released means that calls are answered again, sooner or later."""
-        people = self._people
-        patience = people.patience(PATIENCE_SECONDS, self._clock)
-        while not people.over.is_set():
-            try:
-                await self._chance.choice(people.clients).post_json(f"{PATIENT}/release", BECAUSE)
-            except (Unavailable, httpx2.HTTPError):
-                people.counts["questions without an answer"] += 1
-                self._unheard_releases += 1
-            except HomeostatError:
-                people.counts["releases refused"] += 1
-            answer = await people.call(self._keys["patient"], CHAT)
-            if answer.ok:
-                people.counts["releases"] += 1
-                return
-            if patience.over:
-                people.violations.append(f"finally_the_released_are_served: still {answer}")
-                return
-            await asyncio.sleep(0.1)
-
     async def tend(self) -> None:
-        """For ever: release whom the immune system isolates for being slow, as agents are whose workers are killed."""
+        """For ever: release whom the immune system isolates for being slow, as agents are whose workers are killed.
+
+        When all is over those are released too whom the operators isolated: their turns would wait for ever.
+        """
         people = self._people
         while True:
             rows: list[dict[str, Any]] = []
             with suppress(HomeostatError):
                 rows = await people.insist(lambda client: client.read_json("/v1/agents?limit=500"), always=True) or []
             for row in rows:
-                if row["agent_id"] not in self._hosted or row["phase"] in RUNS:
+                tended = row["agent_id"] in self._hosted or (row["agent_id"] in ISOLATED and self._left)
+                if not tended or row["phase"] in RUNS:
                     continue
                 agent = f"/v1/agents/{row['agent_id']}"
                 verbs = ("quarantine", "release") if row["phase"] == Phase.HEALING else ("release",)

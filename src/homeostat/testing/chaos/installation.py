@@ -21,6 +21,8 @@ from homeostat.testing.servers import NatsServer, RedisServer, Server, free_port
 
 LEASE_SECONDS: Final = 1.0
 STARTS_MAX: Final = 20
+ISOLATED: Final = ("isolated-1", "isolated-2", "isolated-3")
+"""Whom operators isolate and release, over and over."""
 CONTROL_PLANE: Final = ("server", "gateway", "immune")
 
 
@@ -142,7 +144,8 @@ class Installation:
         if title in ("worker", "client"):
             direct = ("--store", self.store.url, "--bus", self.bus.url, "--folder", str(self.folder))
             size = ("--agents", str(self.size.agents), "--streams", str(self.size.streams))
-            return party(title, *direct, *size, "--lease", str(LEASE_SECONDS), "--seed", "{life}")
+            also = ("--also", *ISOLATED) if title == "worker" else ()
+            return party(title, *direct, *size, *also, "--lease", str(LEASE_SECONDS), "--seed", "{life}")
         store = self.links["store"].url if "store" in self.links else self.store.url
         there = ("--store-url", store, "--bus-url", self.links["bus"].url)
         settings = {

@@ -2,9 +2,10 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from homeostat.core.codec import Json
 from homeostat.core.ids import AgentId, CardId, ToolCallId, TurnId
@@ -13,7 +14,19 @@ from homeostat.testing.chaos.installation import Stall
 from homeostat.testing.history import Acknowledged, Effect
 from homeostat.testing.parties import PROJECT
 
+K = TypeVar("K")
+V = TypeVar("V")
+
 AWAKE_SECONDS: Final = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Spell:
+    """A time in which an agent was isolated and nobody may serve it, by the clock that all on this machine share."""
+
+    agent_id: str
+    since: float
+    until: float
 
 
 def lines(contents: Iterable[bytes]) -> Iterator[dict[str, Any]]:
@@ -30,19 +43,27 @@ def entries(folder: Path, pattern: str) -> Iterator[dict[str, Any]]:
 
 
 def acknowledged(noted: Iterable[dict[str, Any]]) -> Acknowledged:
-    """What callers were told, from their notes (`told-*.jsonl`)."""
+    """What callers were told, from their notes (`told-*.jsonl`).
+
+    Whoever was told one thing and then another was told something untrue, whichever of them is stored in the end.
+    """
     told = Acknowledged()
+
+    def keep(known: dict[K, V], key: K, value: V) -> None:
+        if (first := known.setdefault(key, value)) != value:
+            told.contradictions.append(f"{key} was acknowledged as {first}, and as {value}")
+
     for entry in noted:
         assert "broken" not in entry, entry
         match entry:
             case {"turn": turn, "payload": payload}:
-                told.turns[TurnId(turn)] = Json(payload)
+                keep(told.turns, TurnId(turn), Json(payload))
             case {"end": turn, "card": card}:
-                assert told.ends.setdefault(TurnId(turn), CardId(card)) == card, f"{turn} ended twice"
+                keep(told.ends, TurnId(turn), CardId(card))
             case {"result": call, "turn": turn, "card": card}:
-                told.results[TurnId(turn), ToolCallId(call)] = CardId(card)
+                keep(told.results, (TurnId(turn), ToolCallId(call)), CardId(card))
             case {"step": step, "turn": turn, "outcome": outcome}:
-                told.steps[TurnId(turn), step] = Json(outcome)
+                keep(told.steps, (TurnId(turn), str(step)), Json(outcome))
             case {"seen": _} | {"lost": _} | {"begun": _}:
                 pass
             case _:
@@ -73,6 +94,44 @@ def woke_to_nothing(noted: Iterable[dict[str, Any]], stalls: Iterable[Stall]) ->
             for at, turn in lost.get(stall.pid, ())
         )
         for stall in stalls
+    )
+
+
+def served_isolated(noted: Iterable[dict[str, Any]], spells: Sequence[Spell]) -> list[str]:
+    """Turns that a worker began or answered while their agent was isolated."""
+    found: list[str] = []
+    for entry in noted:
+        match entry:
+            case {"begun": turn, "agent": agent, "at": at}:
+                did = "begun"
+            case {"end": turn, "agent": agent, "at": at}:
+                did = "answered"
+            case _:
+                continue
+        found += [
+            f"always_the_isolated_are_not_served: {turn} was {did} {spell.until - at:.2f} s before its release"
+            for spell in spells
+            if spell.agent_id == agent and spell.since <= at < spell.until
+        ]
+    return found
+
+
+def held_back(noted: Iterable[dict[str, Any]], spells: Sequence[Spell]) -> int:
+    """How many turns were sent to an agent while it was isolated, and begun when it no longer was."""
+    sent: dict[str, tuple[str, float]] = {}
+    begun: dict[str, list[float]] = {}
+    for entry in noted:
+        match entry:
+            case {"turn": turn, "agent": agent, "sent_at": at}:
+                sent[turn] = agent, at
+            case {"begun": turn, "at": at}:
+                begun.setdefault(turn, []).append(at)
+            case _:
+                pass
+    return sum(
+        any(spell.agent_id == agent and spell.since <= at < spell.until <= min(begun[turn]) for spell in spells)
+        for turn, (agent, at) in sent.items()
+        if turn in begun
     )
 
 
