@@ -18,7 +18,7 @@ from homeostat.core import filter as filter_grammar
 from homeostat.core.filter_fields import NOUNS
 from homeostat.core.machines import ALL
 from homeostat.core.machines.table import Machine
-from homeostat.core.telemetry import ATTRIBUTES, METRICS, SPANS
+from homeostat.core.telemetry import ANNOUNCED, ATTRIBUTES, METRICS, SPANS
 from homeostat.server.application import table_of
 from homeostat.server.error_pages import error_pages
 from homeostat.server.metrics import Metrics
@@ -180,6 +180,16 @@ def telemetry() -> str:
         "## Events at `/v1/events`",
         "",
         *(f"- `{kind.value}`" for kind in Kind),
+        "",
+        "## What a turn says on the bus",
+        "",
+        "Subjects begin with `hs.v1.{project}.main.`. A task, a step and a call go out with the commit they tell of,",
+        "at least once, and under an id that tells a repeat; where the bus is in the process, steps are said while",
+        "somebody listens.",
+        "",
+        "| Subject | What it tells |",
+        "|---|---|",
+        *(f"| `{name}` | {words} |" for name, words in ANNOUNCED.items()),
         "",
     ]
     return "\n".join(parts)

@@ -10,13 +10,14 @@ import pytest
 
 from homeostat.adapters.doorbells.nats import NatsBus
 from homeostat.adapters.stores.sqlite import SqliteEngine, SqliteTurns
-from homeostat.core.codec import Json
+from homeostat.core.codec import Json, from_json
 from homeostat.core.errors import StaleEpoch
-from homeostat.core.ids import AgentId, ProjectId, TurnId
-from homeostat.core.records.turn import AgentKey, Grant, MessageType
+from homeostat.core.ids import AgentId, ProjectId, ToolCallId, TurnId
+from homeostat.core.records.event import Channel, Event, subject
+from homeostat.core.records.turn import AgentKey, Grant, MessageType, ToolCall, WaitStatus
 from homeostat.core.records.view import Outcome
 from homeostat.core.records.work import Fence, fence_of
-from homeostat.kernel.commands import Deliver, Enqueue
+from homeostat.kernel.commands import Deliver, Enqueue, Suspend
 from homeostat.kernel.kernel import Kernel
 from homeostat.testing.servers import NatsServer
 from homeostat.testing.suites.bus import eventually
@@ -124,6 +125,24 @@ async def test_a_turn_stopped_here_is_taken_from_its_worker_there(tmp_path: Path
             assert await pair.revoked.get() == fence_of(grant)
         with pytest.raises(StaleEpoch):
             await pair.deliver(grant)
+
+
+async def test_steps_that_are_taken_there_are_heard_here(tmp_path: Path, nats_url: str, key: AgentKey) -> None:
+    heard: asyncio.Queue[Event] = asyncio.Queue()
+    async with pair_at(tmp_path / "turns.db", nats_url, key) as pair:
+        await pair.front.bus.subscribe(subject(key[0], Channel.EVT, "agent", "*", "step"), heard.put)
+        claiming = await pair.parked()
+        turn_id = await pair.enqueue()
+        (grant,) = await claiming
+        await pair.back.step(fence_of(grant), "one", Json("1"))
+        call = ToolCall(ToolCallId("c1"), "search", Json("{}"))
+        await pair.back.suspend(Suspend(fence=fence_of(grant), calls=(call,)))
+        await pair.front.report(key[0], turn_id, call.call_id, status=WaitStatus.SUCCESS, result=Json("1"))
+        async with asyncio.timeout(PROMPTLY_SECONDS):
+            told = [from_json((await heard.get()).payload) for _ in range(3)]
+        by_the_worker = [one["phase"] for one in told if one["phase"] != "resumed"]
+        assert by_the_worker == ["stored", "suspended"], "events of one publisher arrive in order"
+        assert {one["agent_turn_id"] for one in told} == {turn_id}
 
 
 async def test_without_the_bus_a_worker_looks_for_itself(

@@ -54,6 +54,21 @@ SPANS: Final = {
     "chat {model}": "One model call through the gateway, to the last byte; a part of the step or turn that made it",
 }
 
+ANNOUNCED: Final = {
+    "evt.agent.{agent}.task": "A turn has ended, whichever way: `agent_turn_id`, `status`, `output_box_id`, "
+    "`deliverable_card_id`, `trace_id`. Its event id is the turn's, and there is one for each turn",
+    "evt.agent.{agent}.step": "A turn took a step: `agent_turn_id`, `step_id`, `phase`, `trace_id`. `stored`: the "
+    "outcome of the durable step `step_id` is kept. `suspended` and `resumed`, with `turn_epoch`: it waits for the "
+    "tool calls in `waiting`, or goes on as the last result is in; `step_id` is what these calls named as theirs, "
+    "if anything",
+    "evt.agent.{agent}.state": "How an agent's head stands: `agent_turn_id`, `turn_epoch`, `status`, `gate`, `queued`, "
+    "and in `metadata` `activity`, `current_tool` and `waiting_tool_count`. A level, heard by those who listen then",
+    "cmd.tool.{tool}.call": "A tool is called: `agent_turn_id`, `tool_call_id`, `tool_call_card_id`, `deadline_ms` and "
+    "what its service needs besides",
+    "str.agent.{agent}.chunk": "A chunk of a turn's output, as its author sent it; whoever is not listening misses it",
+}
+"""What a turn says on the bus, behind `hs.v1.{project}.main.`."""
+
 
 @dataclass(frozen=True, slots=True)
 class Instrument:

@@ -65,7 +65,15 @@ class Flusher:
     """The only writer of a kernel. Mailboxes it has seen stay at hand; a compare-and-swap proves them still true."""
 
     def __init__(
-        self, *, store: TurnStore, clock: Clock, ids: Ids, dock: Dock, lease_seconds: float, committed: Committed
+        self,
+        *,
+        store: TurnStore,
+        clock: Clock,
+        ids: Ids,
+        dock: Dock,
+        lease_seconds: float,
+        committed: Committed,
+        wanted: Callable[[str], bool],
     ) -> None:
         self._store = store
         self._clock = clock
@@ -73,6 +81,7 @@ class Flusher:
         self._dock = dock
         self._lease_ms = int(lease_seconds * 1000)
         self._committed = committed
+        self._heard = wanted
         self._waiting: deque[Waiting] = deque()
         self._riders: deque[Waiting] = deque()
         self._departure: asyncio.TimerHandle | None = None
@@ -262,6 +271,7 @@ class Flusher:
                 held_runs=self.held_runs,
                 closed_runs=self._closed_runs,
                 holding_runs=holding,
+                steps_heard=self._heard("step"),
             )
             await Decision(plan, self._store, self._mailboxes).decide(batch)
             claims = self._claims(plan)

@@ -106,6 +106,7 @@ class Kernel:
             dock=self.dock,
             lease_seconds=lease_seconds,
             committed=self._committed,
+            wanted=bus.wanted,
         )
         self._do = self.flusher.submit
         self.workers = Workers(

@@ -62,6 +62,7 @@ class Plan(Struct, kw_only=True):
     held_runs: Collection[RunId | None] = ()
     closed_runs: Collection[RunId | None] = ()
     holding_runs: Collection[RunId | None] = ()
+    steps_heard: bool = True
     mailboxes: dict[AgentKey, Mailbox | None] = {}
     base: dict[AgentKey, int] = {}
     boxes: dict[tuple[ProjectId, BoxId], BoxState] = {}

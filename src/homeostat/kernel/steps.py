@@ -4,9 +4,11 @@ from typing import cast
 
 from msgspec.structs import replace
 
+from homeostat.core.codec import to_json
 from homeostat.core.errors import BoxReadOnly
 from homeostat.core.ids import BoxId, CardId
-from homeostat.core.records.turn import OpenTurn, Step
+from homeostat.core.records.event import Channel, Event
+from homeostat.core.records.turn import OpenTurn, Step, Turn
 from homeostat.kernel.commands import PutCards, StoreStep, SwapBoxes, WriteCards
 from homeostat.kernel.plan import Plan
 
@@ -17,7 +19,17 @@ def store_step(plan: Plan, command: StoreStep) -> bool:
     mailbox = plan.held(fence)
     plan.put(replace(mailbox, head=plan.move(mailbox, None)))
     plan.writes.steps.append(Step(fence.key[0], fence.turn_id, command.name, command.outcome, plan.now))
+    # Whoever stores it again says the same under the same id: the rule cannot know whether it is stored already.
+    tell_step(plan, cast(OpenTurn, mailbox.active).turn, f"step:{command.name}", command.name, "stored")
     return True
+
+
+def tell_step(plan: Plan, turn: Turn, what: str, step_id: str | None, phase: str, **more: object) -> None:
+    """Have it announced that a turn took a step, with the commit in which it did, if anybody may listen."""
+    if plan.steps_heard:
+        said = {"agent_turn_id": turn.turn_id, "step_id": step_id, "phase": phase, "trace_id": turn.trace_id, **more}
+        event_id = f"{turn.turn_id}:{what}"
+        plan.announce(Event(event_id, turn.project, Channel.EVT, "agent", turn.agent_id, "step", to_json(said)))
 
 
 def write_cards(plan: Plan, command: WriteCards) -> tuple[CardId, ...]:

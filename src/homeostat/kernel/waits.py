@@ -1,7 +1,7 @@
 """Waiting for tools without holding anything: suspend, report, resume."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import cast
 
 import msgspec
@@ -24,6 +24,7 @@ from homeostat.kernel.deliver import Followups, check_result_fields, finish
 from homeostat.kernel.dispatch import dispatch
 from homeostat.kernel.enqueue import admit, enqueue
 from homeostat.kernel.plan import Plan
+from homeostat.kernel.steps import tell_step
 
 _CONTROL_WORDS = {word.value: word for word in AfterExecution}
 
@@ -67,6 +68,7 @@ def suspend(plan: Plan, command: Suspend, followups: Followups) -> Suspended:
         mailbox, TurnEvent.SUSPEND, worker_id=None, cards=entry.cards, waiting=waiting, deadline_ms=deadline
     )
     plan.put(replace(mailbox, head=moved, active=entry))
+    _tell(plan, entry, moved.epoch, [call.step_id for call in command.calls], "suspended")
     return Suspended((*asked, *waits), ready=False)
 
 
@@ -145,11 +147,11 @@ def report(plan: Plan, command: Report, followups: Followups) -> Reported:
         plan.put(replace(mailbox, head=plan.move(mailbox, None), queue=queue))
         return Reported(accepted=True, result_card_id=card_id, trace_id=entry.turn.trace_id)
     final = answered if after is AfterExecution.TERMINATE else final
-    _settle(plan, replace(mailbox, active=entry), final, followups)
+    _settle(plan, replace(mailbox, active=entry), answered, final, followups)
     return Reported(accepted=True, result_card_id=card_id, trace_id=entry.turn.trace_id)
 
 
-def _settle(plan: Plan, mailbox: Mailbox, final: Wait | None, followups: Followups) -> None:
+def _settle(plan: Plan, mailbox: Mailbox, answered: Wait, final: Wait | None, followups: Followups) -> None:
     """Resume, end or keep waiting, now that one more result is in."""
     entry = cast(OpenTurn, mailbox.active)
     waiting, deadline = _outstanding(entry)
@@ -163,7 +165,15 @@ def _settle(plan: Plan, mailbox: Mailbox, final: Wait | None, followups: Followu
     epoch = mailbox.head.epoch + 1  # the worker that suspended it may not know yet that it did
     moved = plan.move(mailbox, TurnEvent.RESUME, epoch=epoch, cards=entry.cards, waiting=0, deadline_ms=None)
     plan.put(replace(mailbox, head=moved))
+    _tell(plan, entry, epoch, [answered.step_id], "resumed")
     dispatch(plan, mailbox.head.key)
+
+
+def _tell(plan: Plan, entry: OpenTurn, epoch: int, steps: Sequence[str | None], phase: str) -> None:
+    """Say that a turn waits, or goes on: for which calls, and in which step if it is one."""
+    waiting = [wait.call_id for wait in entry.waits if wait.status is WaitStatus.PENDING]
+    step_id = steps[0] if len(set(steps)) == 1 else None
+    tell_step(plan, entry.turn, f"{epoch}:{phase}", step_id, phase, turn_epoch=epoch, waiting=waiting)
 
 
 def _last_word(waits: tuple[Wait, ...]) -> Wait | None:

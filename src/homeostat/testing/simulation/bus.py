@@ -36,6 +36,8 @@ class FaultyBus:
             return
         if event.suffix == "task":
             world.checks.announce(event)
+        elif event.suffix == "step":
+            world.checks.announce_step(event)
         for process, handler in self._listeners.get(event.suffix, ()):
             if world.weather.bus_loses and world.chance.random() < world.weather.bus_loses:
                 world.trace.count("lost_doorbell")

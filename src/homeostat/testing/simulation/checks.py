@@ -24,6 +24,7 @@ class Checks:
         self.open: dict[AgentKey, set[TurnId]] = {}
         self.ended: dict[TurnId, Card] = {}
         self.announced: dict[TurnId, str] = {}
+        self._steps_announced: dict[str, str] = {}
         self.acknowledged: dict[TurnId, str] = {}
         self.requested: dict[str, list[TurnId]] = {}
         self._holders: dict[tuple[AgentKey, int], tuple[TurnId | None, WorkerId | None]] = {}
@@ -178,6 +179,14 @@ class Checks:
         if self.announced.setdefault(turn_id, event.payload) != event.payload:
             raise Violation("never_two_terminal_events_with_different_content", event.payload)
 
+    def announce_step(self, event: Event) -> None:
+        """The bus took word of a step."""
+        if self._steps_announced.setdefault(event.event_id, event.payload) != event.payload:
+            raise Violation("never_one_step_is_announced_in_different_words", event.payload)
+        said = from_json(event.payload)
+        if said["phase"] == "stored" and (TurnId(said["agent_turn_id"]), said["step_id"]) not in self._stored:
+            raise Violation("never_a_step_is_announced_before_it_is_durable", event.payload)
+
     def forgotten(self, turn_ids: set[TurnId], before: Scope) -> None:
         """Retention removed turns."""
         instant = int(before, 16) >> 48
@@ -194,6 +203,7 @@ class Checks:
         self.finally_nothing_is_stranded()
         self.finally_every_acknowledged_enqueue_has_a_deliverable()
         self.finally_every_turn_was_announced()
+        self.finally_every_stored_step_was_announced()
         self.finally_one_request_is_one_turn(unique_tags)
         self.finally_a_terminating_result_is_the_deliverable()
         self.finally_rolling_boxes_have_no_gaps()
@@ -216,6 +226,11 @@ class Checks:
     def finally_every_turn_was_announced(self) -> None:
         if silent := [turn_id for turn_id in self.ended if turn_id not in self.announced]:
             raise Violation("finally_every_turn_was_announced", f"{silent}")
+
+    def finally_every_stored_step_was_announced(self) -> None:
+        told = self._steps_announced
+        if silent := [(turn, name) for turn, name in self._stored if f"{turn}:step:{name}" not in told]:
+            raise Violation("finally_every_stored_step_was_announced", f"{silent}")
 
     def finally_one_request_is_one_turn(self, unique_tags: set[str]) -> None:
         for tag, turn_ids in self.requested.items():
