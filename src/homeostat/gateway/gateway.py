@@ -5,11 +5,11 @@ from typing import Any, Final
 
 from homeostat.core.clock import Clock, Millis, SystemClock
 from homeostat.core.errors import InvalidRequest
-from homeostat.core.ids import DEFAULT_PROJECT, AgentId, Ids, ProjectId, chance, process_seed
+from homeostat.core.ids import DEFAULT_PROJECT, AgentId, Ids, ProjectId, RunId, chance, process_seed
 from homeostat.core.limits import CALL_RETENTION_SECONDS, GATEWAY_LEASE_SECONDS, PAGE_MAX
 from homeostat.core.ports.bus import Bus
 from homeostat.core.ports.gateway import Assignments, GatewayStore, Keyring, Listener, PriceList
-from homeostat.core.records.budget import Budget, BudgetKey
+from homeostat.core.records.budget import Amount, Budget, BudgetKey
 from homeostat.core.records.call import Call, CallFilter, CallId, Outcome, Outlay
 from homeostat.core.records.enforcement import Spent
 from homeostat.core.records.policy import Action, Policy, PolicyFilter, PolicyId
@@ -210,6 +210,11 @@ class Gateway:
         """What agents spent on calls that began in a time, this gateway's last calls included."""
         await self.clerk.flush()
         return await self.store.outlays(project, since, until)
+
+    async def spent_for(self, project: ProjectId, run_id: RunId, *, after: str) -> Amount:
+        """What the calls of a run took that are in the log behind an id, this gateway's last ones included."""
+        await self.clerk.flush()
+        return await self.store.spent_for(project, run_id, after=after)
 
     def in_flight_here(self, agent: AgentKey) -> int:
         """How many calls of an agent are open in this process, exactly."""

@@ -26,6 +26,8 @@ class Bank(Protocol):
 
     async def calls(self, wanted: CallFilter, limit: int) -> list[Call]: ...
 
+    async def spent_for(self, project: ProjectId, run_id: RunId, *, after: str) -> Amount: ...
+
     def warn(self, key: BudgetKey) -> None:
         """Tell everybody that a budget ends, unless that was told."""
         ...
@@ -126,8 +128,14 @@ class Purse:
         for call in reversed(calls):
             draft.note(EntryKind.GATEWAY_CALL, call)
         if calls:
-            last = max(draft.run.calls_after, calls[0].call_id)
-            draft.set(calls_after=last, calls_noted=draft.run.calls_noted + len(calls))
+            run = draft.run
+            summed = _summed(run)
+            draft.set(
+                calls_after=max(run.calls_after, calls[0].call_id),
+                calls_noted=run.calls_noted + len(calls),
+                tokens_noted=run.tokens_noted + sum(call.usage.tokens for call in calls) if summed else 0,
+                micros_noted=run.micros_noted + sum(call.cost_micros or 0 for call in calls) if summed else 0,
+            )
         return bool(calls)
 
     async def _calls(self, run: Run, *, after: str) -> list[Call]:
@@ -162,14 +170,41 @@ class Purse:
         known = await self.bank.budget(budget.key)
         if known is None or _bounds(known) != _bounds(budget):
             warned = known.warned_at_ms if known is not None and _caps(known) == _caps(budget) else None
-            await self.bank.put_budget(replace(budget, warned_at_ms=warned))
+            # One that was bounded only now has spent before; an account keeps what it knows itself.
+            before = ZERO if run.config.bounds != Bounds() or known is not None else await self._logged(run)
+            await self.bank.put_budget(replace(budget, spent=before, warned_at_ms=warned))
 
     async def look(self, run: Run, now: Millis) -> Spending:
-        """How much is used."""
+        """How much is used of what is bounded: whoever drives a run asks often, and for nothing else."""
         known = None
         if run.bounds.tokens is not None or run.bounds.micros is not None:
             known = await self.bank.budget(key_of(run.project, run.run_id))
         return judge(run, known, now)
+
+    async def spending(self, run: Run, now: Millis) -> Spending:
+        """How much is used, bounded or not. What is not bounded is summed when somebody asks for it: an account would
+        cost a write for every call.
+        """
+        known = None if run.bounds == Bounds() else await self.bank.budget(key_of(run.project, run.run_id))
+        if known is not None:
+            return judge(run, known, now)
+        return replace(judge(run, None, now), spent=await self._logged(run))
+
+    async def _logged(self, run: Run) -> Amount:
+        """What the ledger of a run knows, and behind that the call log. A run that is over has all of it in its ledger,
+        where it stays when the log has forgotten.
+        """
+        if not _summed(run):
+            return await self.bank.spent_for(run.project, run.run_id, after="")
+        noted = Amount(run.tokens_noted, run.micros_noted)
+        if run.final and not run.live:
+            return noted
+        return noted.plus(await self.bank.spent_for(run.project, run.run_id, after=run.calls_after))
+
+
+def _summed(run: Run) -> bool:
+    """Whether it is known what the noted calls took; of runs that began before that was counted, it is not."""
+    return bool(not run.calls_noted or run.tokens_noted or run.micros_noted)
 
 
 def key_of(project: ProjectId, run_id: RunId) -> BudgetKey:

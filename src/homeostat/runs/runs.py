@@ -100,7 +100,7 @@ class Runs:
         return run
 
     async def spending(self, run: Run) -> Spending:
-        return await self.purse.look(run, self._clock.now_ms())
+        return await self.purse.spending(run, self._clock.now_ms())
 
     # --- what is said --------------------------------------------------------------------------------------
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 
 from homeostat.core.codec import Json
 from homeostat.core.errors import HomeostatError, StaleEpoch
-from homeostat.core.ids import AgentId, ProjectId, TurnId
-from homeostat.core.records.budget import Budget, BudgetKey
+from homeostat.core.ids import AgentId, ProjectId, RunId, TurnId
+from homeostat.core.records.budget import ZERO, Amount, Budget, BudgetKey
 from homeostat.core.records.call import Call, CallFilter
 from homeostat.core.records.run import Target, TargetKind
 from homeostat.core.records.turn import AgentKey, Grant
@@ -93,6 +93,10 @@ class NoBank:
 
     async def budget(self, key: BudgetKey) -> Budget | None:
         return self.accounts.get(key)
+
+    async def spent_for(self, project: ProjectId, run_id: RunId, *, after: str) -> Amount:
+        del project, run_id, after
+        return ZERO
 
     def warn(self, key: BudgetKey) -> None:
         self.warned.append(key)

@@ -4,6 +4,7 @@ import asyncio
 
 import httpx2
 import msgspec
+import pytest
 
 from homeostat.app.assemble import System
 from homeostat.core.codec import Json as Text
@@ -168,3 +169,41 @@ async def test_the_budget_of_a_live_run_is_changed_with_the_run(system: System, 
         unbounded = await begin(http, tasks=[talk(1)], policy={"apply": "manual"})
         assert (await http.put(f"/v1/budgets/run/{unbounded}", json={"tokens": 5})).status_code == 409
         assert (await http.put("/v1/budgets/run/elsewhere", json={"tokens": 5})).status_code == 200
+
+
+# --- what it shows ---------------------------------------------------------------------------------------------
+
+
+async def test_a_run_without_caps_shows_what_it_spent(system: System, http: httpx2.AsyncClient) -> None:
+    talkers = Talkers(http)
+    await talkers.register("ann")
+    async with crew(system.kernel, "ann", work=talkers.work):
+        for budget in ({}, {"seconds": 600}):
+            gate = {**talk(1), "name": "gate", "after": ["talk"], "approval": True}
+            run_id = await begin(http, tasks=[talk(3), gate], budget=budget)
+            held = (await reached(http, run_id, "paused"))["budget"]
+            calls = (await http.get("/v1/calls", params={"run_id": run_id})).json()["calls"]
+            took = sum(one["tokens_in"] + one["tokens_out"] for one in calls)
+            assert (len(calls), held["tokens_spent"]) == (3, took)
+            assert held["usd_spent"] == pytest.approx(sum(one["cost_usd"] for one in calls))
+            await http.post(f"/v1/runs/{run_id}/tasks/gate/approve", json={})
+            done = (await reached(http, run_id, "completed"))["budget"]
+            assert done["tokens_spent"] > took
+        listed = (await http.get("/v1/runs")).json()["runs"]
+        assert all(run["budget"]["tokens_spent"] > took for run in listed)
+
+
+async def test_a_cap_that_comes_later_counts_what_was_spent_before(system: System, http: httpx2.AsyncClient) -> None:
+    talkers = Talkers(http)
+    await talkers.register("ann")
+    async with crew(system.kernel, "ann", work=talkers.work):
+        gate = {**talk(1), "name": "gate", "after": ["talk"], "approval": True}
+        run_id = await begin(http, tasks=[talk(3), gate])
+        took = (await reached(http, run_id, "paused"))["budget"]["tokens_spent"]
+        await http.post(f"/v1/runs/{run_id}/resume", json={"budget": {"tokens": took}})
+
+        async def broke() -> bool:
+            return (await look(http, run_id))["paused_by"] == "budget"
+
+        await eventually(broke)
+        assert (await look(http, run_id))["budget"]["tokens_spent"] == took

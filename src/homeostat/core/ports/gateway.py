@@ -152,6 +152,10 @@ class GatewayStore(Protocol):
         """What agents spent on calls that began in a time."""
         ...
 
+    async def spent_for(self, project: ProjectId, run_id: RunId, *, after: str) -> Amount:
+        """What the calls of a run took that are in the log behind an id."""
+        ...
+
     async def flights(self, project: ProjectId, agent_id: AgentId | None, limit: int) -> list[Flight]:
         """The calls that are open, oldest first."""
         ...

@@ -163,6 +163,7 @@ class Run(Struct, frozen=True, kw_only=True):
 
     `live` says that some process has to look after it: to plan, to apply, or to bring to rest what still runs.
     `applied_ms` is how long it was applied before `applying_since_ms`. `keys` are the last requests that changed it.
+    Of the `calls_noted` that are in its ledger, `tokens_noted` and `micros_noted` are what they took.
     """
 
     run_id: RunId
@@ -187,6 +188,8 @@ class Run(Struct, frozen=True, kw_only=True):
     plan_turn_id: TurnId | None = None
     calls_after: str = ""
     calls_noted: int = 0
+    tokens_noted: int = 0
+    micros_noted: int = 0
     swept_at_ms: Millis | None = None
     counts: dict[str, int] = msgspec.field(default_factory=dict[str, int])
     error: Json | None = None

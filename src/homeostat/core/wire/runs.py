@@ -147,7 +147,7 @@ class TasksQuery(Body, frozen=True, kw_only=True, forbid_unknown_fields=False):
 
 
 class BudgetShape(Shape, frozen=True, kw_only=True):
-    """What a run may use and has used, and when that ends at the pace so far."""
+    """What a run may use and has used, bounded or not, and when that ends at the pace so far."""
 
     tokens_max: int | None
     tokens_spent: int

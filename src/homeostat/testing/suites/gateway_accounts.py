@@ -2,10 +2,13 @@
 
 from dataclasses import replace
 
+from msgspec import structs
+
 from homeostat.core.clock import Millis
+from homeostat.core.ids import ProjectId, RunId
 from homeostat.core.ports.gateway import GatewayStore
-from homeostat.core.records.budget import Amount, BudgetLimit, Draw
-from homeostat.testing.suites.gateway_store import FAR, NOW, ONE, PROJECT, RUN, Check, budget, post
+from homeostat.core.records.budget import ZERO, Amount, BudgetLimit, Draw
+from homeostat.testing.suites.gateway_store import FAR, NOW, ONE, PROJECT, RUN, Check, budget, call, post
 
 
 async def a_clock_that_stands_takes_no_time(store: GatewayStore) -> None:
@@ -35,7 +38,21 @@ async def an_account_begins_with_what_was_spent_before_it(store: GatewayStore) -
     assert (again.tokens_max, again.spent, again.warned_at_ms) == (200, Amount(70, 9), NOW)
 
 
+async def what_a_run_took_is_summed_from_the_log(store: GatewayStore) -> None:
+    await store.enter(ONE, FAR)
+    made = [call(number) for number in range(1, 8)]  # the odd ones are of the run
+    unpriced = structs.replace(call(9), cost_micros=None)
+    await post(store, 1, calls=(*made, unpriced))
+    run_id = RunId("run")
+    assert await store.spent_for(PROJECT, run_id, after="") == Amount(50 + 25, 16)
+    assert await store.spent_for(PROJECT, run_id, after=made[4].call_id) == Amount(20 + 16, 7)
+    assert await store.spent_for(PROJECT, run_id, after=unpriced.call_id) == ZERO
+    assert await store.spent_for(PROJECT, RunId("other"), after="") == ZERO
+    assert await store.spent_for(ProjectId("other"), run_id, after="") == ZERO
+
+
 CHECKS: tuple[Check, ...] = (
     a_clock_that_stands_takes_no_time,
     an_account_begins_with_what_was_spent_before_it,
+    what_a_run_took_is_summed_from_the_log,
 )

@@ -10,7 +10,7 @@ from homeostat.adapters.stores.sqlite.transaction import immediate
 from homeostat.adapters.stores.statements import statements
 from homeostat.core import ledger, pacing
 from homeostat.core.clock import Millis
-from homeostat.core.ids import AgentId, ProjectId
+from homeostat.core.ids import AgentId, ProjectId, RunId
 from homeostat.core.ledger import Entries
 from homeostat.core.records.budget import (
     Amount,
@@ -150,6 +150,9 @@ class SqliteGateway:
     async def outlays(self, project: ProjectId, since: Millis, until: Millis) -> dict[AgentId, Outlay]:
         since_id, until_id = rows.write_span(since, until)
         return dict(rows.read_outlay(row) for row in await self._all("calls_spent", (project, since_id, until_id)))
+
+    async def spent_for(self, project: ProjectId, run_id: RunId, *, after: str) -> Amount:
+        return Amount(*(await self._all("calls_of_run_spent", (project, run_id, after)))[0])
 
     async def flights(self, project: ProjectId, agent_id: AgentId | None, limit: int) -> list[Flight]:
         return [rows.read_flight(row) for row in await self._all("flights_list", (project, agent_id, limit))]

@@ -1,0 +1,4 @@
+-- What the calls of a run took that stand behind one in the log.
+SELECT COALESCE(sum(tokens), 0)::bigint, COALESCE(sum(cost_micros), 0)::bigint
+FROM calls
+WHERE project = $1 AND run_id = $2 AND call_id > $3
