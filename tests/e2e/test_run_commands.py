@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+import httpx2
 import pytest
 from typer.testing import CliRunner, Result
 
@@ -19,6 +20,7 @@ from homeostat.testing.homeostat import HomeostatServer
 
 AGENT = """
 async def echo(turn):
+    await turn.step("count", len, str(turn.input))
     if turn.input.get("goal") == "fail":
         raise ValueError("as you wish")
     return turn.input
@@ -161,3 +163,19 @@ def test_a_task_is_answered_as_it_is_listed(homeostat: Operator) -> None:
     homeostat("approve", name, "--reason", "fine")
     homeostat("ledger", run_id, "--follow")
     assert "succeeded" in homeostat("tasks", run_id).stdout
+
+
+def test_a_run_that_is_not_to_be_replayed_tells_no_steps_and_says_so(homeostat: Operator) -> None:
+    kinds: dict[str, set[str]] = {}
+    for wish in ("--replay", "--no-replay"):
+        ended = json.loads(homeostat("run", "x", "--agent", "echo", wish, "-o", "json").stdout)
+        assert ended["replay"] is (wish == "--replay")
+        lines = homeostat("ledger", ended["run_id"], "--follow", "-o", "json").stdout.splitlines()
+        kinds[wish] = {json.loads(line)["kind"] for line in lines}
+        assert "are as they were written" in homeostat("verify", ended["run_id"]).stdout
+    assert kinds["--replay"] - kinds["--no-replay"] == {"step"}
+    assert "turn.ended" in kinds["--no-replay"]
+    refused = homeostat("replay", ended["run_id"], code=1).stderr
+    assert "was begun without `replay`" in refused
+    told = httpx2.post(f"{homeostat.url}/v1/runs/{ended['run_id']}/replay", json={})
+    assert (told.status_code, told.json()["code"]) == (409, "run_not_recorded")

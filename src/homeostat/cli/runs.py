@@ -51,6 +51,9 @@ def run(
         bool, typer.Option("--pause-on-warning", help="Hold it once four fifths of a budget are used.")
     ] = False,
     seed: Annotated[int | None, typer.Option(help="The seed its agents are given.")] = None,
+    replay: Annotated[
+        bool, typer.Option("--replay/--no-replay", help="Whether its ledger tells all that a replay needs.")
+    ] = True,
     detach: Annotated[bool, typer.Option("--detach", "-d", help="Do not follow it.")] = False,
     reason: Reason = "",
     actor: Actor = "operator",
@@ -63,7 +66,7 @@ def run(
     Ends with 0 if the run completed, or is planned and waits to be applied; 1 if it failed or was killed; 3 if it is
     held, by its budget, for an approval or by an operator. -o json says by which, as paused_by.
     """
-    body: dict[str, Any] = {"goal": goal, "actor": actor, "reason": reason}
+    body: dict[str, Any] = {"goal": goal, "actor": actor, "reason": reason, "replay": replay}
     if tasks is not None:
         body["tasks"] = tasks_of(tasks)
     elif agent is not None:

@@ -27,6 +27,7 @@ class RunsClient:
         budget: dict[str, float] | None = None,
         policy: dict[str, Any] | None = None,
         seed: int | None = None,
+        replay: bool = True,
         reason: str = "",
         actor: str = "operator",
         idempotency_key: str | None = None,
@@ -37,6 +38,7 @@ class RunsClient:
             "goal": goal,
             "actor": actor,
             "reason": reason,
+            "replay": replay,
             **{name: value for name, value in said.items() if value is not None},
         }
         return (await self._post("/v1/runs", body, key=idempotency_key)).read(w.RunShape)

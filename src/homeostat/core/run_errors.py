@@ -2,7 +2,7 @@
 
 ProtocolViolation: RunUnknown · TaskUnknown · PlanInvalid · TargetUnknown · PlannerUnknown
 Conflict:          RunFinished · RunOvertaken · RunUnapplied · TaskSettled · TurnExists · RunClosed · RunHeld
-                   LedgerSwept · RedButtonNotPressed · BudgetOfRun
+                   LedgerSwept · RedButtonNotPressed · BudgetOfRun · RunNotRecorded
 Refused:           RedButtonPressed
 """
 
@@ -112,6 +112,13 @@ class LedgerSwept(Conflict):
     hint = (
         "Its signed head stays (GET /v1/runs/{id}/head): check a bundle that you exported with `homeostat verify FILE`."
     )
+
+
+class RunNotRecorded(Conflict):
+    """Run {run_id} was begun without `replay`: its ledger does not tell what its code would have to be run again on."""
+
+    code = "run_not_recorded"
+    hint = "`homeostat verify RUN` and `homeostat ledger RUN` read it; begin the next one with `replay`, the default."
 
 
 class RedButtonPressed(Refused):

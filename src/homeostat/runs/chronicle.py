@@ -7,6 +7,7 @@ from homeostat.core.clock import Millis
 from homeostat.core.ids import TurnId
 from homeostat.core.limits import CALL_SETTLES_SECONDS, CHRONICLE_SECONDS, CHRONICLE_SECONDS_MAX, CHRONICLE_TASKS_MAX
 from homeostat.core.machines.task import TASK, TaskEvent, TaskStatus
+from homeostat.core.records.provenance import EntryKind
 from homeostat.core.records.recording import TaskTold, end_of
 from homeostat.core.records.run import Task
 from homeostat.core.records.view import Deliverable, Outcome
@@ -15,6 +16,9 @@ from homeostat.runs.desk import Desk, Note
 from homeostat.runs.draft import Draft
 
 PLAN: Final = TaskTold(name="plan")
+FOR_A_REPLAY: Final = frozenset({EntryKind.STEP, EntryKind.CARD})
+"""What a ledger tells only so that code can be run again on it."""
+
 SUCCEED: Final = TaskEvent.SUCCEED.value
 SUCCEEDED: Final = TASK.next(TaskStatus.RUNNING, TaskEvent.SUCCEED).value
 
@@ -116,6 +120,8 @@ def _succeeded(task: Task) -> TaskTold:
 
 def _write(draft: Draft, notes: Sequence[Note]) -> None:
     """Notes as entries. What others wrote in them is looked through for all of them together."""
+    if not draft.run.config.replay:
+        notes = [note for note in notes if note.kind not in FOR_A_REPLAY]
     said = iter(unlooked([note.said for note in notes if note.said is not None]))
     for note in notes:
         draft.note(

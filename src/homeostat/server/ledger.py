@@ -15,7 +15,7 @@ from homeostat.core.limits import EVENT_BEAT_SECONDS, NAME_CHARS_MAX, PAGE_MAX
 from homeostat.core.ports.upstream import Upstream
 from homeostat.core.records.provenance import Entry
 from homeostat.core.records.run import Run
-from homeostat.core.run_errors import LedgerSwept, RunUnknown
+from homeostat.core.run_errors import LedgerSwept, RunNotRecorded, RunUnknown
 from homeostat.core.wire import ledger as w
 from homeostat.runs.bundle import SUFFIX, Bundle, Header
 from homeostat.runs.ledgers import Ledgers
@@ -113,7 +113,7 @@ async def verify_run(call: Call) -> w.VerdictShape:
     "/v1/runs/{run_id}/replay",
     w.ReplayBody,
     gives=w.ReplayShape,
-    errors=(RunUnknown, LedgerSwept, InvalidRequest, Forbidden, Unauthenticated),
+    errors=(RunUnknown, LedgerSwept, RunNotRecorded, InvalidRequest, Forbidden, Unauthenticated),
     examples={
         "as it was recorded": {"mode": "exact"},
         "models asked anew": {"mode": "re-model"},

@@ -98,6 +98,7 @@ async def create_run(call: Call, body: w.RunBody) -> w.RunShape:
         planner=planner,
         planner_name=name,
         bounds=_bounds(body.budget),
+        replay=body.replay,
         policy=RunPolicy(
             wait_for_apply=policy.apply == "manual",
             parallel=policy.parallel,
@@ -352,6 +353,7 @@ async def _run(call: Call, run: Run) -> w.RunShape:
         version=run.version,
         trace_id=run.trace_id,
         seed=run.config.seed,
+        replay=run.config.replay,
         planner=run.config.planner,
         planner_name=run.config.planner_name,
         paused_by=run.paused,

@@ -139,7 +139,7 @@ class RunPolicy(Struct, frozen=True, kw_only=True):
 
 
 class RunConfig(Struct, frozen=True, kw_only=True):
-    """What somebody asked for; never changed afterwards."""
+    """What somebody asked for; never changed afterwards. `replay` says that its code can be run again on its ledger."""
 
     goal: str
     seed: int
@@ -147,7 +147,7 @@ class RunConfig(Struct, frozen=True, kw_only=True):
     planner_name: str = ""
     bounds: Bounds = Bounds()
     policy: RunPolicy = RunPolicy()
-    replay_of: RunId | None = None
+    replay: bool = True
 
 
 class Move(Struct, frozen=True):

@@ -85,6 +85,13 @@ class RunBody(Body, frozen=True, kw_only=True):
     budget: RunBudgetBody | None = None
     policy: RunPolicyBody = RunPolicyBody()
     seed: Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)] | None = None
+    replay: Annotated[
+        bool,
+        msgspec.Meta(
+            description="Whether it can be replayed. Without it the ledger leaves out what only a replay needs: the "
+            "steps of agents' own code and the cards they wrote. Calls of models and tools are told all the same."
+        ),
+    ] = True
     actor: Name = "operator"
     reason: Reason = ""
 
@@ -180,6 +187,7 @@ class RunShape(Shape, frozen=True, kw_only=True):
     version: int
     trace_id: str
     seed: int
+    replay: bool
     planner: PlannerKind
     planner_name: str
     paused_by: PauseCause | None

@@ -9,6 +9,7 @@ import msgspec
 from homeostat.agent.journal import CARD
 from homeostat.core.codec import NULL, Json
 from homeostat.core.records.provenance import EntryKind, read_line
+from homeostat.core.run_errors import RunNotRecorded
 from homeostat.runs.bundle import Page
 
 
@@ -130,17 +131,31 @@ class Tape:
         self.cards = [cast("CardWritten", placed[id(card)]) for card in self.cards]
 
 
+class Config(msgspec.Struct, frozen=True):
+    """Of what was asked for, whether it can be replayed; runs of long ago did not say so, and can."""
+
+    replay: bool = True
+
+
+class Created(msgspec.Struct, frozen=True):
+    """The first entry of a run, as far as a replay reads it."""
+
+    config: Config = Config()
+
+
 _KIND: Final = b'"kind":"'
+_created = msgspec.json.Decoder(Created)
 _step = msgspec.json.Decoder(StepTaken)
 _call = msgspec.json.Decoder(CallMade)
 _card = msgspec.json.Decoder(CardWritten)
 _end = msgspec.json.Decoder(TurnEnded)
 
+_CREATED: Final = EntryKind.RUN_CREATED.value.encode()
 _STEP, _MODEL, _TOOL, _CARD, _END = (
     kind.value.encode()
     for kind in (EntryKind.STEP, EntryKind.MODEL_CALL, EntryKind.TOOL_RESULT, EntryKind.CARD, EntryKind.TURN_ENDED)
 )
-_KINDS: Final = frozenset({_STEP, _MODEL, _TOOL, _CARD, _END})
+_KINDS: Final = frozenset({_CREATED, _STEP, _MODEL, _TOOL, _CARD, _END})
 
 
 class Tapes:
@@ -162,6 +177,10 @@ class Tapes:
     def _wind(self, kind: bytes, line: bytes) -> Tape | None:
         entry = read_line(line)
         payload, seq = entry.payload, entry.seq
+        if kind == _CREATED:
+            if not _created.decode(payload).config.replay:  # every turn would differ from what it left out
+                raise RunNotRecorded(run_id=self._run_id)
+            return None
         if kind == _END:
             end = _end.decode(payload)
             tape = self._open.pop(end.turn_id, None) or Tape(self._run_id, self._project)
