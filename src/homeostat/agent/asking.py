@@ -5,6 +5,7 @@ digest of the whole. Secrets are taken out first, so that a replay from a record
 """
 
 from collections.abc import Callable
+from contextvars import ContextVar
 from typing import Any, Final, cast
 
 from homeostat.core.canonical import canonical_of
@@ -20,6 +21,8 @@ MESSAGES: Final = "messages"
 Asked = dict[str, Any]
 Asking = Callable[[], Asked | None]
 """Says what is asked, only if somebody wants to know. None: there is nothing to tell, or no way to."""
+Redacting = Callable[[Json], Json]
+_rules: ContextVar[Redacting] = ContextVar("rules", default=redact_json)
 
 
 class Conversation:
@@ -34,6 +37,8 @@ class Conversation:
         if text is None:
             return None
         whole = cast("dict[str, Any]", from_json(text))
+        if _rules.get() is not redact_json:
+            return _asked("model", text, None)  # a second look at the same call
         before, self._before = self._before, whole
         told = {name: value for name, value in whole.items() if name != MESSAGES and before.get(name) != value}
         shared = 0
@@ -62,6 +67,16 @@ def tool_asked(arguments: Any) -> Asked | None:
     return None if text is None else _asked("tool", text, from_json(text))
 
 
+def digest_under(rules: Redacting, asking: Asking) -> str | None:
+    """The digest of what is asked, as one has it who takes secrets out by other rules."""
+    before = _rules.set(rules)
+    try:
+        asked = asking()
+    finally:
+        _rules.reset(before)
+    return None if asked is None else asked["digest"]
+
+
 def _asked(what: str, text: Json, told: Any) -> Asked:
     asked: Asked = {"what": what, "digest": digest_of(canonical_of(text))}
     if len(text) <= TOLD_BYTES_MAX or len(to_json(told, limit=CALL_BODY_BYTES_MAX)) <= TOLD_BYTES_MAX:
@@ -71,6 +86,6 @@ def _asked(what: str, text: Json, told: Any) -> Asked:
 
 def _text(value: Any) -> Json | None:
     try:
-        return redact_json(to_json(value, limit=CALL_BODY_BYTES_MAX))
+        return _rules.get()(to_json(value, limit=CALL_BODY_BYTES_MAX))
     except HomeostatError:
         return None  # an author may work with anything; what is no JSON cannot be compared

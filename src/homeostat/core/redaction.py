@@ -1,7 +1,8 @@
 """Takes secrets out of what is kept for ever: what is hashed into a ledger can never be taken out of it again.
 
 A value is a secret by the name it stands under (`api_key`, `Authorization`, …) or by its looks (keys of well-known
-makes, bearer tokens, private keys).
+makes, bearer tokens, private keys). A text that is JSON is looked through as JSON, whatever it is called: arguments of
+tools and what they answer are such texts.
 """
 
 import re
@@ -10,20 +11,16 @@ from typing import Any, Final, cast
 
 from homeostat.core.codec import Json, from_json, to_json
 from homeostat.core.errors import HomeostatError
+from homeostat.core.secret_names import KEYS, PASSES, Says, counts, is_secret, says, text_pieces
+from homeostat.core.secret_pairs import hide_pairs
 
 REDACTED: Final = "[redacted]"
-JSON_INSIDE: Final = "_json"
-"""How the name of a member ends whose value is a JSON text as a string."""
 
 _GROWS: Final = 12  # bytes that may become of one character: four by its encoding, or the word for a secret of one
-
-_NAME = (
-    r"(?:[a-z0-9]+[_-])*"
-    r"(?:api[_-]?key|apikey|authorization|proxy-authorization|password|passwd|passphrase|secret|client[_-]?secret"
-    r"|secret[_-]?key|private[_-]?key|access[_-]?key|access[_-]?token|refresh[_-]?token|id[_-]?token|auth[_-]?token"
-    r"|bearer[_-]?token|session[_-]?token|token|cookie|set-cookie|credentials?)"
+_INSIDE_MAX: Final = (
+    8  # texts inside of texts that are looked through as JSON; those within are looked through as texts
 )
-_SECRET_NAME = re.compile(_NAME, re.IGNORECASE)
+
 _SECRET_VALUE = re.compile(
     r"hs_[0-9a-f]{48}"
     r"|\bsk-[A-Za-z0-9_-]{16,}"
@@ -38,51 +35,147 @@ _SECRET_VALUE = re.compile(
     r"|-----BEGIN [A-Z ]*PRIVATE KEY-----(?:.*?-----END [A-Z ]*PRIVATE KEY-----|.*)",
     re.DOTALL,
 )
-_SECRET_MEMBER = re.compile(rf'"{_NAME}"\s*:', re.IGNORECASE)
-_NAME_ENDINGS = (
-    *('key"', 'authorization"', 'word"', 'passwd"', 'phrase"'),
-    *('secret"', 'token"', 'cookie"', 'credential"', 'credentials"'),
+# A member, a variable or a header with a secret name; in lower case and without backslashes, so that an escaped line
+# break is a letter. Each begins with plain letters and is only looked for where these are found. What cannot follow is
+# told by one letter: most are found in other words.
+_BEHIND: Final = r"(?![a-mo-qu-z])s?(?:[_-]?[0-9]{1,4})?[\s\"'\]nrt]*[:=]"
+_KEY: Final = "|".join(f"(?<={what}{join}key)" for what in KEYS for join in ("", "."))
+_PASS: Final = "|".join(f"(?<={what}{join}pass)" for what in PASSES for join in ("", "."))
+_NUMBER: Final = r" *-?[0-9]+(?:\.[0-9]+)?(?:[\s,;)}\]]|\Z)"
+_NAME_MARKS = tuple(
+    (word, re.compile(pattern))
+    for word, pattern in (
+        ("pass", rf"pass(?![abd-mqu-vx-z])(?:(?:word|wd|phrase|code){_BEHIND}|(?={_BEHIND})(?:{_PASS}))"),
+        ("secret", rf"secret{_BEHIND}"),
+        ("key", rf"key(?={_BEHIND})(?:{_KEY})"),
+        ("token", rf"token{_BEHIND}(?!{_NUMBER})"),
+        ("credential", rf"credential{_BEHIND}"),
+        ("authorization", rf"authorization{_BEHIND}"),
+        ("cookie", rf"cookie{_BEHIND}"),
+        ("pwd", rf"pwd{_BEHIND}"),
+        ("pin", rf"pin(?![abd-mo-qu-z])(?:[_\-. ]?code)?{_BEHIND}"),
+    )
 )
-_VALUE_MARKS = ("hs_", "github_pat_", "glpat-", "xox", "eyJ", "earer ", "PRIVATE KEY-----")
+_OPTION_MARK = re.compile(
+    r"--(?<!---)(?=[a-z0-9])[a-z0-9-]{0,80}?(?:pass|secret|key|token|credential|auth|cookie|pwd|pin)[a-z0-9_-]* "
+)
+_LETTER = re.compile(r"\\+u00([2-7][0-9a-fA-F])")
+_SIGN = re.compile(r"\\u[0-9a-fA-F]{4}")
+_VALUE_MARKS = ("hs_", "github_pat_", "glpat-", "xox", ".eyJ", "earer ", "PRIVATE KEY-----")
 # A pattern that begins with plain letters is found as quickly as a word. It stands for several words, or for those of
 # everyday texts ("task-7", any address) that look like the beginning of a secret: the whole pattern takes far longer.
-_MARK_PATTERNS = (
-    re.compile(r"gh[pousr]_"),
-    re.compile(r"A(?:KIA|SIA|Iza)"),
-    re.compile(r"sk-(?<!\wsk-)[A-Za-z0-9_-]{16}"),
-    re.compile(r"://[^\s/:@\"\\]+:[^\s/@\"\\]+@"),
-)
+_MARK_PATTERNS = (re.compile(r"gh[pousr]_"), re.compile(r"A(?:KIA|SIA|Iza)"))
+_KEY_MARK = re.compile(r"sk-(?<!\wsk-)[A-Za-z0-9_-]{16}")
+_LOGIN_MARK = re.compile(r"://[^\s/:@\"\\]+:[^\s/@\"\\]+@")
 
 
 def redact(value: Any) -> Any:
-    """The same value with every secret replaced by `[redacted]`."""
+    """The same value with every secret replaced by `[redacted]`; what has none is the value itself."""
+    return _redact(value, _INSIDE_MAX)
+
+
+def _redact(value: Any, inside: int) -> Any:
     if isinstance(value, str):
-        return redact_text(value)
+        return _redact_string(value, inside)
     if isinstance(value, dict):
-        return {name: _redact_member(name, item) for name, item in cast("dict[str, Any]", value).items()}
+        return _redact_members(cast("dict[str, Any]", value), inside)
     if isinstance(value, list | tuple):
-        return [redact(item) for item in cast("list[Any]", value)]
+        items = cast("list[Any]", value)
+        kept = [_redact(item, inside) for item in items]
+        return items if isinstance(value, list) and all(map(_same, kept, items)) else kept
     return value
 
 
-def _redact_member(name: str, item: Any) -> Any:
-    if _SECRET_NAME.fullmatch(name):
-        return _hidden(item)
-    if isinstance(item, str) and name.endswith(JSON_INSIDE):
-        try:
-            return redact_json(Json(item))
-        except HomeostatError:
-            return redact_text(item)  # a name promises what its owner need not keep
-    return redact(item)
+def _same(kept: Any, item: Any) -> bool:
+    """Whether nothing was taken out: only texts are made anew for being looked at."""
+    return kept is item or (isinstance(item, str) and kept == item)
+
+
+def _redact_members(members: dict[str, Any], inside: int) -> dict[str, Any]:
+    """Names are looked at as well: some keep books by key."""
+    kept: dict[str, Any] = {}
+    same = True
+    for name, item in members.items():
+        shown = redact_text(name)
+        number = 1
+        while shown != name and (shown in kept or shown in members):
+            number += 1
+            shown = f"{redact_text(name)} ({number})"
+        said = says(name)
+        if said is not None and not (said in (Says.COUNTED, Says.COUNTED_MANY) and text_pieces(members)):
+            kept[shown] = _redact_named(name, item, said, inside)
+        else:
+            kept[shown] = _redact(item, inside)
+        same = same and shown == name and _same(kept[shown], item)
+    return members if same else kept
+
+
+def _redact_named(name: str, item: Any, said: Says, inside: int) -> Any:
+    if is_secret(name, item, said):
+        return REDACTED
+    if said is Says.COUNTED_MANY and isinstance(item, dict | list) and counts(item):
+        return _redact(item, inside)
+    if isinstance(item, dict | list) and item:
+        held = cast("Any", item)
+        kept = _hide_each(name, held, Says.SECRET if said is Says.SECRETS else said, inside)
+        return held if kept == held else kept
+    return _redact(item, inside)
+
+
+def _hide_each(name: str, value: Any, said: Says, inside: int) -> Any:
+    """Everything in a container that a name says is full of secrets."""
+    if isinstance(value, str):
+        return REDACTED if value else value
+    if isinstance(value, dict):
+        members = cast("dict[str, Any]", value)
+        if said is Says.COUNTED_MANY and counts(members):
+            return _redact(members, inside)
+        return {redact_text(key): _hide_each(name, item, said, inside) for key, item in members.items()}
+    if isinstance(value, list):
+        return [_hide_each(name, item, said, inside) for item in cast("list[Any]", value)]
+    return REDACTED if is_secret(name, value, said) else value
+
+
+def _redact_string(text: str, inside: int) -> str:
+    """A text that is JSON keeps its spelling, if that can be had without its secrets."""
+    plain = redact_text(text)
+    if not inside or not text.lstrip().startswith(("{", "[", '"')):
+        return plain
+    try:
+        value = from_json(text)
+        kept = _redact(value, inside - 1)
+        if _same(kept, value):
+            return text
+        if plain != text and _reads_as(plain, kept):
+            return plain
+        return to_json(kept, limit=_GROWS * len(text))
+    except (HomeostatError, RecursionError):
+        return plain  # it only begins like one
+
+
+def _reads_as(text: str, value: Any) -> bool:
+    try:
+        return from_json(text) == value
+    except HomeostatError:
+        return False
 
 
 def redact_text(text: str) -> str:
+    return hide_pairs(hide_keys(text), REDACTED)
+
+
+def hide_keys(text: str) -> str:
+    """The same text without what is a secret by its looks."""
     return _SECRET_VALUE.sub(REDACTED, text)
 
 
 def redact_json(text: Json) -> Json:
     """A JSON text without its secrets; one that has none is returned as it is, to the byte."""
-    return to_json(redact(from_json(text)), limit=_GROWS * len(text)) if suspicious(text) else text
+    if not suspicious(text):
+        return text
+    value = from_json(text)
+    kept = redact(value)
+    return text if _same(kept, value) else to_json(kept, limit=_GROWS * len(text))
 
 
 def suspicious(text: str) -> bool:
@@ -91,20 +184,43 @@ def suspicious(text: str) -> bool:
     """
     if not text:
         return False
-    names = values = text
-    if "\\" in text:  # what is escaped hides a quote, and a line break looks like a letter
+    names = text
+    if "\\" in text:  # what is escaped hides a quote or a letter
+        if "\\u" in text:
+            text = _SIGN.sub("·", _LETTER.sub(_unescaped, text) if "\\u00" in text else text)
         names = text.replace("\\", "")
-        values = text.replace("\\n", " ").replace("\\r", " ").replace("\\t", " ")
-    lower = names.lower()
-    for ending in _NAME_ENDINGS:
-        if ending in lower:
-            if _SECRET_MEMBER.search(names):
+    return _names_one(names.lower()) or _looks_like_one(names, text)
+
+
+def _names_one(lower: str) -> bool:
+    named = False
+    for word, pattern in _NAME_MARKS:
+        if word in lower:
+            if pattern.search(lower):
                 return True
-            break
+            named = True
+    return named and "--" in lower and _OPTION_MARK.search(lower) is not None
+
+
+def _looks_like_one(names: str, text: str) -> bool:
     for mark in _VALUE_MARKS:
-        if mark in values:
-            return _SECRET_VALUE.search(values) is not None
-    return any(mark.search(values) for mark in _MARK_PATTERNS) and _SECRET_VALUE.search(values) is not None
+        if mark in names:
+            return _SECRET_VALUE.search(_parted(text)) is not None
+    for pattern in _MARK_PATTERNS:
+        if pattern.search(names):
+            return _SECRET_VALUE.search(_parted(text)) is not None
+    if "sk-" in names and _KEY_MARK.search(_parted(text)):
+        return True
+    return "@" in names and _LOGIN_MARK.search(_parted(text)) is not None
+
+
+def _parted(text: str) -> str:
+    """A JSON text in which an escaped line break is no letter of the word behind it."""
+    return text.replace("\\n", " ").replace("\\r", " ").replace("\\t", " ") if "\\" in text else text
+
+
+def _unescaped(escaped: re.Match[str]) -> str:
+    return chr(int(escaped[1], 16))
 
 
 def unlooked(texts: Sequence[str]) -> list[str]:
@@ -112,8 +228,3 @@ def unlooked(texts: Sequence[str]) -> list[str]:
     once costs a third of as many looks, and finds whatever any of them would.
     """
     return list(texts) if suspicious("\n".join(texts)) else [""] * len(texts)
-
-
-def _hidden(value: Any) -> Any:
-    """A name says that this is secret; that there is none is no secret, and neither is a number or a flag."""
-    return value if value is None or isinstance(value, bool | int | float) or value == "" else REDACTED

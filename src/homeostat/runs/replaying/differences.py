@@ -2,16 +2,25 @@
 
 from typing import Any, Final, cast
 
-from homeostat.core.codec import Json, to_json
+from homeostat.core.codec import Json, from_json, to_json
 from homeostat.core.redaction import redact_json
+from homeostat.runs.replaying.earlier import redact_json_as_before
 
 SHOWN_CHARS: Final = 160
 _ABSENT: Final = object()
 
 
 def as_kept(now: Json, recorded: str | None) -> Json:
-    """A JSON text as a ledger would keep it, without its secrets. One that is recorded to the letter has none."""
-    return now if now == recorded else redact_json(now)
+    """A JSON text as the ledger has it if it is the same, without its secrets. One that is recorded to the letter has
+    none.
+    """
+    if now == recorded:
+        return now
+    kept = redact_json(now)
+    if recorded is None or kept == recorded or same(was := from_json(recorded), from_json(kept)):
+        return kept
+    before = redact_json_as_before(now)
+    return before if same(was, from_json(before)) else kept
 
 
 def difference(recorded: Any, now: Any) -> tuple[str, str, str]:

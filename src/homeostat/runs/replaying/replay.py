@@ -21,7 +21,6 @@ from homeostat.core.records.card import Card
 from homeostat.core.records.turn import AgentKey, Grant, MessageType
 from homeostat.core.records.turn import Turn as TurnRecord
 from homeostat.core.records.view import Hydration
-from homeostat.core.redaction import redact_json
 from homeostat.kernel.deliver import check_result_fields
 from homeostat.runs.bundle import Bundle, each
 from homeostat.runs.replaying.differences import as_kept, difference, same
@@ -189,7 +188,7 @@ class Stage:
         elif not same(from_json(end.result_json), result):
             self._diverge(tape, end, "delivered something else", from_json(end.result_json), result)
         elif ending.error is not None and not _same_error(
-            from_json(end.error_json), from_json(redact_json(ending.error))
+            from_json(end.error_json), from_json(as_kept(ending.error, end.error_json))
         ):
             self._diverge(tape, end, "failed otherwise", from_json(end.error_json), from_json(ending.error))
 

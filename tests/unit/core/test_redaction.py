@@ -1,0 +1,315 @@
+"""What is taken for a secret, and what is not."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from homeostat.core.codec import to_json
+from homeostat.core.redaction import REDACTED, redact, redact_json, redact_text, suspicious
+
+SECRET_NAMES = (
+    *(
+        "dbPassword",
+        "stripeApiKey",
+        "userToken",
+        "user.password",
+        "pwd",
+        "DB_PWD",
+        "mysqlPwd",
+        "PGPASSWORD",
+        "password2",
+    ),
+    *(
+        "clientSecret",
+        "client.secret",
+        "awsSecretAccessKey",
+        "AWS_SECRET_ACCESS_KEY",
+        "api_key_2",
+        "API Key",
+        "openaiApikey",
+    ),
+    *(
+        "proxyAuthorization",
+        "Set-Cookie",
+        "sessionToken",
+        "csrf_token",
+        "SMTP_PASS",
+        "dbPass",
+        "pinCode",
+        "card_pin",
+        "pin",
+    ),
+    *("ssh_key", "account_key", "passcode", "privateKey"),
+)
+EVERYDAY_NAMES = (
+    *(
+        "tokens",
+        "max_tokens",
+        "tokens_in",
+        "token_count",
+        "prompt_tokens",
+        "tokenizer",
+        "token_type",
+        "next_page_token",
+    ),
+    *(
+        "nextPageToken",
+        "nextToken",
+        "eos_token",
+        "stop_token",
+        "key",
+        "keys",
+        "primary_key",
+        "sort-key",
+        "monkey",
+        "public_key",
+    ),
+    *(
+        "opinion",
+        "spin",
+        "pinned",
+        "mapping",
+        "gpio_pin",
+        "pass",
+        "first_pass",
+        "bypass",
+        "passed",
+        "password_policy",
+        "author",
+    ),
+    *(
+        "secretary",
+        "secret_name",
+        "authorized",
+        "authorization_url",
+        "cookie_policy",
+        "OLDPWD",
+        "cwd",
+        "preauthorization",
+    ),
+)
+TEXTS_WITH_SECRETS = (
+    ("AWS_SECRET_ACCESS_KEY=wJalrXUtnFEMI/K7MDENG", "AWS_SECRET_ACCESS_KEY=[redacted]"),
+    ("A=1\nDB_PASSWORD=swordfish\nB=2", "A=1\nDB_PASSWORD=[redacted]\nB=2"),
+    ('export API_KEY="abc def 1"', 'export API_KEY="[redacted]"'),
+    ("X-Api-Key: abcd-1234-efgh\r\nHost: x", "X-Api-Key: [redacted]\r\nHost: x"),
+    ("Authorization: Basic dXNlcjpwYXNz", "Authorization: [redacted]"),
+    ("Cookie: sid=abcdef; theme=dark\nHost: x", "Cookie: [redacted]\nHost: x"),
+    ("my password: hunter2, please log in", "my password: [redacted], please log in"),
+    ("password = hunter2", "password = [redacted]"),
+    ("password = 'hunter'", "password = '[redacted]'"),
+    ("host=db password=hunter2 user=bob", "host=db password=[redacted] user=bob"),
+    ("curl -u bob --token=abcdefgh x", "curl -u bob --token=[redacted] x"),
+    ("login --password hunter2 --user bob", "login --password [redacted] --user bob"),
+    ("https://x.org/a?access_token=abcdefg&b=2", "https://x.org/a?access_token=[redacted]&b=2"),
+    (
+        'they sent {"user": "bob", "password": "hunter2"} again',
+        'they sent {"user": "bob", "password": "[redacted]"} again',
+    ),
+    ("{'api_key': 'abc', 'n': 1}", "{'api_key': '[redacted]', 'n': 1}"),
+    ('os.environ["API_KEY"] = "abc"', 'os.environ["API_KEY"] = "[redacted]"'),
+    ('log: {\\"password\\": \\"hunter2\\"} end', 'log: {\\"password\\": \\"[redacted]\\"} end'),
+    ("PIN: 1234", "PIN: [redacted]"),
+    ("token: secret: abc123def", "token: secret: [redacted]"),
+)
+EVERYDAY_TEXTS = (
+    "The password must have 8 characters. Choose a password: it should be long.",
+    "Password: required. Secret: nobody knows. Token: the unit a model reads.",
+    "token: 5 of 10",
+    "Tokens: 1,234 in, 56 out; token = 7; max_tokens=512, MAX_TOKENS=512",
+    "Your password: 8-character minimum, 2 digits",
+    "reset your password: https://example.com/reset/12",
+    "def login(password: str, token: str | None = None, api_key: Optional[str] = None) -> bool: ...",
+    "self.token = token; password = getpass(); secret = os.environ['X']; api_key=settings.api_key",
+    "client = Client(token=token, password=config.password, api_key=os.environ['API_KEY'])",
+    "if password == expected: return Token::new(secret)",
+    "password=$DB_PASSWORD token=${TOKEN} secret=<your-secret> --token {token} API_KEY=%s",
+    "use --password to set one, or --token NAME",
+    "https://example.com/list?page_token=abc123&next_token=xyz9",
+    "550e8400-e29b-41d4-a716-446655440000 and da39a3ee5e6b4b0d3255bfef95601890afd80709",
+    "sha256: e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
+    "key: value, primary_key=id, sort_key = created_at2, keyboard: de2",
+    "PWD=/srv/app1\nOLDPWD=/srv",
+    "gpio pin: 13, pin = 4; in my opinion: 5 stars; shipping: 2 days1",
+    "cookie: a small text that a site keeps. The authorization: see chapter 2.",
+    "Basic understanding of bearer bonds is required",
+    "pass: 12, fail: 3, first_pass=ok1",
+    '{"usage": {"prompt_tokens": 12, "total_tokens": 30}, "token_count": 4}',
+    '{"b": 1.0,  "a":[1e3], "note": "password: required"}',
+    "const password: string = props.password;",
+)
+
+
+@pytest.mark.parametrize("name", SECRET_NAMES)
+def test_a_secret_name_is_known_in_every_spelling(name: str) -> None:
+    assert redact_json(to_json({"a": [{name: "abc"}]})) == to_json({"a": [{name: REDACTED}]})
+
+
+@pytest.mark.parametrize("name", EVERYDAY_NAMES)
+def test_an_everyday_name_hides_nothing(name: str) -> None:
+    told = {name: "abc", "n": {name: 5}}
+    assert redact(told) is told
+
+
+@pytest.mark.parametrize(("text", "kept"), TEXTS_WITH_SECRETS)
+def test_a_secret_behind_its_name_is_taken_out_of_a_text(text: str, kept: str) -> None:
+    assert redact_text(text) == kept
+    assert redact_text(kept) == kept
+    assert json.loads(redact_json(to_json({"text": text}))) == {"text": kept}
+    assert json.loads(json.loads(redact_json(to_json({"text_json": to_json([text])})))["text_json"]) == [kept]
+
+
+@pytest.mark.parametrize("text", EVERYDAY_TEXTS)
+def test_an_everyday_text_stays_as_it_is(text: str) -> None:
+    assert redact_text(text) == text
+    told = to_json({"text": text, "list": [text]})
+    assert redact_json(told) is told
+
+
+def test_a_string_that_is_json_is_looked_through_whatever_it_is_called() -> None:
+    arguments = '{"user":"bob", "password":"hunter2secret", "api_keys": ["abc", "def"]}'
+    body = {
+        "messages": [
+            {"role": "assistant", "tool_calls": [{"function": {"name": "login", "arguments": arguments}}]},
+            {"role": "tool", "content": '{"ok": true,  "access_token": "tok-hunter3secret"}'},
+        ],
+        "raw": json.dumps(json.dumps({"a": [json.dumps({"dbPassword": 19283746})]})),
+    }
+    kept = json.loads(redact_json(to_json(body)))
+    assert "hunter" not in str(kept)
+    assert "19283746" not in str(kept)
+    function = kept["messages"][0]["tool_calls"][0]["function"]
+    assert json.loads(function["arguments"]) == {"user": "bob", "password": REDACTED, "api_keys": [REDACTED, REDACTED]}
+    assert kept["messages"][1]["content"] == '{"ok": true,  "access_token": "[redacted]"}'
+
+
+def test_a_string_that_is_json_and_has_no_secret_stays_as_it_is_to_the_byte() -> None:
+    told = {"raw": '{ "b": 1.0,  "a": [1e3, "x"] }', "password": "hunter2"}
+    assert redact(told) == {"raw": told["raw"], "password": REDACTED}
+
+
+def test_what_is_nested_deeper_than_anybody_looks_is_looked_through_as_text() -> None:
+    text = "hunter2"
+    for _ in range(12):
+        text = json.dumps({"password": text}) if text == "hunter2" else json.dumps({"a": text})
+    assert "hunter2" not in str(redact({"x": text}))
+    deep = "[" * 5_000 + "]" * 5_000
+    assert redact({"x": deep}) == {"x": deep}
+
+
+def test_containers_of_secrets_are_emptied_and_counts_are_not() -> None:
+    told: dict[str, Any] = {
+        "api_keys": ["a", {"of": "b"}], "passwords": {"bob": "x", "amy": 1234}, "secrets": "a,b",
+        "tokens": {"git": "abc"}, "session_tokens": ["abc"], "credentials": {"user": "a"},
+    }  # fmt: skip
+    assert redact(told) == {
+        "api_keys": [REDACTED, {"of": REDACTED}], "passwords": {"bob": REDACTED, "amy": REDACTED}, "secrets": REDACTED,
+        "tokens": {"git": REDACTED}, "session_tokens": [REDACTED], "credentials": REDACTED,
+    }  # fmt: skip
+    counted: dict[str, Any] = {
+        "tokens": {"input": 3, "output": 4, "model": "gpt-5"}, "passwords": 12, "api_keys": [], "secrets": None,
+        "usage": {"tokens": 3, "max_tokens": 5, "token": 7}, "secret": False, "cookies": 2, "token_ids": [1, 2],
+        "stop_tokens": ["<end>"], "tokens_per_second": 4.5,
+        "logprobs": {"content": [{"token": "Hello", "logprob": -0.1}]},
+    }  # fmt: skip
+    assert redact(counted) is counted
+
+
+def test_a_number_is_a_secret_where_it_counts_nothing() -> None:
+    assert redact({"password": 19283746, "pin": 1234, "token": 5}) == {
+        "password": REDACTED,
+        "pin": REDACTED,
+        "token": 5,
+    }
+
+
+def test_a_secret_that_is_a_name_is_taken_out_and_nothing_is_lost() -> None:
+    one, other = "sk-" + "a1" * 9, "sk-" + "b2" * 9
+    assert redact({one: 1, other: 2}) == {REDACTED: 1, f"{REDACTED} (2)": 2}
+
+
+def test_an_escaped_letter_hides_no_secret() -> None:
+    for text in ('{"pa\\u0073sword": "hunter2"}', '{"raw": "{\\"pa\\\\u0073sword\\": \\"hunter2\\"}"}'):
+        assert "hunter2" not in redact_json(text)  # type: ignore[arg-type]
+
+
+PIECES = st.sampled_from(
+    (
+        *(
+            "password",
+            "token",
+            "tokens",
+            "api_key",
+            "dbPassword",
+            "X-Api-Key",
+            "pwd",
+            "pin",
+            "Authorization",
+            "next_page_token",
+        ),
+        *(
+            "=",
+            ": ",
+            " = ",
+            '": "',
+            '"',
+            "'",
+            "\\",
+            "\n",
+            "\t",
+            " ",
+            "--",
+            "?",
+            "&",
+            "{",
+            "}",
+            "[",
+            "]",
+            ",",
+            "=>",
+            ".",
+            "@",
+        ),
+        *(
+            "abc",
+            "hunter2",
+            "12345",
+            "5",
+            "Bearer ",
+            "Basic ",
+            "[redacted]",
+            "https://",
+            "sk-" + "a1" * 9,
+            "ü",
+            "\u2014",
+            "\x00",
+            "/x",
+        ),
+    )
+)
+TEXTS = st.lists(PIECES, max_size=8).map("".join) | st.text(max_size=12)
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(0, 10**6) | TEXTS,
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(TEXTS, inner, max_size=3)
+        | inner.map(json.dumps)
+        | inner.map(lambda value: json.dumps(value, ensure_ascii=False, indent=1))
+    ),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=500)
+@given(VALUES)
+def test_whatever_is_taken_out_was_suspected_and_is_taken_out_once(value: Any) -> None:
+    kept = redact(value)
+    assert redact(kept) == kept
+    if kept != value:
+        assert suspicious(to_json(value))
+        assert suspicious(json.dumps(value))
+    else:
+        assert kept is value or isinstance(value, str)

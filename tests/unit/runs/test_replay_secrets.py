@@ -1,0 +1,78 @@
+"""Replays of what handles secrets: the ledger has none, and the code still does the same."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from homeostat.adapters.upstreams.simulated import SimulatedUpstream
+from homeostat.adapters.upstreams.simulated.upstream import INSTANT
+from homeostat.agent.functions import FunctionAgent
+from homeostat.agent.turn import Turn
+from homeostat.core.ids import RunId
+from homeostat.core.records.provenance import Entry
+from homeostat.runs.bundle import read_bundle
+from homeostat.runs.replaying.journal import Mode
+from homeostat.runs.replaying.replay import Report, replay
+from homeostat.testing.recorded_runs import MemoryLedger, bundle_of, studio, written
+
+EARLIER = Path(__file__).parent / "data" / "earlier-rules.homeostat"
+"""A run of `careless`, written when fewer secrets were known."""
+
+
+async def careless(turn: Turn) -> Any:
+    """Hands secrets to steps, models and tools, under names and in texts of every kind."""
+    login = await turn.step("login", _log_in, turn.input, options={"userToken": "tok-hunter3"})
+    arguments = json.dumps({"user": "bob", "password": "hunter2secret"})
+    history = [
+        {"role": "user", "content": "AWS_SECRET_ACCESS_KEY=hunter4/secret"},
+        {"role": "assistant", "tool_calls": [{"id": "1", "function": {"name": "login", "arguments": arguments}}]},
+        {"role": "tool", "tool_call_id": "1", "content": login["raw"]},
+    ]
+    first = await turn.llm(history, model="sim-small", name="think")
+    second = await turn.llm([*history, {"role": "user", "content": "go on"}], model="sim-small", name="again")
+    found = await turn.call("search", headers="X-Api-Key: hunter6secret", api_key="hunter7", raw=login["raw"])
+    await turn.write("note", {"text": "password: hunter8", "token": "hunter9"})
+    return {"login": login, "said": [first.text, second.text], "found": found, "api_keys": ["hunter0"]}
+
+
+async def _log_in(given: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:
+    del given, options
+    return {"raw": '{"ok": true, "access_token": "tok-hunter5"}', "secret": "hunter1"}
+
+
+async def recorded() -> list[Entry]:
+    async with studio() as bench:
+        async with bench.working(careless=careless):
+            run_id = RunId("run_" + "5" * 24)
+            turn_id = await bench.send("careless", {"dbPassword": "hunter-in"}, run_id=run_id)
+            await bench.end(turn_id)
+        return await written(MemoryLedger(bench.store), bench.store, run_id, {turn_id: 0})
+
+
+async def _again(bundle: Any, mode: Mode = Mode.EXACT) -> Report:
+    upstream = SimulatedUpstream(pace=INSTANT)
+    return await replay(bundle, lambda _: lambda: FunctionAgent(careless), mode=mode, upstream=upstream)
+
+
+async def test_no_secret_is_in_the_ledger_and_a_replay_is_identical() -> None:
+    entries = await recorded()
+    assert "hunter" not in "".join(entry.payload for entry in entries)
+    for mode in (Mode.EXACT, Mode.WHAT_IF):
+        report = await _again(bundle_of(entries), mode)
+        assert (report.verdict, report.live_calls) == ("identical", 0), report
+
+
+async def test_a_ledger_that_was_written_by_earlier_rules_is_verified_and_replayed() -> None:
+    for mode in (Mode.EXACT, Mode.WHAT_IF):
+        report = await _again(read_bundle(EARLIER), mode)
+        assert (report.verdict, report.live_calls) == ("identical", 0), report
+    assert report.entries == 8
+
+
+async def test_a_change_is_found_in_a_ledger_that_was_written_by_earlier_rules() -> None:
+    async def other(turn: Turn) -> Any:
+        return await turn.step("login", _log_in, turn.input, options={"userToken": "tok-hunter4"})
+
+    report = await replay(read_bundle(EARLIER), lambda _: lambda: FunctionAgent(other))
+    assert report.divergence is not None
+    assert report.divergence.seq == 2
