@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from homeostat.testing.chaos import disk, power
+from homeostat.testing.chaos import disk, power, storage
 
 CUTS = int(os.environ.get("HOMEOSTAT_TEST_POWER_CUTS", "16"))
+FAILURE_GROWTH = float(os.environ.get("HOMEOSTAT_TEST_FAILURE_GROWTH", "2"))
 SEED = int(os.environ.get("HOMEOSTAT_TEST_FAULT_SEED", "1"))
 
 pytestmark = [
@@ -21,6 +22,18 @@ def test_what_was_acknowledged_before_the_power_went_is_there_when_it_is_back(tm
     verdict = power.campaign(tmp_path, seed=SEED, recordings=1, cuts=CUTS, seconds=2.0)
     assert verdict.violations == []
     assert verdict.unseen == []
+
+
+def test_whichever_write_or_sync_fails_nothing_that_was_acknowledged_is_lost(tmp_path: Path) -> None:
+    verdict = storage.campaign(tmp_path, seed=SEED, growth=FAILURE_GROWTH)
+    assert verdict.violations == []
+    assert verdict.unseen == []
+
+
+def test_a_failing_disk_that_lies_about_its_syncs_is_found_out(tmp_path: Path) -> None:
+    """Otherwise the test above could not fail."""
+    verdict = storage.campaign(tmp_path, seed=SEED, growth=50.0, lies=True)
+    assert verdict.violations
 
 
 async def test_a_disk_that_lies_about_its_syncs_is_found_out(tmp_path: Path) -> None:

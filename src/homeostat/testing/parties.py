@@ -47,6 +47,7 @@ LATE_SECONDS = (0.8, 1.2)
 PLAIN_SHARE = 0.4
 LATE_SHARE = 0.1
 REPEATED_SHARE = 0.3
+ALSO_SHARE = 0.3
 AGENTS = 12
 
 
@@ -110,6 +111,7 @@ class Worker:
         self._effects = Journal(folder / f"effects-{os.getpid()}.jsonl")
         self._tasks: dict[TurnId, asyncio.Task[None]] = {}
         self._others: list[AgentKey] = []
+        self._also: Sequence[AgentKey] = ()
         self.session: WorkerSession
 
     def revoked(self, fence: Fence) -> None:
@@ -123,8 +125,8 @@ class Worker:
         self._journal.note(lost=turn_id, by=os.getpid(), at=self._kernel.clock.monotonic())
 
     async def run(self, hosted: list[AgentKey], also: Sequence[AgentKey] = ()) -> None:
-        """Serve those who are `hosted` and `also` these, whom no turn asks anything."""
-        self._others = hosted
+        """Serve those who are `hosted` and `also` these, who are asked more often, as they may be isolated."""
+        self._others, self._also = hosted, also
         self.session = await insist(lambda: LocalTurns(self._kernel).open([*hosted, *also], self.revoked))
         beating = asyncio.create_task(self._beat())
         try:
@@ -199,7 +201,8 @@ class Worker:
             )
             suspended = await insist(lambda: self.session.suspend(grant, calls))
         else:
-            others = [key for key in self._others if key[1] != grant.turn.agent_id]
+            asked = self._also if self._also and self._chance.random() < ALSO_SHARE else self._others
+            others = [key for key in asked if key[1] != grant.turn.agent_id]
             child = to_json({"id": f"child of {grant.turn.turn_id}", "script": ["step a"]})
             ask = Ask(
                 call_id=ToolCallId(action), agent_id=self._chance.choice(others)[1], payload=child, timeout_seconds=3.0
@@ -214,8 +217,12 @@ class Worker:
 class Client:
     """Sends messages, stops some, answers tools, and notes what it was told."""
 
-    def __init__(self, kernel: Kernel, folder: Path, chance: Chance, stopping: asyncio.Event) -> None:
+    def __init__(
+        self, kernel: Kernel, folder: Path, chance: Chance, stopping: asyncio.Event, messages: int | None = None
+    ) -> None:
         self._kernel = kernel
+        self._messages = messages
+        self._sent: list[TurnId] = []
         self._chance = chance
         self._journal = Journal(folder / f"told-{os.getpid()}.jsonl")
         self._background: set[asyncio.Task[None]] = set()
@@ -225,10 +232,13 @@ class Client:
         for key in hosted:
             await insist(lambda key=key: self._kernel.register(key))
         await asyncio.gather(*(self._stream(hosted, number) for number in range(streams)))
+        for turn_id in self._sent if self._messages is not None else ():
+            while not await self._see(turn_id) and not self._stopping.is_set():
+                pass
 
     async def _stream(self, hosted: list[AgentKey], stream: int) -> None:
         number = 0
-        while not self._stopping.is_set():
+        while not self._stopping.is_set() and number != self._messages:
             number += 1
             name = f"{os.getpid()}:{stream}:{number}"
             script = [] if self._chance.random() < PLAIN_SHARE else self._chance.choice(SCRIPTS)
@@ -243,6 +253,7 @@ class Client:
             if accepted is None:
                 return
             self._journal.note(turn=accepted.turn_id, payload=payload)
+            self._sent.append(accepted.turn_id)
             for action in CALLS.keys() & set(script):
                 self._spawn(self._answer(accepted.turn_id, CALLS[action]))
             if self._chance.random() < 0.1:
@@ -262,11 +273,12 @@ class Client:
         self._background.add(task)
         task.add_done_callback(self._background.discard)
 
-    async def _see(self, turn_id: TurnId) -> None:
-        """Read the end, if it comes soon."""
+    async def _see(self, turn_id: TurnId) -> bool:
+        """Read the end, if it comes soon; whether it did."""
         end = await self._insist(lambda: self._kernel.deliverables.wait(PROJECT, turn_id, 1.0))
         if end is not None:
             self._journal.note(end=turn_id, card=end.card_id)
+        return end is not None
 
     async def _stop(self, turn_id: TurnId) -> None:
         await asyncio.sleep(self._chance.uniform(0.0, 0.1))
@@ -339,7 +351,7 @@ async def act(arguments: argparse.Namespace, kernel: Kernel, chance: Chance) -> 
         await kernel.bus.subscribe(subject(PROJECT, Channel.EVT, "agent", "*", "task"), hear)
     work: list[asyncio.Task[None]] = []
     if arguments.role in ("client", "both"):
-        client = Client(kernel, arguments.folder, chance, stopping)
+        client = Client(kernel, arguments.folder, chance, stopping, arguments.messages)
         work.append(asyncio.create_task(client.run(hosted, arguments.streams)))
     if arguments.role in ("worker", "both"):
         also = [(PROJECT, AgentId(name)) for name in arguments.also]
@@ -362,6 +374,7 @@ def main() -> None:
     parser.add_argument("--lease", type=float, default=1.0)
     parser.add_argument("--streams", type=int, default=10)
     parser.add_argument("--agents", type=int, default=AGENTS)
+    parser.add_argument("--messages", type=int, help="of each stream; then all is over when all have come to an end")
     parser.add_argument("--also", nargs="*", default=[], help="agents that a worker hosts besides")
     asyncio.run(serve(parser.parse_args()))
 

@@ -1,15 +1,18 @@
 """What a campaign demands of itself: a fault that was not tried, or did nothing, is no proof of anything."""
 
+import itertools
 import sys
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
+from homeostat.core.ids import Chance
 from homeostat.testing.chaos import __main__ as chaos
-from homeostat.testing.chaos import disk, plans, power, report
+from homeostat.testing.chaos import disk, plans, power, report, storage
 from homeostat.testing.chaos.campaign import Ask
 from homeostat.testing.chaos.citizens import passed
+from homeostat.testing.chaos.disk import Disk, Kind, Operation
 from homeostat.testing.chaos.faults import WORLDLY
 from homeostat.testing.chaos.installation import installation
 
@@ -47,6 +50,12 @@ def test_what_takes_a_compiler_is_in_every_plan_unless_it_is_left_out(*, full: b
         assert {name for ask in whole for name in ask.goals or ()} >= {*WORLDLY}
 
 
+def test_every_engine_is_run_without_redis_and_nats_too() -> None:
+    asks = plans.campaigns(plans.ENGINES, seed=1, seconds=60.0, full=False)
+    assert [ask.engine for ask in asks if ask.size.absent] == [*plans.ENGINES]
+    assert [ask.engine for ask in asks if not ask.size.absent] == [*plans.ENGINES]
+
+
 def test_power_cuts_before_which_nobody_was_told_anything_show_nothing() -> None:
     enough = power.Verdict(cuts=50, acknowledged=200, happened=Counter({"the file was torn and mended": 40}))
     assert power.too_seldom(enough, recordings=2, cuts=25) == []
@@ -72,3 +81,31 @@ def test_what_callers_were_answered_is_held_against_the_cap_and_the_account() ->
     ):
         found = passed({"tokens_spent": spent, "tokens_held": held}, answered, 1_000)
         assert [words.partition(":")[0] for words in found] == promises
+
+
+def test_a_history_in_which_hardly_a_write_could_fail_shows_nothing() -> None:
+    enough = power.Verdict(acknowledged=4, failures=Counter({"write": 30, "sync": 9}))
+    assert storage.too_seldom(enough) == []
+    for poor in (
+        power.Verdict(acknowledged=4, failures=Counter({"write": 30})),
+        power.Verdict(acknowledged=4, failures=Counter({"sync": 9})),
+        power.Verdict(failures=enough.failures),
+    ):
+        poor.unseen = storage.too_seldom(poor)
+        cuts = power.Verdict(cuts=50)
+        cuts.take(poor)
+        assert not report.sound([], cuts)
+
+
+def test_every_write_is_tried_in_the_large_run_and_fewer_of_the_later_ones_otherwise() -> None:
+    assert list(itertools.islice(storage.numbers(plans.FAILURE_GROWTH[True]), 9)) == [*range(1, 10)]
+    assert list(itertools.islice(storage.numbers(0.5), 6)) == [1, 2, 3, 4, 6, 9]
+
+
+def test_what_a_sync_failed_to_keep_is_gone_though_the_next_one_succeeds(tmp_path: Path) -> None:
+    platter = Disk()
+    platter.follow([Operation(Kind.WRITE, "a.db", 0, b"old"), Operation(Kind.SYNC, "a.db", 0, b"")])
+    platter.follow([Operation(Kind.WRITE, "a.db", 0, b"new"), Operation(Kind.FAILED_SYNC, "a.db", 0, b"")])
+    platter.follow([Operation(Kind.FAILED_WRITE, "a.db", 0, b""), Operation(Kind.SYNC, "a.db", 0, b"")])
+    platter.cut(tmp_path, Chance(1))
+    assert (tmp_path / "a.db").read_bytes() == b"old"

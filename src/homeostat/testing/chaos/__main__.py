@@ -10,7 +10,7 @@ from pathlib import Path
 
 from homeostat.core.clock import SystemClock
 from homeostat.core.ids import process_seed
-from homeostat.testing.chaos import disk, plans, power, report
+from homeostat.testing.chaos import disk, plans, power, report, storage
 from homeostat.testing.chaos.campaign import Verdict, campaign
 
 
@@ -19,11 +19,11 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=2.0, help="how long faults go on, for each engine")
     parser.add_argument("--seed", type=int, default=process_seed())
     parser.add_argument("--engine", choices=[*plans.ENGINES, "all"], default="all")
-    parser.add_argument("--power-cuts", type=int, default=50)
+    parser.add_argument("--power-cuts", type=int, default=50, help="0 leaves out writes and syncs that fail as well")
     parser.add_argument(
         "--without-compiler",
         action="store_true",
-        help="leave out what takes a C compiler: jumps of clocks, full disks and power cuts",
+        help="leave out what takes a C compiler: jumps of clocks, full disks, power cuts, failing writes",
     )
     parser.add_argument(
         "--full",
@@ -45,6 +45,7 @@ def main() -> int:
     cuts = cut_power(options.seed, wanted_cuts) if worlds else None
     if cuts is not None:
         report.tell_power(cuts)
+        cuts.take(fail_disk(options.seed, plans.FAILURE_GROWTH[options.full]))
     engines = plans.ENGINES if options.engine == "all" else (options.engine,)
     verdicts: list[Verdict] = []
     seconds = options.minutes * 60
@@ -71,6 +72,13 @@ def cut_power(seed: int, cuts: int) -> power.Verdict | None:
     recordings = -(-cuts // plans.RECORDING_CUTS)
     with tempfile.TemporaryDirectory(prefix="homeostat-chaos-") as folder:
         return power.campaign(Path(folder), seed=seed, recordings=recordings, cuts=plans.RECORDING_CUTS)
+
+
+def fail_disk(seed: int, growth: float) -> power.Verdict:
+    with tempfile.TemporaryDirectory(prefix="homeostat-chaos-") as folder:
+        found = storage.campaign(Path(folder), seed=seed, growth=growth)
+    report.tell_failures(found)
+    return found
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { WRITE = 1, TRUNCATE, SYNC, CREATE, UNLINK, RENAME, SYNC_FOLDER };
+enum { WRITE = 1, TRUNCATE, SYNC, CREATE, UNLINK, RENAME, SYNC_FOLDER, FAILED_WRITE, FAILED_SYNC };
 #define FILES 4096
 
 static char root[PATH_MAX];
@@ -47,18 +47,22 @@ static void note(uint32_t kind, const char *path, uint64_t offset, const void *d
     free(whole);
 }
 
-__attribute__((constructor)) static void begin(void) {
-    const char *given = getenv("DISK_ROOT"), *where = getenv("DISK_JOURNAL"), *fail = getenv("DISK_FAIL");
+/* A child of a warm parent is told after the fork, as it shares its parent's environment. */
+void disk_begin(const char *given, const char *where, const char *fail) {
     if (!given || !where || !realpath(given, root)) return;
     root_length = strlen(root);
     journal = (int)syscall(SYS_openat, AT_FDCWD, where, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     lies = getenv("DISK_LIES") != NULL;
     char kind[16];
-    if (fail) {
+    if (fail && *fail) {
         failing.count = 1;
         if (sscanf(fail, "%15s %d %d %d", kind, &failing.at, &failing.error, &failing.count) < 3) abort();
         failing.kind = strcmp(kind, "sync") ? WRITE : SYNC;
     }
+}
+
+__attribute__((constructor)) static void begin(void) {
+    disk_begin(getenv("DISK_ROOT"), getenv("DISK_JOURNAL"), getenv("DISK_FAIL"));
 }
 
 /* Below the root, the rest of the path; else nothing. */
@@ -84,6 +88,7 @@ static int fails(int kind, const char *path) {
     if (failing.kind != kind || !strstr(path, ".db")) return 0;
     failing.seen++;
     if (failing.seen < failing.at || failing.seen >= failing.at + failing.count) return 0;
+    note(kind == WRITE ? FAILED_WRITE : FAILED_SYNC, path, 0, NULL, 0);
     errno = failing.error;
     return 1;
 }

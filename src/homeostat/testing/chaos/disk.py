@@ -29,6 +29,8 @@ class Kind(IntEnum):
     UNLINK = 5
     RENAME = 6
     SYNC_FOLDER = 7
+    FAILED_WRITE = 8
+    FAILED_SYNC = 9
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +135,10 @@ class Disk:
                 file.pending.append(operation)
             case Kind.SYNC:
                 file.sync()
+            case Kind.FAILED_WRITE:
+                pass
+            case Kind.FAILED_SYNC:
+                file.pending.clear()  # a kernel drops what it could not write, and the next sync says that all is well
             case Kind.CREATE:
                 self._files[operation.path] = _File()
             case Kind.UNLINK:

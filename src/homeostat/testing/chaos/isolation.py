@@ -88,7 +88,7 @@ class Isolated:
         people = self._people
         while not people.over.is_set():
             if not await self._isolate():
-                return
+                break
             people.counts["quarantines"] += 1
             shut: Shut | None = None
             since = self._clock.monotonic()
@@ -110,6 +110,7 @@ class Isolated:
             if shut is not None and (still := await self._seen_shut()) is not None and still.order == shut.order:
                 self.spells.append(Spell(self.agent_id, shut.at + IN_HAND_SECONDS, until))
             await self._release()
+        await self._release()  # whatever became of the last order: turns wait
 
     async def _isolate(self) -> bool:
         """Until the receipt says that it is enforced: before that, the order is written down and being carried out."""
@@ -164,7 +165,7 @@ class Isolated:
         """Released means that calls are answered again, sooner or later."""
         people = self._people
         patience = people.patience(PATIENCE_SECONDS, self._clock)
-        while not people.over.is_set():
+        while True:
             try:
                 await self._chance.choice(people.clients).post_json(f"{self._path}/release", BECAUSE)
             except (Unavailable, httpx2.HTTPError):

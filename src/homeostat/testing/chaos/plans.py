@@ -1,6 +1,6 @@
 """What a run of the campaign consists of: minutes by default, or the large figure, split between the engines."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -11,6 +11,8 @@ from homeostat.testing.chaos.scene import STORES
 
 RECORDING_CUTS: Final = 25
 FULL_CUTS: Final = 210  # two may fall on one place
+FAILURE_GROWTH: Final[Mapping[bool, float]] = {False: 0.25, True: 0.0}
+"""How many of the later writes and syncs are passed over: none in the large run."""
 FULL_TURNS: Final[Mapping[str, int]] = {"sqlite": 62_000, "postgres": 38_000}
 ABSENT_SECONDS: Final = 45.0
 FULL_SECONDS: Final[Mapping[str, float]] = {"sqlite": 450.0, "postgres": 540.0}
@@ -71,14 +73,16 @@ TOTALS: Final[Mapping[str, tuple[str, ...]]] = {
 """What the lines of the large figure are made of."""
 
 
-def campaigns(engines: Iterable[str], *, seed: int, seconds: float, full: bool, worlds: bool = True) -> list[Ask]:
-    """Each engine for some time, and one more time without Redis and NATS."""
+def campaigns(engines: Sequence[str], *, seed: int, seconds: float, full: bool, worlds: bool = True) -> list[Ask]:
+    """Each engine for some time, and each one more time without Redis and NATS."""
     asks = [full_run(engine, seed) if full else Ask(engine, seed, seconds) for engine in engines]
-    absent = min(ABSENT_SECONDS, seconds / 2)
-    last = [*engines][-1]
-    goals = {name: count for name, count in ABSENT.items() if STORES[last].mortal or name != "store killed"}
-    asks.append(Ask(last, seed, absent, goals=goals, size=Size(absent=True)))
+    asks += [_absent(engine, seed, min(ABSENT_SECONDS, seconds / 2)) for engine in engines]
     return asks if worlds else [_without_worlds(ask) for ask in asks]
+
+
+def _absent(engine: str, seed: int, seconds: float) -> Ask:
+    goals = {name: count for name, count in ABSENT.items() if STORES[engine].mortal or name != "store killed"}
+    return Ask(engine, seed, seconds, goals=goals, size=Size(absent=True))
 
 
 def _without_worlds(ask: Ask) -> Ask:

@@ -36,12 +36,20 @@ class Verdict:
     acknowledged: int = 0
     """Turns that were acknowledged before the latest cut."""
     happened: Counter[str] = field(default_factory=Counter[str])
+    failures: Counter[str] = field(default_factory=Counter[str])
+    """Writes and syncs that the disk refused."""
     violations: list[str] = field(default_factory=list[str])
     unseen: list[str] = field(default_factory=list[str])
 
     @property
     def ok(self) -> bool:
         return not self.violations and not self.unseen
+
+    def take(self, failing: "Verdict") -> None:
+        """Take in what a disk that failed has shown, where no cut was asked for by itself."""
+        self.failures += failing.failures
+        self.violations += failing.violations
+        self.unseen += failing.unseen
 
 
 def record(
@@ -88,14 +96,15 @@ async def cut(operations: Sequence[Operation], folder: Path, *, seed: int, count
         left = folder / f"cut-{place}"
         left.mkdir()
         platter.cut(left, chance)
-        await _look(operations[:place], left, verdict, where=f"seed {seed}, cut after operation {place} of {last}")
+        await look(operations[:place], left, verdict, where=f"seed {seed}, cut after operation {place} of {last}")
         for path in left.iterdir():
             path.unlink()
         left.rmdir()
     return verdict
 
 
-async def _look(before: Sequence[Operation], left: Path, verdict: Verdict, *, where: str) -> None:
+async def look(before: Sequence[Operation], left: Path, verdict: Verdict, *, where: str) -> None:
+    """See what is left of a disk after these operations, and hold it against what was acknowledged before."""
     verdict.cuts += 1
     verdict.happened[f"after a {before[-1].kind.name.lower()}"] += 1
     told, ran, ends = (lines(disk.said(before, pattern).values()) for pattern in NOTES)

@@ -14,6 +14,7 @@ from homeostat.core.clock import Clock, rfc3339
 from homeostat.testing.chaos.campaign import Verdict
 from homeostat.testing.chaos.plans import TOTALS
 from homeostat.testing.chaos.power import Verdict as PowerVerdict
+from homeostat.testing.chaos.storage import GAVE_UP
 
 VIOLATIONS_TOLD_MAX: Final = 20
 
@@ -26,6 +27,12 @@ def say(*lines: str) -> None:
 
 def tell_power(verdict: PowerVerdict) -> None:
     say(f"power cuts: {verdict.cuts}, {verdict.acknowledged} turns acknowledged before, {dict(verdict.happened)}")
+    say(*(f"BROKEN {violation}" for violation in verdict.violations[:VIOLATIONS_TOLD_MAX]))
+    say(*(f"TOO SELDOM: {name}" for name in verdict.unseen))
+
+
+def tell_failures(verdict: PowerVerdict) -> None:
+    say(f"failed writes and syncs: {dict(verdict.failures)}, {verdict.happened[GAVE_UP]} {GAVE_UP}")
     say(*(f"BROKEN {violation}" for violation in verdict.violations[:VIOLATIONS_TOLD_MAX]))
     say(*(f"TOO SELDOM: {name}" for name in verdict.unseen))
 
@@ -60,6 +67,7 @@ def as_json(seed: int, verdicts: Sequence[Verdict], power: PowerVerdict | None, 
         and {
             "cuts": power.cuts,
             "acknowledged": power.acknowledged,
+            "failed": dict(power.failures),
             "found": power.violations,
             "too_seldom": power.unseen,
         },
@@ -82,7 +90,8 @@ def as_json(seed: int, verdicts: Sequence[Verdict], power: PowerVerdict | None, 
 def totals(verdicts: Sequence[Verdict], power: PowerVerdict | None) -> dict[str, int]:
     counts = sum((one.counts for one in verdicts), Counter[str]())
     found = {title: sum(counts[name] for name in names) for title, names in TOTALS.items()}
-    return {**found, "power cuts": power.cuts if power else 0}
+    failures = power.failures.total() if power else 0
+    return {**found, "power cuts": power.cuts if power else 0, "failed writes and syncs": failures}
 
 
 def as_table(verdicts: Sequence[Verdict], power: PowerVerdict | None) -> str:
@@ -93,7 +102,10 @@ def as_table(verdicts: Sequence[Verdict], power: PowerVerdict | None) -> str:
     for title, names in TOTALS.items():
         parts = [sum(one.counts[name] for name in names) for one in verdicts]
         lines.append(f"| {title} | " + " | ".join(f"{number:,}" for number in (*parts, whole[title])) + " |")
-    lines.append("| power cuts | " + " | ".join([*([""] * len(heads)), f"{whole['power cuts']:,}"]) + " |")
+    lines += [
+        f"| {title} | " + " | ".join([*([""] * len(heads)), f"{whole[title]:,}"]) + " |"
+        for title in ("power cuts", "failed writes and syncs")
+    ]
     rested = ["never" if one.rest_seconds is None else f"{one.rest_seconds:.1f} s" for one in verdicts]
     lines.append("| at rest after | " + " | ".join([*rested, ""]) + " |")
     broken = [len(one.violations) for one in verdicts]

@@ -69,10 +69,10 @@ class Zygote:
         socket.send_fds(self._channel, [json.dumps(order).encode()], [stdout, stderr])
         return int(self._answer()["pid"])
 
-    def bury(self, pid: int) -> None:
-        """Wait for a process that was killed or ends, and let its number go."""
+    def bury(self, pid: int) -> int:
+        """Wait for a process that was killed or ends, and let its number go; returns how it ended."""
         self._channel.send(json.dumps({"bury": pid}).encode())
-        self._answer()
+        return int(self._answer()["status"])
 
     def close(self) -> None:
         self._channel.close()
@@ -102,9 +102,9 @@ def main() -> None:
             break
         order = json.loads(raw)
         if "bury" in order:
-            os.waitpid(order["bury"], 0)
+            _, status = os.waitpid(order["bury"], 0)
             living.discard(order["bury"])
-            channel.send(b"{}")
+            channel.send(json.dumps({"status": status}).encode())
             continue
         pid = os.fork()
         if pid == 0:
