@@ -208,7 +208,7 @@ class Said:
     """An answer of a provider that has arrived already."""
 
     status, complete = 200, True
-    headers: Headers = ()
+    headers: Headers = []  # noqa: RUF012 - nobody adds to them
 
     def __init__(self, blocks: list[bytes]) -> None:
         self._blocks = [block for block in blocks if block]

@@ -16,7 +16,7 @@ TOLD = (
 
 class Answer:
     status, complete = 200, True
-    headers: Headers = ()
+    headers: Headers = []  # noqa: RUF012 - nobody adds to them
 
     def __init__(self, blocks: list[bytes]) -> None:
         self._blocks = [block for block in blocks if block]
