@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Final, cast
+from typing import Any, ClassVar, Final, Self, cast
 
 from homeostat.agent.asking import tool_asked
 from homeostat.agent.config import LifecycleConfig
@@ -83,10 +83,10 @@ class ReActAgent(ManagedAgent):
             raise SettingInvalid(setting="profile", problem=f"{type(self).__name__} has none; set it on the class")
         return self._given
 
-    def with_profile(self, **changes: Any) -> "ReActAgent":
-        """An agent like this one with another prompt or model; what is None stays as it is."""
-        given = {name: value for name, value in changes.items() if value is not None}
-        return ReActAgent(replace(self._profile, **given))
+    def with_profile(self, **changes: Any) -> Self:
+        """This agent, before its first turn, with another prompt or model; what is None stays as it is."""
+        self._given = replace(self._profile, **{name: value for name, value in changes.items() if value is not None})
+        return self
 
     @property
     def wanted_tools(self) -> tuple[str, ...]:

@@ -156,6 +156,9 @@ def _tell(shape: "ReplayShape") -> None:
         typer.echo(f"Not replayed: {words}", err=True)
     for target in shape.changed_code:
         typer.echo(f"Note: the file of {target} is not the one that ran.", err=True)
+    if shape.unreached:
+        names = ", ".join(shape.unreached)
+        typer.echo(f"The other prompt or model reached nobody: no agent here has a profile ({names}).", err=True)
     counted = f"{shape.turns} turns, {shape.entries:,} entries, {shape.live_calls} live model calls"
     if shape.divergence is None:
         typer.echo(f"{shape.verdict}: {counted}")
@@ -174,6 +177,7 @@ async def _replay(  # noqa: PLR0917 — what the command was given
     simulate: bool,
 ) -> "Report":
     from homeostat.client.client import Client
+    from homeostat.runs.replaying.changes import replay_changed
     from homeostat.runs.replaying.journal import Mode
     from homeostat.runs.replaying.replay import replay as run_again
 
@@ -181,7 +185,7 @@ async def _replay(  # noqa: PLR0917 — what the command was given
         return await run_again(bundle, find)
     async with Client(url, project=project) as client:
         models = _models(client, simulate=simulate)
-        return await run_again(bundle, changes.applied(find), mode=mode, upstream=models, rules=changes.rules)
+        return await replay_changed(bundle, find, changes, mode=mode, upstream=models)
 
 
 def _models(client: "Client", *, simulate: bool) -> "Upstream":

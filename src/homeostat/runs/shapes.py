@@ -38,4 +38,5 @@ def replay_shape(report: Report) -> w.ReplayShape:
         divergence=divergence,
         changed_code=report.changed_code,
         skipped=report.skipped,
+        unreached=report.unreached,
     )

@@ -20,9 +20,8 @@ from homeostat.core.wire import ledger as w
 from homeostat.runs.bundle import SUFFIX, Bundle, Header
 from homeostat.runs.ledgers import Ledgers
 from homeostat.runs.replaying.casting import cast_from
-from homeostat.runs.replaying.changes import Changes
+from homeostat.runs.replaying.changes import Changes, replay_changed
 from homeostat.runs.replaying.journal import Mode
-from homeostat.runs.replaying.replay import replay
 from homeostat.runs.shapes import replay_shape, verdict_shape
 from homeostat.runs.verify import LedgerBroken
 from homeostat.server import identity
@@ -152,12 +151,12 @@ async def replay_run(call: Call, body: w.ReplayBody) -> w.ReplayShape:
 
     named = {agent_id: target for agent_id, target in body.agents.items() if allowed(target.partition(":")[0])}
     header = Header(project=project, run_id=run_id, heads=tuple(await ledgers.heads(run_id)))
-    report = await replay(
+    report = await replay_changed(
         Bundle(header, ledgers.pages(project, run_id)),
-        changes.applied(cast_from(named, allowed)),
+        cast_from(named, allowed),
+        changes,
         mode=mode,
         upstream=None if mode is Mode.EXACT else _models(call, project, simulate=body.simulate_models),
-        rules=changes.rules,
     )
     return replay_shape(report)
 

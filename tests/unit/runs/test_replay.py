@@ -1,16 +1,19 @@
 """A recorded run does the same again; where its code does not, the first entry that differs is named in words."""
 
 import asyncio
+from typing import ClassVar
 
 from homeostat.adapters.upstreams.simulated import Reply, SimulatedUpstream
 from homeostat.adapters.upstreams.simulated.upstream import INSTANT
 from homeostat.agent.functions import FunctionAgent
+from homeostat.agent.react import Profile, ReActAgent
 from homeostat.agent.turn import Turn
 from homeostat.core.codec import from_json
 from homeostat.core.ids import DEFAULT_PROJECT, RunId, chance
 from homeostat.core.records.provenance import START, Entry, EntryKind
 from homeostat.runs.bundle import Bundle, lines_of
 from homeostat.runs.replaying.casting import cast_from
+from homeostat.runs.replaying.changes import Changes, replay_changed
 from homeostat.runs.replaying.journal import Mode
 from homeostat.runs.replaying.replay import replay
 from homeostat.testing.recorded_runs import (
@@ -142,6 +145,41 @@ async def test_what_if_asks_only_what_was_not_asked_before() -> None:
     assert other.live_calls == 1
     assert other.divergence is not None
     assert "came[3]" in other.divergence.message
+
+
+class Weatherman(ReActAgent):
+    """Has a profile of its own."""
+
+    profile: ClassVar[Profile | None] = Profile(model="sim-small", system_prompt="Tell the weather.")
+
+
+async def test_a_change_that_reaches_nobody_is_called_so() -> None:
+    acts = (Act("model", "think", 1),)
+    (entries,) = await recorded([acts])
+    upstream = SimulatedUpstream(pace=INSTANT)
+    for changes in (Changes(prompt="Be brief."), Changes(model="sim-large")):
+        report = await replay_changed(bundle_of(entries), finding(acts), changes, mode=Mode.WHAT_IF, upstream=upstream)
+        assert (report.verdict, report.unreached, report.live_calls) == ("unreached", ["agent0"], 0)
+        assert not report.identical
+    rules = Changes(deny_models=("gpt-*",))
+    report = await replay_changed(bundle_of(entries), finding(acts), rules, mode=Mode.WHAT_IF, upstream=upstream)
+    assert (report.verdict, report.unreached) == ("identical", [])
+
+
+async def test_an_agent_with_a_profile_takes_another_prompt_and_is_still_the_code_that_ran() -> None:
+    async with studio() as bench:
+        run_id = RunId("run_" + "3" * 24)
+        async with bench.working(weatherman=Weatherman):
+            turn_id = await bench.send("weatherman", "Paris?", run_id=run_id)
+            await bench.end(turn_id)
+        entries = await written(MemoryLedger(bench.store), bench.store, run_id, {turn_id: 0})
+    upstream = SimulatedUpstream(pace=INSTANT, script=lambda _: Reply("rain"))
+    for prompt, live in (("Tell the weather.", 0), ("Rhyme.", 1)):
+        report = await replay_changed(
+            bundle_of(entries), lambda _: Weatherman, Changes(prompt=prompt), mode=Mode.WHAT_IF, upstream=upstream
+        )
+        assert (report.live_calls, report.changed_code, report.unreached) == (live, [], [])
+        assert (report.verdict == "identical") is (live == 0), report
 
 
 async def test_a_turn_that_was_stopped_is_replayed_as_far_as_it_came() -> None:

@@ -127,7 +127,9 @@ class DivergenceShape(Shape, frozen=True, kw_only=True):
 
 
 class ReplayShape(Shape, frozen=True, kw_only=True):
-    """What a replay came to: `identical`, `diverged`, `incomplete` (some code is not here) or `tampered`."""
+    """What a replay came to: `identical`, `diverged`, `incomplete` (some code is not here), `tampered`, or `unreached`:
+    nothing differs because the other prompt or model reached none of the agents; they are named, and have no profile.
+    """
 
     run_id: str
     mode: str
@@ -138,3 +140,4 @@ class ReplayShape(Shape, frozen=True, kw_only=True):
     divergence: DivergenceShape | None
     changed_code: list[str]
     skipped: list[str]
+    unreached: list[str]

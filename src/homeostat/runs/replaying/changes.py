@@ -6,8 +6,11 @@ from dataclasses import dataclass
 from homeostat.agent.orchestrator import Factory
 from homeostat.agent.protocol import ProcessingAgent
 from homeostat.agent.react import ReActAgent
+from homeostat.core.ports.upstream import Upstream
 from homeostat.gateway.patterns import NameFilter
-from homeostat.runs.replaying.replay import FindFactory
+from homeostat.runs.bundle import Bundle
+from homeostat.runs.replaying.journal import Mode
+from homeostat.runs.replaying.replay import FindFactory, Report, replay
 from homeostat.runs.replaying.rules import Rules
 from homeostat.runs.replaying.tape import TurnEnded
 
@@ -36,20 +39,39 @@ class Changes:
             tools=NameFilter(allow=self.allow_tools, deny=self.deny_tools),
         )
 
-    def applied(self, find: FindFactory) -> FindFactory:
-        """The same agents with another prompt or model, where they have a profile."""
-        if self.prompt is None and self.model is None:
-            return find
 
-        def changed(end: TurnEnded) -> Factory:
-            factory = find(end)
+class Applied:
+    """Finds the same agents with another prompt or model, where they have a profile, and knows whom that reached."""
 
-            def make() -> ProcessingAgent:
-                made = factory()
-                if isinstance(made, ReActAgent):
-                    return made.with_profile(system_prompt=self.prompt, model=self.model)
-                return made
+    def __init__(self, find: FindFactory, changes: Changes) -> None:
+        self._find = find
+        self._changes = changes
+        self.reached = False
+        self.unreached: list[str] = []
 
-            return make
+    def __call__(self, end: TurnEnded) -> Factory:
+        factory = self._find(end)
+        if not isinstance(factory(), ReActAgent):
+            self.unreached.append(end.agent_id)
+            return factory
+        self.reached = True
 
-        return changed
+        def make() -> ProcessingAgent:
+            made = factory()
+            assert isinstance(made, ReActAgent)
+            return made.with_profile(system_prompt=self._changes.prompt, model=self._changes.model)
+
+        return make
+
+
+async def replay_changed(
+    bundle: Bundle, find: FindFactory, changes: Changes, *, mode: Mode, upstream: Upstream | None
+) -> Report:
+    """Replay with something changed. A change that reaches nobody shows nothing, and the report says so."""
+    if changes.prompt is None and changes.model is None:
+        return await replay(bundle, find, mode=mode, upstream=upstream, rules=changes.rules)
+    applied = Applied(find, changes)
+    report = await replay(bundle, applied, mode=mode, upstream=upstream, rules=changes.rules)
+    if not applied.reached:
+        report.unreached = applied.unreached
+    return report

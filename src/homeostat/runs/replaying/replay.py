@@ -46,11 +46,13 @@ class Report:
     divergence: Divergence | None = None
     changed_code: list[str] = field(default_factory=list[str])
     skipped: list[str] = field(default_factory=list[str])
+    unreached: list[str] = field(default_factory=list[str])
+    """Agents that a change of the prompt or the model did not reach, if it reached nobody."""
     live_calls: int = 0
 
     @property
     def identical(self) -> bool:
-        return self.divergence is None and not self.skipped
+        return self.divergence is None and not self.skipped and not self.unreached
 
     @property
     def verdict(self) -> str:
@@ -58,7 +60,9 @@ class Report:
             return "tampered"
         if self.divergence is not None:
             return "diverged"
-        return "incomplete" if self.skipped else "identical"
+        if self.skipped:
+            return "incomplete"
+        return "unreached" if self.unreached else "identical"
 
 
 async def replay(
