@@ -87,6 +87,7 @@ def verify(  # noqa: PLR0917 — each is an option of the command
     if subject is None:
         verify_store(store_url, data_dir, output)
         return
+    from homeostat.core.errors import MalformedPayload
     from homeostat.runs.heads import read_head
     from homeostat.runs.shapes import verdict_shape
     from homeostat.runs.verify import verify as check
@@ -96,6 +97,9 @@ def verify(  # noqa: PLR0917 — each is an option of the command
             kept = [] if head is None else [read_head(line) for line in head.read_bytes().splitlines() if line.strip()]
         except OSError as problem:
             raise fail(f"{head} cannot be read: {problem.strerror}", code=USAGE) from problem
+        except MalformedPayload as problem:
+            words = f"{head} is no signed head: {problem.facts['problem']}"
+            raise fail(words, hint="A head is kept as GET /v1/runs/RUN/head answers it.", code=USAGE) from problem
         with _bundle(subject, url, project) as bundle:
             verdict = check(bundle, heads=kept, public_key=key)
     if output is Output.JSON:

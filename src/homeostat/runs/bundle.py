@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from homeostat.core.errors import ProtocolViolation
+from homeostat.core.errors import MalformedPayload, ProtocolViolation
 from homeostat.core.limits import ENTRY_BYTES_MAX
 from homeostat.core.records.provenance import Entry, Tip, hashed_text
 from homeostat.runs.heads import Head, check_shape
@@ -115,6 +115,10 @@ def unpack(blocks: Iterable[bytes], *, where: str) -> Bundle:
             raise BundleUnreadable(path=where, problem=f"its format is {header.format!r}, not {FORMAT!r}")
         for head in header.heads:
             check_shape(head)
+    except MalformedPayload as problem:
+        raise BundleUnreadable(
+            path=where, problem=f"a signed head in it is damaged: {problem.facts['problem']}"
+        ) from problem
     except (msgspec.MsgspecError, zlib.error, UnicodeDecodeError, RecursionError) as problem:
         raise BundleUnreadable(path=where, problem=str(problem)) from problem
     return Bundle(header, _rest(first[1:], pages))

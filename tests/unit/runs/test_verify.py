@@ -270,6 +270,11 @@ async def test_a_file_that_breaks_off_is_called_so(tmp_path: Path) -> None:
         read_bundle(path)
     with pytest.raises(BundleUnreadable):
         read_bundle(tmp_path / "nowhere")
+    lines = gzip.decompress(content)
+    path.write_bytes(gzip.compress(lines.replace(b'"marks":"', b'"marks":"!', 1)))
+    with pytest.raises(BundleUnreadable, match="a signed head in it is damaged: its marks are not Base64") as damaged:
+        read_bundle(path)
+    assert "homeostat export" in damaged.value.hint
 
 
 def test_the_tree_is_that_of_rfc_6962() -> None:
