@@ -32,18 +32,22 @@ def test_who_stood_still_has_woken_to_nothing_if_another_began_its_turn_and_it_w
 
 
 def test_a_turn_that_was_begun_or_answered_while_its_agent_was_isolated_is_found_out() -> None:
-    spells = [journals.Spell("patient", 10.0, 12.0), journals.Spell("patient", 20.0, 22.0)]
-    early, late = ({"begun": "a", "agent": "patient", "by": 7, "at": at} for at in (9.9, 12.1))
+    spells = [journals.Spell("patient", 8.0, 10.0, 12.0), journals.Spell("patient", 18.0, None, 22.0)]
+    in_hand, later = ({"begun": "a", "agent": "patient", "by": 7, "at": at} for at in (9.9, 12.1))
     begun = {"begun": "b", "agent": "patient", "by": 7, "at": 11.0}
-    ended = {"end": "c", "card": "card_c", "agent": "patient", "at": 20.0}
-    elsewhere = {**begun, "agent": "agent-1"}
-    assert journals.served_isolated([early, late, elsewhere], spells) == []
-    found = journals.served_isolated([early, begun, ended, late], spells)
+    ended = {"end": "c", "card": "card_c", "agent": "patient", "at": 10.0}
+    sent = {"turn": "d", "payload": "{}", "agent": "patient", "sent_at": 18.5}
+    drained = {"end": "e", "card": "card_e", "agent": "patient", "at": 19.0}
+    assert journals.served_isolated([in_hand, later, drained, begun | {"agent": "agent-1"}], spells) == []
+    assert journals.served_isolated([sent, {"begun": "d", "agent": "patient", "by": 7, "at": 22.5}], spells) == []
+    found = journals.served_isolated([in_hand, begun, ended, later], spells)
     assert [("b was begun" in words, "c was answered" in words) for words in found] == [(True, False), (False, True)]
+    (found,) = journals.served_isolated([{"begun": "d", "agent": "patient", "by": 7, "at": 19.0}, sent], spells)
+    assert "d was begun" in found, "it was sent when the quarantine was enforced already"
 
 
 def test_a_turn_was_held_back_if_it_was_sent_to_an_isolated_agent_and_begun_afterwards() -> None:
-    spells = [journals.Spell("patient", 10.0, 12.0)]
+    spells = [journals.Spell("patient", 10.0, None, 12.0)]
     sent = {"turn": "a", "payload": "{}", "agent": "patient", "sent_at": 11.0}
     begun = {"begun": "a", "agent": "patient", "by": 7, "at": 12.5}
     assert journals.held_back([sent, begun], spells) == 1

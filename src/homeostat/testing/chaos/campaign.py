@@ -32,7 +32,6 @@ SERVED: Final = ("turns over HTTP", "calls answered 200", "approvals answered")
 SERVED_SECONDS: Final = 60.0
 RACES: Final[Mapping[str, float]] = {
     "turns taken over by other workers": 4.0,
-    "stalled workers who woke to turns of others": 2.0,
     "steps stored": 100.0,
     "tools answered": 10.0,
     "results repeated": 2.0,
@@ -54,8 +53,10 @@ RACES_ON_A_BUS: Final[Mapping[str, float]] = {
     "remedies answered by two at once": 0.3,
     "remedies executed": 0.3,
     "events repeated late": 20.0,
+    "stalled workers who woke to turns of others": 2.0,
 }
-"""The same where there is a bus, as it takes what agents say of themselves to the process that decides."""
+"""The same where there is a bus, as it takes what agents say of themselves to the process that decides, and tells
+other workers of a turn before the one that stood still goes on."""
 
 
 @dataclass(frozen=True, slots=True)

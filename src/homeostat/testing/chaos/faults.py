@@ -18,7 +18,7 @@ Fault = Callable[[], Awaitable[None]]
 
 HOUR: Final = 3600.0
 TROUBLE_CHARS_MAX: Final = 2_000
-FELT_SECONDS: Final = 10.0
+FELT_SECONDS: Final = 30.0
 AFTERMATH_SECONDS: Final = 2.0
 """How long connections take to be made again when a store is back."""
 JUMPS: Final[Mapping[str, float]] = {
@@ -225,7 +225,7 @@ class Faults:
                 link.cut()
             else:
                 link.reset()
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(0.005)
 
     async def _last(self, met: Callable[[], int], least: float, most: float) -> bool:
         """Let a trouble last for a while, and on until somebody has met it; False if nobody did."""

@@ -2,7 +2,6 @@
 
 import asyncio
 import itertools
-from dataclasses import dataclass
 from typing import Any, Final
 
 import httpx2
@@ -34,14 +33,6 @@ CHAT: Final[dict[str, Any]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Shut:
-    """When somebody saw that an agent's gate is shut, and by which order."""
-
-    at: float
-    order: str
-
-
 class Isolated:
     """One of them. Calls are answered by gateways, turns by workers, and neither while it is isolated."""
 
@@ -55,6 +46,9 @@ class Isolated:
         self._key = ""
         self._number = itertools.count(1)
         self._unheard_releases = 0
+        self._begun = asyncio.Event()
+        self._order: str | None = None
+        """When the quarantine was asked for that stands, as its receipt says; none if it does not."""
         self.spells: list[Spell] = []
         """When no turn of it may have been begun or answered."""
 
@@ -75,7 +69,9 @@ class Isolated:
                 lambda client, raw=raw, key=key: client.enqueue(self.agent_id, raw, idempotency_key=key)
             )
             if accepted is None:
+                self._begun.set()
                 return
+            self._begun.set()
             self._journal.note(turn=accepted.turn_id, payload=payload, agent=self.agent_id, sent_at=at)
             await asyncio.sleep(TURN_GAP_SECONDS)
 
@@ -86,16 +82,18 @@ class Isolated:
         what comes of a release that got no answer: a server that stood still carries it out when it goes on.
         """
         people = self._people
+        await self._begun.wait()  # who never had a turn has no gate to be shut
         while not people.over.is_set():
             if not await self._isolate():
                 break
             people.counts["quarantines"] += 1
-            shut: Shut | None = None
+            shut: float | None = None
             since = self._clock.monotonic()
             until = since + self._chance.uniform(*ISOLATED_SECONDS)
             while (asked := self._clock.monotonic()) < until:
-                if shut is None and (shut := await self._seen_shut()) is not None:
-                    until = max(until, shut.at + IN_HAND_SECONDS + WATCHED_SECONDS)
+                if shut is None and await self._is_shut():
+                    shut = self._clock.monotonic()
+                    until = max(until, shut + IN_HAND_SECONDS + WATCHED_SECONDS)
                 answer = await people.call(self._key, CHAT)
                 people.counts["calls of an isolated agent refused"] += answer.blocked
                 if answer.ok and people.store_in_trouble():
@@ -107,8 +105,8 @@ class Isolated:
                     people.violations.append(f"always_the_isolated_are_not_served: {detail}")
                 await asyncio.sleep(0.02)
             until = self._clock.monotonic()
-            if shut is not None and (still := await self._seen_shut()) is not None and still.order == shut.order:
-                self.spells.append(Spell(self.agent_id, shut.at + IN_HAND_SECONDS, until))
+            if (order := self._order) is not None and await self._receipt() is not None and self._order == order:
+                self.spells.append(Spell(self.agent_id, since, None if shut is None else shut + IN_HAND_SECONDS, until))
             await self._release()
         await self._release()  # whatever became of the last order: turns wait
 
@@ -133,14 +131,12 @@ class Isolated:
             await asyncio.sleep(0.05)
         return False
 
-    async def _seen_shut(self) -> Shut | None:
-        """Whether its gate is shut: until what it has in hand is done or taken away, it is only being drained."""
+    async def _is_shut(self) -> bool:
+        """Whether its gate is: until what it has in hand is done or taken away, it is only being drained."""
         health = await self._people.insist(lambda client: client.read_json(f"{self._path}/health"))
         if health is None or health["receipt"] is None or health["phase"] not in SHUT:
-            return None
-        receipt = health["receipt"]
-        held = (receipt["verb"], receipt["effect"]) == (Verb.QUARANTINE, Effect.ENFORCED)
-        return Shut(self._clock.monotonic(), str(receipt["asked_at"])) if held else None
+            return False
+        return (health["receipt"]["verb"], health["receipt"]["effect"]) == (Verb.QUARANTINE, Effect.ENFORCED)
 
     async def _released_late(self) -> bool:
         """Whether a release that nobody heard the end of came after the quarantine."""
@@ -156,10 +152,13 @@ class Isolated:
     async def _receipt(self) -> dict[str, Any] | None:
         """Whoever isolated it may have died before it wrote down what is wanted of each way; then that comes late."""
         try:
-            return await self._people.insist(lambda client: client.read_json(f"{self._path}/receipt"))
+            receipt = await self._people.insist(lambda client: client.read_json(f"{self._path}/receipt"))
         except ReceiptUnknown:
             self._people.counts["receipts that were not written yet"] += 1
-            return {"verb": None, "effect": None}
+            receipt = {"verb": None, "effect": None}
+        held = receipt is not None and receipt["verb"] == Verb.QUARANTINE
+        self._order = str(receipt["asked_at"]) if receipt is not None and held else None
+        return receipt
 
     async def _release(self) -> None:
         """Released means that calls are answered again, sooner or later."""

@@ -25,7 +25,10 @@ class Spell:
     """A time in which an agent was isolated and nobody may serve it, by the clock that all on this machine share."""
 
     agent_id: str
-    since: float
+    enforced: float
+    """From here on nothing more is begun: what was sent later waits."""
+    shut: float | None
+    """From here on nothing is in hand any more either; None if nobody saw that."""
     until: float
 
 
@@ -100,19 +103,24 @@ def woke_to_nothing(noted: Iterable[dict[str, Any]], stalls: Iterable[Stall]) ->
 def served_isolated(noted: Iterable[dict[str, Any]], spells: Sequence[Spell]) -> list[str]:
     """Turns that a worker began or answered while their agent was isolated."""
     found: list[str] = []
+    sent: dict[str, float] = {}
+    did: list[tuple[str, str, str, float]] = []
     for entry in noted:
         match entry:
+            case {"turn": turn, "sent_at": at}:
+                sent[turn] = at
             case {"begun": turn, "agent": agent, "at": at}:
-                did = "begun"
+                did.append((agent, turn, "begun", at))
             case {"end": turn, "agent": agent, "at": at}:
-                did = "answered"
+                did.append((agent, turn, "answered", at))
             case _:
-                continue
-        found += [
-            f"always_the_isolated_are_not_served: {turn} was {did} {spell.until - at:.2f} s before its release"
-            for spell in spells
-            if spell.agent_id == agent and spell.since <= at < spell.until
-        ]
+                pass
+    for agent, turn, what, at in did:
+        for spell in spells:
+            late = spell.shut is not None and at >= spell.shut
+            if spell.agent_id == agent and at < spell.until and (late or sent.get(turn, 0.0) >= spell.enforced):
+                words = f"{turn} was {what} {spell.until - at:.2f} s before its release"
+                found.append(f"always_the_isolated_are_not_served: {words}")
     return found
 
 
@@ -129,7 +137,7 @@ def held_back(noted: Iterable[dict[str, Any]], spells: Sequence[Spell]) -> int:
             case _:
                 pass
     return sum(
-        any(spell.agent_id == agent and spell.since <= at < spell.until <= min(begun[turn]) for spell in spells)
+        any(spell.agent_id == agent and spell.enforced <= at < spell.until <= min(begun[turn]) for spell in spells)
         for turn, (agent, at) in sent.items()
         if turn in begun
     )
