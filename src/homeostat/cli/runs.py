@@ -82,21 +82,25 @@ def run(
         body["seed"] = seed
 
     async def work(client: "Client") -> None:
-        begun: Any = await client.post_json("/v1/runs", body)
-        if detach:
-            if output is Output.JSON:
-                show(begun, output)
-            else:
-                typer.echo(f"{begun['run_id']} is {begun['status']}; homeostat why run {begun['run_id']} says more")
-            return
-        from homeostat.cli.run_view import follow
-
-        ended = await follow(client, begun, quiet=output is Output.JSON)
-        if output is Output.JSON:
-            show(ended, output)
-        raise typer.Exit(CODES[ended["status"]])
+        await _begin(client, body, output, detach=detach)
 
     talk(work, url, project)
+
+
+async def _begin(client: "Client", body: dict[str, Any], output: Output, *, detach: bool) -> None:
+    begun: Any = await client.post_json("/v1/runs", body)
+    if detach:
+        if output is Output.JSON:
+            show(begun, output)
+        else:
+            typer.echo(f"{begun['run_id']} is {begun['status']}; homeostat why run {begun['run_id']} says more")
+        return
+    from homeostat.cli.run_view import follow
+
+    ended = await follow(client, begun, quiet=output is Output.JSON)
+    if output is Output.JSON:
+        show(ended, output)
+    raise typer.Exit(CODES[ended["status"]])
 
 
 def describe_run(
