@@ -8,7 +8,7 @@ HomeostatError
 ├── Conflict            the world moved on: read again, then decide
 │   └── StaleEpoch · AgentBusy · TurnUnfinished · AgentExists · AgentGone · AgentExpired
 ├── Refused             a rule or a budget says no
-│   └── DepthExceeded · GateClosed · QueueFull · BoxNotYours · Unauthenticated · Forbidden · OriginRefused
+│   └── DepthExceeded · GateClosed · QueueFull · BoxNotYours · BoxReadOnly · Unauthenticated · Forbidden · OriginRefused
 └── Unavailable         try again later; nothing is known to have changed
     ├── StoreUnavailable · BusUnavailable · StatusUnavailable · ServerUnreachable · Overloaded · ShuttingDown
     └── InternalError

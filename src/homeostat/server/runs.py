@@ -11,7 +11,6 @@ from homeostat.core.machines.task import TaskStatus
 from homeostat.core.records.run import (
     Bounds,
     PlannerKind,
-    RedButton,
     Run,
     RunConfig,
     RunPolicy,
@@ -21,7 +20,6 @@ from homeostat.core.records.run import (
 from homeostat.core.run_errors import (
     PlanInvalid,
     PlannerUnknown,
-    RedButtonNotPressed,
     RedButtonPressed,
     RunFinished,
     RunOvertaken,
@@ -199,14 +197,14 @@ async def plan_run(call: Call, body: w.PlanRunBody) -> w.RunShape:
     """Give a run that is still being planned its tasks."""
     await identity.require_operator(call, verb="plan", what="runs")
     specs = [spec_of(task) for task in body.tasks]
-    return await _run(call, await call.system.runs.control.plan(_key(call), specs, who=_who(call, body)))
+    return await _run(call, await call.system.runs.control.plan(_key(call), specs, who=acting(call, body)))
 
 
 @routes.taking("POST", "/v1/runs/{run_id}/apply", w.ActBody, gives=w.RunShape, errors=ACTING)
 async def apply_run(call: Call, body: w.ActBody) -> w.RunShape:
     """Carry out a plan that waits for it."""
     await identity.require_operator(call, verb="apply", what="runs")
-    return await _run(call, await call.system.runs.control.apply(_key(call), who=_who(call, body)))
+    return await _run(call, await call.system.runs.control.apply(_key(call), who=acting(call, body)))
 
 
 @routes.taking("POST", "/v1/runs/{run_id}/pause", w.PauseBody, gives=w.RunShape, errors=ACTING)
@@ -214,7 +212,7 @@ async def pause_run(call: Call, body: w.PauseBody) -> w.RunShape:
     """Hold a run. Running tasks end; with `force` their turns are preempted and go back to the queue."""
     await identity.require_operator(call, verb="pause", what="runs")
     control = call.system.runs.control
-    return await _run(call, await control.pause(_key(call), force=body.force, who=_who(call, body)))
+    return await _run(call, await control.pause(_key(call), force=body.force, who=acting(call, body)))
 
 
 @routes.taking("POST", "/v1/runs/{run_id}/resume", w.ResumeBody, gives=w.RunShape, errors=(*ACTING, RunUnapplied))
@@ -223,14 +221,14 @@ async def resume_run(call: Call, body: w.ResumeBody) -> w.RunShape:
     await identity.require_operator(call, verb="resume", what="runs")
     bounds = None if body.budget is None else _bounds(body.budget)
     control = call.system.runs.control
-    return await _run(call, await control.resume(_key(call), bounds=bounds, who=_who(call, body)))
+    return await _run(call, await control.resume(_key(call), bounds=bounds, who=acting(call, body)))
 
 
 @routes.taking("POST", "/v1/runs/{run_id}/kill", w.ActBody, gives=w.RunShape, errors=ACTING)
 async def kill_run(call: Call, body: w.ActBody) -> w.RunShape:
     """End a run for good: no task starts any more, running turns are stopped, model calls are refused."""
     await identity.require_operator(call, verb="kill", what="runs")
-    return await _run(call, await call.system.runs.control.kill(_key(call), who=_who(call, body)))
+    return await _run(call, await call.system.runs.control.kill(_key(call), who=acting(call, body)))
 
 
 @routes.taking(
@@ -260,56 +258,8 @@ async def reject_task(call: Call, body: w.ActBody) -> w.RunShape:
 async def _answer(call: Call, body: w.ActBody, *, approve: bool) -> w.RunShape:
     await identity.require_operator(call, verb="answer for", what="runs")
     control = call.system.runs.control
-    run = await control.answer(_key(call), _word(call, "task"), approve=approve, who=_who(call, body))
+    run = await control.answer(_key(call), _word(call, "task"), approve=approve, who=acting(call, body))
     return await _run(call, run)
-
-
-# --- the red button ------------------------------------------------------------------------------------------
-
-
-@routes.plain("GET", "/v1/red-button", gives=w.ButtonsShape)
-async def read_buttons(call: Call) -> w.ButtonsShape:
-    """The red buttons that are pressed: that of the whole system, and those of projects the caller may look into."""
-    scope = call.principal.project
-    pressed = [one for one in await call.system.runs.store.buttons() if scope is None or one.project in ("", scope)]
-    return w.ButtonsShape(pressed=[_button(one) for one in pressed])
-
-
-@routes.taking(
-    "POST", "/v1/red-button", w.ButtonBody, gives=w.PressedShape, errors=(InvalidRequest, Forbidden, Unauthenticated)
-)
-async def press_button(call: Call, body: w.ButtonBody) -> w.PressedShape:
-    """Kill every run of a project, or of the whole system, and let none begin until it is lifted."""
-    await identity.require_operator(call, verb="press", what="the red button")
-    if not body.reason.strip():
-        raise InvalidRequest(problem="the red button needs a reason")
-    if (named := call.query.get("project")) not in (None, body.project):
-        raise InvalidRequest(problem=f"the query names project {named!r}; say in the body whose red button is meant")
-    control = call.system.runs.control
-    button, killed, finished = await control.press(body.project or "", who=_who(call, body))
-    return w.PressedShape(button=_button(button), killed=list(killed), finished=list(finished))
-
-
-@routes.taking(
-    "DELETE",
-    "/v1/red-button",
-    w.LiftQuery,
-    gives=w.ButtonsShape,
-    errors=(RedButtonNotPressed, Forbidden, Unauthenticated),
-)
-async def lift_button(call: Call, query: w.LiftQuery) -> w.ButtonsShape:
-    """Let runs begin again; what was killed stays killed. Answers with what is still pressed.
-
-    One button is lifted: that of the project which is named, or that of the whole system. It takes no body.
-    """
-    await identity.require_operator(call, verb="lift", what="the red button")
-    store = call.system.runs.store
-    lifted = await store.lift(query.project or "")
-    left = await store.buttons()
-    if lifted is None:
-        pressed = ", ".join(_whose(one.project) for one in left) or "none"
-        raise RedButtonNotPressed(where=_whose(query.project or ""), pressed=pressed)
-    return w.ButtonsShape(pressed=[_button(one) for one in left])
 
 
 # --- showing -------------------------------------------------------------------------------------------------
@@ -325,7 +275,8 @@ def _word(call: Call, name: str) -> str:
     return word if word.isprintable() else "?"
 
 
-def _who(call: Call, body: w.ActBody) -> Act:
+def acting(call: Call, body: w.ActBody) -> Act:
+    """Who does something to a run, and why."""
     return Act(actor=call.actor(body.actor), reason=body.reason, idempotency=call.idempotency)
 
 
@@ -392,17 +343,4 @@ def _task(task: Task, standing: TaskStanding) -> w.TaskShape:
         on_failure=spec.on_failure,
         timeout_seconds=spec.timeout_seconds,
         error=optional_value(task.error),
-    )
-
-
-def _whose(project: str) -> str:
-    return f"project {project!r}" if project else "the whole system"
-
-
-def _button(button: RedButton) -> w.ButtonShape:
-    return w.ButtonShape(
-        project=button.project or None,
-        actor=button.actor,
-        reason=button.reason,
-        pressed_at=rfc3339(button.pressed_at_ms),
     )
