@@ -179,12 +179,6 @@ class Registry:
                 return Enrolled(self._members[written.agent_id], secret, known)
         raise Overloaded(problem=f"{said.agent_id} is being registered by many at once")
 
-    def precheck(self, agent_id: AgentId, project: ProjectId) -> None:
-        """Raises `AgentExists` for an agent of another project, before anything else is done for it in this one."""
-        member = self._members.get(agent_id)
-        if member is not None and member.entry.project != project:
-            raise AgentExists(agent_id=agent_id)
-
     def _new(self, said: Introduction, secret: str) -> Registration:
         return Registration(
             agent_id=said.agent_id or self._ids.agent(said.agent_type),

@@ -100,7 +100,6 @@ async def register(call: Call, body: Registration) -> Registered:
     if agent_id is None and idempotency is not None:
         agent_id = AgentId(f"{said.agent_type[:16]}-{digest_of(idempotency.key)[:24]}")
     agent_id = agent_id or call.system.ids.agent(said.agent_type)
-    call.system.fleet.registry.precheck(agent_id, said.project)
     enrolled = await call.system.enrol(said, agent_id, key=await _proof(call, body, agent_id), idempotency=idempotency)
     await note_release(call, enrolled)
     interval = call.system.fleet.registry.interval(enrolled.member)
