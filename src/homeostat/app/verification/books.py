@@ -2,15 +2,19 @@
 
 from collections import Counter
 from collections.abc import AsyncGenerator
+from typing import Final
 
 from homeostat.app.verification.findings import Violation
 from homeostat.core.clock import Millis
-from homeostat.core.ids import ProjectId
+from homeostat.core.ids import AgentId, ProjectId
 from homeostat.core.limits import PAGE_MAX
 from homeostat.core.ports.gateway import GatewayStore
 from homeostat.core.ports.immune import ImmuneStore
-from homeostat.core.records.budget import ZERO, Amount, Budget, BudgetKey
+from homeostat.core.records.budget import ZERO, Amount, Budget, BudgetKey, BudgetKind
 from homeostat.core.records.immune import ApprovalStatus, IncidentId
+
+KNOWN_EVERYWHERE_MS: Final = 10_000
+"""When every gateway knows of an account: it may serve for five seconds by what it knew, and be five seconds ahead."""
 
 
 async def budgets(store: GatewayStore, project: ProjectId) -> AsyncGenerator[list[Budget]]:
@@ -41,6 +45,25 @@ async def always_within_the_cap(store: GatewayStore, key: BudgetKey) -> list[Vio
     if held != account.held:
         found.append(Violation("always_what_is_held_is_somebodys", about, f"{account.held} held, by gateways {held}"))
     return found
+
+
+async def always_what_was_logged_is_spent(store: GatewayStore, key: BudgetKey) -> list[Violation]:
+    """An agent's account was charged with every call in the log: calls are written down with what is charged for them.
+
+    A gateway that has not heard of an account yet charges nothing to it. The clock of a run's account is not the time
+    it was opened, what is not bounded is not held, and of calls that a dead gateway left behind the log may tell twice:
+    of those nothing is known.
+    """
+    before = await store.budget(key)
+    if before is None or before.kind is not BudgetKind.AGENT or before.tokens_max is None:
+        return []
+    since = Millis(before.started_at_ms + KNOWN_EVERYWHERE_MS)
+    tokens, lost = await store.logged((before.project, AgentId(before.holder)), since)
+    account = await store.budget(key)  # after the log: it may only have grown since
+    if lost or account is None or account.started_at_ms != before.started_at_ms or tokens <= account.spent.tokens:
+        return []
+    detail = f"{account.spent.tokens} tokens are spent, and the log has {tokens} since its bounds were set"
+    return [Violation("always_what_was_logged_is_spent", f"agent {account.holder}", detail)]
 
 
 def _bounds(account: Budget) -> Amount:

@@ -156,6 +156,10 @@ class GatewayStore(Protocol):
         """What the calls of a run took that are in the log behind an id."""
         ...
 
+    async def logged(self, agent: AgentKey, since: Millis) -> tuple[int, int]:
+        """How many tokens the log has of an agent's calls that began since, and how many of them nobody settled."""
+        ...
+
     async def flights(self, project: ProjectId, agent_id: AgentId | None, limit: int) -> list[Flight]:
         """The calls that are open, oldest first."""
         ...

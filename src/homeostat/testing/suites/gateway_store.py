@@ -346,9 +346,13 @@ async def calls_are_found_newest_first(store: GatewayStore) -> None:
     assert {agent: outlay.calls for agent, outlay in spent.items()} == {"ann": 5, "bob": 3}
     assert sum(outlay.cost_micros for outlay in spent.values()) == sum(one.cost_micros or 0 for one in made[:8])
     assert sum(outlay.calls for outlay in (await store.outlays(PROJECT, LATER, Millis(LATER + 1))).values()) == 1
+    ann, lost = (PROJECT, AgentId("ann")), call(10, at=LATER, outcome=Outcome.LOST)
+    await post(store, 2, calls=(lost,))
+    assert await store.logged(ann, Millis(0)) == (5 * 10 + 15 + 19 + 20, 1)
+    assert await store.logged(ann, Millis(LATER + 1)) == (0, 0)
     before = CallId(call_of(scope_floor(LATER)))
     assert [await store.expire_calls(before, 5), await store.expire_calls(before, 5)] == [5, 3]
-    assert await found() == [9]
+    assert await found() == [10, 9]
 
 
 async def any_name_can_be_kept(store: GatewayStore) -> None:

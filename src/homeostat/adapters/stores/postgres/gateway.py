@@ -23,6 +23,7 @@ from homeostat.core.records.budget import (
 from homeostat.core.records.call import Call, CallFilter, CallId, Outlay
 from homeostat.core.records.policy import Policy, PolicyFilter, PolicyId
 from homeostat.core.records.rate import RateDrawn, RateKey
+from homeostat.core.records.turn import AgentKey
 
 SQL: Final = statements("postgres", "gateway")
 
@@ -143,6 +144,11 @@ class PostgresGateway:
 
     async def spent_for(self, project: ProjectId, run_id: RunId, *, after: str) -> Amount:
         return Amount(*(await self._all("calls_of_run_spent", project, run_id, after))[0])
+
+    async def logged(self, agent: AgentKey, since: Millis) -> tuple[int, int]:
+        since_id, _ = rows.write_span(since, since)
+        found = await self._all("calls_logged", *agent, since_id)
+        return found[0][0], found[0][1]
 
     async def flights(self, project: ProjectId, agent_id: AgentId | None, limit: int) -> list[Flight]:
         return [rows.read_flight(row) for row in await self._all("flights_list", project, agent_id, limit)]
