@@ -190,6 +190,7 @@ class MemoryTurns(MemoryTurnsReading):
             self.steps.pop(turn_id, None)
             self.waits.pop(turn_id, None)
             del self.turns[turn_id]
+            self.swept_up_to = max(self.swept_up_to, turn_id)
         for key in [key for key, answer in self.answers.items() if answer.created_at_ms < instant][:limit]:
             del self.answers[key]
         return len(old)

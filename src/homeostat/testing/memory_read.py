@@ -44,6 +44,7 @@ class MemoryTurnsReading:
         self.answers: dict[tuple[ProjectId, str], Answer] = {}
         self.outbox_rows: dict[Scope, OutboxRow] = {}
         self.closed_runs: set[RunId] = set()
+        self.swept_up_to = TurnId("")
 
     # --- turns ---------------------------------------------------------------------------------------------
 
@@ -84,6 +85,9 @@ class MemoryTurnsReading:
         of = [turn.project for turn in self.turns.values() if turn.turn_id >= since]
         projects = {key[0] for key in self.heads_by_key} | {turn.project for turn in self.turns.values()}
         return {project: of.count(project) for project in sorted(projects)}
+
+    async def swept(self) -> TurnId:
+        return self.swept_up_to
 
     async def headless(self) -> dict[AgentKey, int]:
         return dict(Counter(turn.key for turn in self.turns.values() if turn.key not in self.heads_by_key))

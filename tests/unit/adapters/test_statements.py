@@ -28,6 +28,7 @@ ONLY_SQLITE = {
         "expire_steps": "as above",
         "expire_turns": "as above",
         "expire_waits": "as above",
+        "swept_put": "as above",
     },
     "fleet": {
         "agent_put": "entries are written one by one, in one transaction",

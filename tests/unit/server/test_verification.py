@@ -11,7 +11,7 @@ from homeostat.app.assemble import System
 from homeostat.app.settings import Settings
 from homeostat.app.verification import Report, verify_all
 from homeostat.core.clock import Millis
-from homeostat.core.ids import DEFAULT_PROJECT, AgentId
+from homeostat.core.ids import DEFAULT_PROJECT, AgentId, scope_of
 from homeostat.core.records.enforcement import Effect
 from homeostat.core.records.immune import (
     Applied,
@@ -32,10 +32,11 @@ BACKDATED = (
     "UPDATE transitions SET transition = json_set(transition, '$.at_ms', transition ->> '$.at_ms' - 3600000) "
     "WHERE transition ->> '$.target' = 'draining'"
 )
+SERVED_AT = "(SELECT call ->> '$.started_at_ms' FROM calls WHERE agent_id = 'kim' AND outcome = 'answered')"
 SHORT = (
-    "UPDATE transitions SET transition = json_set(transition, '$.at_ms', transition ->> '$.at_ms' - 4000) "
+    f"UPDATE transitions SET transition = json_set(transition, '$.at_ms', {SERVED_AT} - 3000) "
     "WHERE agent_id = 'kim' AND transition ->> '$.target' = 'draining'; "
-    "UPDATE transitions SET transition = json_set(transition, '$.at_ms', transition ->> '$.at_ms' - 3500) "
+    f"UPDATE transitions SET transition = json_set(transition, '$.at_ms', {SERVED_AT} - 2500) "
     "WHERE agent_id = 'kim' AND transition ->> '$.source' = 'draining'"
 )
 WORKED = (
@@ -55,6 +56,8 @@ TAMPERED = [
     ("DELETE FROM cards WHERE position = 0", "always_every_turn_is_in_one_place"),
     ("DELETE FROM turns WHERE seq = 2 AND agent_id = 'ann'", "always_an_unbroken_line"),
     ("UPDATE turns SET seq = 9 WHERE seq = 2 AND agent_id = 'ann'", "always_an_unbroken_line"),
+    ("DELETE FROM turns WHERE seq <= 2 AND agent_id = 'ann'", "always_an_unbroken_line"),
+    ("UPDATE cards SET author = 'eve' WHERE position = 0", "always_true_cards"),
     ("UPDATE heads SET queued = 3 WHERE agent_id = 'ann'", "always_every_turn_is_in_one_place"),
     ("UPDATE heads SET epoch = 0", "always_growing_epochs"),
     ("UPDATE ledger SET lines = replace(lines, 'go', 'no') WHERE instr(lines, 'go')", "always_a_whole_ledger"),
@@ -64,6 +67,7 @@ TAMPERED = [
     ("DELETE FROM runs", "always_a_run_to_each_ledger"),
     (EXECUTED_TWICE, "always_one_turn_for_one_attempt"),
     ("UPDATE budgets SET tokens_spent = 1000000", "always_within_the_cap"),
+    ("UPDATE budgets SET tokens_spent = 0, started_at_ms = started_at_ms - 20000", "always_what_was_logged_is_spent"),
     ("UPDATE budgets SET tokens_held = 1", "always_what_is_held_is_somebodys"),
     ("UPDATE audit SET act = replace(act, 'bob', 'eve') WHERE instr(act, 'bob')", "always_a_whole_audit_log"),
     ("DELETE FROM audit WHERE seq = 2", "always_a_whole_audit_log"),
@@ -126,6 +130,13 @@ async def test_a_cap_that_was_lowered_below_what_was_spent_is_not_broken_by_that
 ) -> None:
     lowered = (await http.put("/v1/budgets/agent/kim", json={"tokens": 1})).json()
     assert lowered["tokens_spent"] > 1
+    assert (await verified(past)).violations == []
+
+
+async def test_turns_that_retention_took_are_not_missed(system: System, past: Path) -> None:
+    store = system.kernel.store
+    third = (await store.history(DEFAULT_PROJECT, AgentId("ann"), before=None, limit=1))[0].turn
+    assert await store.expire(scope_of(third.turn_id), 9) == third.seq - 1 >= 2
     assert (await verified(past)).violations == []
 
 

@@ -136,6 +136,10 @@ class TurnsReading(ABC):
     async def turns_counted(self, since: TurnId) -> dict[ProjectId, int]:
         return {ProjectId(row[0]): row[1] for row in await self._all("turns_counted", since)}
 
+    async def swept(self) -> TurnId:
+        row = await self._one("swept_get")
+        return TurnId(row[0] if row else AFTER_ALL)
+
     async def headless(self) -> dict[AgentKey, int]:
         found = await self._all("turns_headless")
         return {(ProjectId(row[0]), AgentId(row[1])): row[2] for row in found}

@@ -12,7 +12,7 @@ from homeostat.core.machines.turn import HeadStatus
 from homeostat.core.ports.store import TurnStore
 from homeostat.core.records.card import DELIVERABLE
 from homeostat.core.records.head import Gate, Head
-from homeostat.core.records.turn import WaitStatus
+from homeostat.core.records.turn import Turn, WaitStatus
 from homeostat.core.records.view import Outcome, TurnView
 
 CARDS_AT_ONCE: Final = 16
@@ -77,6 +77,11 @@ class Walk:
 
     def _say(self, promise: str, about: str, detail: str) -> None:
         self.found.append(Violation(promise, about, detail))
+
+    @property
+    def oldest(self) -> Turn | None:
+        """The last one that was come by."""
+        return None if self._later is None else self._later.turn
 
     def take(self, page: Sequence[TurnView]) -> None:
         for view in page:
@@ -147,6 +152,17 @@ class Walk:
         self._later_worked = (turn_id, end.epoch)
 
 
+async def always_kept_for_its_time(store: TurnStore, walk: Walk) -> list[Violation]:
+    """The turn before the oldest one there is was forgotten by retention, which remembers up to where it went."""
+    oldest = walk.oldest
+    if oldest is None or (previous := oldest.previous_turn_id) is None:
+        return []
+    if await store.turn(oldest.project, previous) is not None or previous <= await store.swept():
+        return []
+    detail = f"number {oldest.seq} follows {previous}, which is gone, and retention did not take it"
+    return [Violation("always_an_unbroken_line", oldest.turn_id, detail)]
+
+
 async def true_cards(store: TurnStore, page: Sequence[TurnView]) -> list[Violation]:
     """A deliverable is a card that can be read by its id and holds what its digest says."""
     found: list[Violation] = []
@@ -157,6 +173,8 @@ async def true_cards(store: TurnStore, page: Sequence[TurnView]) -> list[Violati
         for (view, end), card in zip(some, cards, strict=True):
             if card is None:
                 found.append(Violation("always_true_cards", view.turn.turn_id, f"{end.card_id} cannot be read"))
+            elif card.author != view.turn.agent_id:
+                found.append(Violation("always_true_cards", view.turn.turn_id, f"{card.card_id} is {card.author}'s"))
             elif card.type != DELIVERABLE or digest_of(card.content) != card.digest:
                 found.append(Violation("always_true_cards", view.turn.turn_id, f"{card.card_id} is not what it says"))
     return found

@@ -122,14 +122,15 @@ class Inspection:
             lately += sum(one.turn.turn_id >= self._since for one in page)
         seen.clear()
         seen.update({"turns": walk.turns, "deliverables": ended, "lately": lately})
-        return [*walk.close(at_rest=False), *cards]
+        return [*walk.close(at_rest=False), *cards, *await turns.always_kept_for_its_time(store, walk)]
 
     async def _budgets(self, project: ProjectId) -> None:
         async for page in books.budgets(self._archives.gateway, project):
             for account in page:
                 self.report.counts["budgets"] += 1
-                look = partial(books.always_within_the_cap, self._archives.gateway, account.key)
-                self.report.add(await confirmed(account.holder, look, _pause))
+                for check in (books.always_within_the_cap, books.always_what_was_logged_is_spent):
+                    look = partial(check, self._archives.gateway, account.key)
+                    self.report.add(await confirmed(account.holder, look, _pause))
 
     async def _approvals(self, project: ProjectId) -> None:
         async for used, found in books.always_a_yes_is_used_once(self._archives.immune, project):

@@ -122,6 +122,10 @@ class TurnStore(Protocol):
         """Forget turns that ended before the instant of a scope, with all that belongs to them; returns how many."""
         ...
 
+    async def swept(self) -> TurnId:
+        """The youngest turn that was forgotten so, or an empty name: nothing behind it was."""
+        ...
+
     async def lease(self, worker_id: WorkerId) -> Millis | None:
         """When a worker's lease ends, if it holds one."""
         ...

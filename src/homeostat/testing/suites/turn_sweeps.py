@@ -205,10 +205,13 @@ async def what_is_old_and_finished_is_forgotten(open_store: OpenStore) -> None:
             new_waits=a.waits_of(a.wait(one, "w", status=WaitStatus.SUCCESS, answered_at_ms=a.NOW)),
         )
     before = scope_floor(a.NOW + 5)
+    assert await store.swept() == ""
     assert await store.expire(before, 3) == 3
+    assert await store.swept() == turns[2].turn_id
     assert [await _left(store, one) for one in turns] == [0, 0, 0, 5, 5]
     assert await store.expire(before, 3) == 1
     assert await store.expire(before, 3) == 0
+    assert await store.swept() == turns[3].turn_id, "nothing to forget leaves it where it is"
     assert [await _left(store, one) for one in turns] == [0, 0, 0, 0, 5]
     await a.put(store, turns=a.by_id([turns[0]]))
     again = await store.turn(a.PROJECT, turns[0].turn_id)

@@ -54,6 +54,8 @@ class SqliteTurns(TurnsReading):
             with immediate(connection):
                 for name in ("expire_cards", "expire_steps", "expire_waits", "expire_turns"):
                     connection.execute(SQL[name], (json.dumps(old),))
+                if old:
+                    connection.execute(SQL["swept_put"], (old[-1],))
                 connection.execute(SQL["expire_answers"], (instant, limit))
             return len(old)
 

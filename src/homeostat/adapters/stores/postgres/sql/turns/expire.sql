@@ -1,8 +1,10 @@
 -- Forgets turns that ended before the instant $3, at most $2 of them, with all that belongs to them but for cards
--- another box refers to, and as many answers; returns how many turns there were. None was asked for after $1.
-WITH old AS MATERIALIZED (
+-- another box refers to, and as many answers; returns how many turns there were, and remembers up to where it went.
+-- None was asked for after $1. Of several processes that forget at once each waits for the one before.
+WITH mark AS MATERIALIZED (SELECT turn_id FROM swept FOR UPDATE),
+old AS MATERIALIZED (
     SELECT t.turn_id, substr(t.turn_id, 6) AS scope FROM turns AS t
-    WHERE t.turn_id < $1
+    WHERE (SELECT count(*) FROM mark) >= 0 AND t.turn_id < $1
         AND EXISTS (
             SELECT FROM cards AS c WHERE c.scope = substr(t.turn_id, 6) AND c.position = 0 AND c.created_at_ms < $3
         )
@@ -18,6 +20,9 @@ expired_cards AS (
 expired_steps AS (DELETE FROM steps AS s USING old WHERE s.turn_id = old.turn_id),
 expired_waits AS (DELETE FROM waits AS w USING old WHERE w.turn_id = old.turn_id),
 expired_turns AS (DELETE FROM turns AS t USING old WHERE t.turn_id = old.turn_id),
+marked AS (
+    UPDATE swept SET turn_id = greatest(turn_id, (SELECT max(old.turn_id) FROM old)) WHERE EXISTS (SELECT FROM old)
+),
 expired_answers AS (
     DELETE FROM answers WHERE (project, key) IN (
         SELECT project, key FROM answers WHERE created_at_ms < $3 ORDER BY created_at_ms LIMIT $2

@@ -1,0 +1,2 @@
+-- The youngest turn that retention took.
+SELECT turn_id FROM swept
