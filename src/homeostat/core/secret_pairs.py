@@ -20,6 +20,13 @@ _PAIR = re.compile(
     rf"|(?P<scheme>(?:{_SCHEMES})[ ]+)?(?P<plain>[^\s\\\"'`,;&|<>(){{}}\[\]]{{1,512}}+)(?P<call>[(\[]?))",
     re.IGNORECASE | re.ASCII,
 )
+# Whether there may be one at all: words that such names end in, and a sign behind them. It is found far more quickly.
+_MAYBE = re.compile(
+    r"(?:pass(?:word|wd|phrase|code)?|secret|credential|key|pwd|authorization|pin|code|token|cookie)"
+    r"s?(?:[_-]?[0-9]{1,4})?\\{0,64}[\"']?\]?[ \t]*[:=]",
+    re.IGNORECASE | re.ASCII,
+)
+_FIRST_WORDS_CHARS_MAX: Final = 16  # of a name of several words, before its last one
 _NAME_BEFORE = re.compile(r"(?P<option>--|[?&])?(?P<start>[A-Za-z0-9_.$-]*)\Z")
 _STAND_IN = re.compile(rf"[$<{{%*]|\.\.\.|\[redacted\]|(?:{_SCHEMES})\Z", re.IGNORECASE)
 _COUNT = re.compile(r"-?[0-9]+(?:[.,/:%][0-9]*)*[km%]?", re.IGNORECASE)
@@ -39,7 +46,7 @@ def hide_pairs(text: str, instead: str) -> str:
     """The same text with what stands behind a secret name replaced."""
     kept: list[str] = []
     done = at = 0
-    while (found := _PAIR.search(text, at)) is not None:
+    while (found := _next_pair(text, at)) is not None:
         start, end = found.span("quoted") if found["quoted"] else _bare_span(found)
         if end > start and text[start:end] != instead and _taken_for_one(text, found):
             kept += (text[done:start], instead)
@@ -48,6 +55,14 @@ def hide_pairs(text: str, instead: str) -> str:
             at = max(found.end("sign"), found.start() + 1)  # what was taken for its value may be a name itself
     hidden = "".join((*kept, text[done:])) if kept else text
     return _OPTION.sub(lambda option: _without(option, instead), hidden) if "--" in hidden else hidden
+
+
+def _next_pair(text: str, at: int) -> re.Match[str] | None:
+    for maybe in _MAYBE.finditer(text, at):
+        for start in range(max(at, maybe.start() - _FIRST_WORDS_CHARS_MAX), maybe.start() + 1):
+            if (found := _PAIR.match(text, start)) is not None:
+                return found
+    return None
 
 
 def _bare_span(found: re.Match[str]) -> tuple[int, int]:

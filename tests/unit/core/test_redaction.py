@@ -113,6 +113,7 @@ TEXTS_WITH_SECRETS = (
     ('os.environ["API_KEY"] = "abc"', 'os.environ["API_KEY"] = "[redacted]"'),
     ('log: {\\"password\\": \\"hunter2\\"} end', 'log: {\\"password\\": \\"[redacted]\\"} end'),
     ("PIN: 1234", "PIN: [redacted]"),
+    ("security_pin_code=12345", "security_pin_code=[redacted]"),
     ("token: secret: abc123def", "token: secret: [redacted]"),
 )
 EVERYDAY_TEXTS = (
