@@ -165,15 +165,17 @@ class Healer:
 
     async def _climb(self, watch: Watch) -> None:
         """Remedy by remedy, until one is applied or none is left."""
-        incident = watch.incident
+        incident, patient = watch.incident, watch.patient
         assert incident is not None, "nobody is treated without an incident"
-        await self._enforcement.bring(watch.patient)  # what is stopped cannot be treated; its gates stay shut
+        await self._enforcement.bring(patient)  # what is stopped cannot be treated; its gates stay shut
         for _ in range(REMEDIES_PER_TICK_MAX):
             now = self._clock.now_ms()
             applied = [one for one in incident.treatments if one.applied is Applied.APPLIED]
             if sum(abs(now - one.at_ms) < HOUR_MS for one in applied) >= self._doctrine.attempts_per_hour:
                 return
             step, passed = await self._next(watch, incident)
+            if watch.patient is not patient:
+                return  # another process has moved it meanwhile, and may have treated it: all is decided anew
             vetoed = dict.fromkeys(one.words for one in passed)
             incident = replace(incident, passed_over=tuple(dict.fromkeys((*incident.passed_over, *vetoed))))
             if step is None:
@@ -202,7 +204,7 @@ class Healer:
             if not await self._ward.store.save(Chart(patients=(patient,), incidents=(incident,), lessons=lessons)):
                 await self._ward.reload(watch.key)
                 return
-            watch.patient, watch.incident = patient, incident
+            watch.patient, watch.incident = patient, incident  # the next round goes on from these
             for lesson in lessons:
                 self.experience.learn(lesson)
 

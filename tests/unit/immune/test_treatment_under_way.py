@@ -107,3 +107,40 @@ async def test_what_a_process_that_died_had_begun_is_told_and_not_begun_again(
         (second, Applied.APPLIED),
     ]
     assert "nobody knows" in incident.treatments[0].note
+
+
+async def test_who_read_an_agent_before_another_treated_it_gives_nothing_again(
+    remedy: SlowRemedy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To a clock that jumped back, another's claim lies absurdly far ahead; what it has begun is told all the same."""
+    settings, clock, wrong = Settings(data_dir=tmp_path), ManualClock(), ManualClock()
+    wrong.jump(-24 * 3600)
+    async with (
+        clinic(remedies=remedy, settings=settings, clock=clock) as one,
+        clinic(remedies=remedy, settings=settings, clock=wrong) as other,
+    ):
+        await one.enrol("ann")
+        await one.system.immune.quarantine(one.key("ann"), reason="it loops", actor="eve")
+        await other.system.immune.ward.reload(one.key("ann"))
+        store = other.system.immune.ward.store
+        read = type(store).vetoes_on
+
+        async def late(self: object, key: AgentKey) -> object:
+            """Between this process's look at the agent and its choice, the other has treated it."""
+            if self is store and not remedy.given:
+                await one.system.immune.ward.reload(key)
+                treating.append(asyncio.create_task(one.tick()))
+                await remedy.begun.wait()
+                await other.system.immune.ward.reload(key)
+            return await read(self, key)  # pyright: ignore[reportArgumentType] - it is one
+
+        treating: list[asyncio.Task[None]] = []
+        monkeypatch.setattr(type(store), "vetoes_on", late)
+        async with asyncio.timeout(20):  # it would wait for its own remedy
+            await other.system.immune.heal(one.key("ann"), reason="try it", actor="eve")
+        remedy.through.set()
+        await asyncio.gather(*treating)
+        await other.tick()
+        (incident,) = await one.incidents("ann")
+    assert len(remedy.given) == len(set(remedy.given)), "something was given twice"
+    assert [treatment.action for treatment in incident.treatments] == remedy.given
