@@ -82,10 +82,10 @@ async def test_a_task_that_ends_in_a_pause_is_not_refused_for_its_time(
     system: System, http: httpx2.AsyncClient
 ) -> None:
     talkers = Talkers(http)
-    talkers.pause_seconds = 0.2
+    talkers.pause_seconds = 0.3
     await talkers.register("ann")
     async with crew(system.kernel, "ann", work=talkers.work):
-        run_id = await begin(http, tasks=[talk(10), {**talk(1), "name": "after"}], budget={"seconds": 1.2})
+        run_id = await begin(http, tasks=[talk(6), {**talk(1), "name": "after"}], budget={"seconds": 3})
 
         async def called() -> bool:
             return bool(talkers.calls)
@@ -96,7 +96,7 @@ async def test_a_task_that_ends_in_a_pause_is_not_refused_for_its_time(
         assert set(talkers.calls) == {200}, "the time of the run stands while it is held"
         assert paused["tasks"].get("succeeded", 0) >= 1
         spent = paused["budget"]["seconds_spent"]
-        assert spent < 1.2
+        assert spent < 3
         assert (await http.get(f"/v1/budgets/run/{run_id}")).json()["ends_at"] is None
         await http.post(f"/v1/runs/{run_id}/resume", json={})
         assert (await reached(http, run_id, "completed"))["budget"]["seconds_spent"] > spent
@@ -110,7 +110,7 @@ async def test_the_clock_goes_on_with_what_was_left(system: System, http: httpx2
         run_id = await begin(http, tasks=[talk(1_000)], budget={"seconds": 1.5})
         await http.post(f"/v1/runs/{run_id}/pause", json={"force": True})
         await reached(http, run_id, "paused")
-        await asyncio.sleep(0.5)
+        await asyncio.sleep(2)
         await http.post(f"/v1/runs/{run_id}/resume", json={})
 
         async def started() -> bool:
@@ -119,7 +119,7 @@ async def test_the_clock_goes_on_with_what_was_left(system: System, http: httpx2
         await eventually(started)
         paused = await reached(http, run_id, "paused")
         assert paused["paused_by"] == "budget"
-        assert 1.5 <= paused["budget"]["seconds_spent"] < 2.0
+        assert 1.5 <= paused["budget"]["seconds_spent"] < 3
         assert talkers.calls[-1] == 402, "what is used up is refused"
 
 
@@ -129,15 +129,17 @@ async def test_the_clock_goes_on_with_what_was_left(system: System, http: httpx2
 async def test_a_run_whose_tasks_are_done_completes_though_its_time_is_used_up(
     system: System, http: httpx2.AsyncClient
 ) -> None:
-    may_end = asyncio.Event()
+    begun, may_end = asyncio.Event(), asyncio.Event()
 
     async def work(grant: Grant) -> tuple[Outcome, Text]:
+        begun.set()
         await may_end.wait()
         return Outcome.SUCCESS, grant.turn.payload
 
     await http.post("/v1/agents/register", json={"agent_type": "slow", "agent_id": "ann"})
     async with crew(system.kernel, "ann", work=work):
-        run_id = await begin(http, tasks=[{"name": "slow", "agent": "ann", "input": {}}], budget={"seconds": 0.2})
+        run_id = await begin(http, tasks=[{"name": "slow", "agent": "ann", "input": {}}], budget={"seconds": 2})
+        await begun.wait()
         await reached(http, run_id, "paused", rests=False)
         may_end.set()
         assert (await reached(http, run_id, "paused"))["tasks"] == {"succeeded": 1}
