@@ -3,8 +3,18 @@
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from homeostat.core.codec import from_json
-from homeostat.core.errors import AgentBusy, BoxNotYours, GateClosed, IdempotencyKeyReused, TurnUnknown, Unavailable
+from homeostat.core.errors import (
+    AgentBusy,
+    BoxNotYours,
+    BoxReadOnly,
+    GateClosed,
+    IdempotencyKeyReused,
+    TurnUnknown,
+    Unavailable,
+)
 from homeostat.core.ids import TurnId, scope_floor
 from homeostat.core.machines.turn import HeadStatus
 from homeostat.core.records.card import CardDraft
@@ -89,7 +99,7 @@ class Client:
             except (AgentBusy, GateClosed):
                 world.trace.count("direct_action_refused")
                 return None
-            except BoxNotYours:
+            except (BoxNotYours, BoxReadOnly):
                 world.trace.count("box_refused")
                 return None
             except RunClosed:
@@ -109,13 +119,12 @@ class Client:
         self._world.trace.count("idempotent_repeat")
 
     async def _collide(self, tag: str) -> None:
-        """One key for two different requests, at the same moment."""
+        """One key for two different requests to an agent, at the same moment."""
         world, chance = self._world, self._world.chance
         world.unique_tags.add(tag)
-        keys = chance.sample(world.agents, 2)
-        process = world.some_process()
-        for key in keys:
-            command = self._command(tag, key, idempotent=True)
+        key, process = chance.choice(world.agents), world.some_process()
+        for request in ("one thing", "another"):
+            command = replace(self._command(tag, key, idempotent=False), idempotency=Idempotency(tag, request))
             world.spawn(self._collide_once, command, process)
 
     async def _collide_once(self, command: Enqueue, process: Process) -> None:
@@ -123,7 +132,7 @@ class Client:
             await self._world.rpc(lambda kernel: kernel.enqueue(command), process=process)
         except IdempotencyKeyReused:
             self._world.trace.count("key_reused")
-        except (Unavailable, AgentBusy, GateClosed, BoxNotYours, RunClosed):
+        except (Unavailable, AgentBusy, GateClosed, BoxNotYours, BoxReadOnly, RunClosed):
             return
 
     async def _wait(self, command: Enqueue, turn_id: TurnId) -> None:
