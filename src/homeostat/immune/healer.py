@@ -165,16 +165,16 @@ class Healer:
 
     async def _climb(self, watch: Watch) -> None:
         """Remedy by remedy, until one is applied or none is left."""
-        incident, patient = watch.incident, watch.patient
+        incident, seen = watch.incident, watch.patient.version
         assert incident is not None, "nobody is treated without an incident"
-        await self._enforcement.bring(patient)  # what is stopped cannot be treated; its gates stay shut
+        await self._enforcement.bring(watch.patient)  # what is stopped cannot be treated; its gates stay shut
         for _ in range(REMEDIES_PER_TICK_MAX):
             now = self._clock.now_ms()
             applied = [one for one in incident.treatments if one.applied is Applied.APPLIED]
             if sum(abs(now - one.at_ms) < HOUR_MS for one in applied) >= self._doctrine.attempts_per_hour:
                 return
             step, passed = await self._next(watch, incident)
-            if watch.patient is not patient:
+            if watch.patient.version != seen:
                 return  # another process has moved it meanwhile, and may have treated it: all is decided anew
             vetoed = dict.fromkeys(one.words for one in passed)
             incident = replace(incident, passed_over=tuple(dict.fromkeys((*incident.passed_over, *vetoed))))
@@ -204,7 +204,8 @@ class Healer:
             if not await self._ward.store.save(Chart(patients=(patient,), incidents=(incident,), lessons=lessons)):
                 await self._ward.reload(watch.key)
                 return
-            watch.patient, watch.incident = patient, incident  # the next round goes on from these
+            watch.patient, watch.incident = patient, incident
+            seen = patient.version
             for lesson in lessons:
                 self.experience.learn(lesson)
 
