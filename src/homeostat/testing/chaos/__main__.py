@@ -32,7 +32,6 @@ def main() -> int:
     )
     parser.add_argument("--json", type=Path, help="write everything to this file too")
     options = parser.parse_args()
-    logging.disable(logging.CRITICAL)
     clock = SystemClock()
     began = clock.monotonic()
     report.say(f"seed {options.seed}")
@@ -82,4 +81,5 @@ def fail_disk(seed: int, growth: float) -> power.Verdict:
 
 
 if __name__ == "__main__":
+    logging.disable(logging.CRITICAL)  # of this process: whoever calls main() keeps a log of its own
     sys.exit(main())

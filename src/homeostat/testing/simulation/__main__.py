@@ -21,7 +21,6 @@ def main() -> int:
     parser.add_argument("--processes", type=int, default=PROCESSES)
     parser.add_argument("-v", "--verbose", action="store_true", help="tell the whole story, not only its end")
     options = parser.parse_args()
-    logging.disable(logging.CRITICAL)
     if options.seed is not None:
         outcome = simulate(options.seed, keep=1_000_000 if options.verbose else 60)
         say(*story(outcome))
@@ -57,4 +56,5 @@ def say(*lines: str) -> None:
 
 
 if __name__ == "__main__":
+    logging.disable(logging.CRITICAL)  # of this process: whoever calls main() keeps a log of its own
     sys.exit(main())
