@@ -2,8 +2,12 @@
 
 import asyncio
 
+import pytest
+
 from homeostat.adapters.stores.postgres import PostgresEngine
 from homeostat.core.errors import StoreUnavailable
+from homeostat.core.limits import STORE_SECONDS_MAX
+from homeostat.testing.chaos.proxy import link_to
 from homeostat.testing.servers import PostgresServer
 
 ROUNDS = 2
@@ -44,3 +48,23 @@ async def test_a_killed_server_is_an_outage_and_nothing_else() -> None:
             await asyncio.gather(*asking)
             await engine.close()
         assert problems == []
+
+
+async def test_a_server_that_takes_connections_and_says_nothing_is_not_waited_for_as_a_statement_is(
+    postgres_url: str,
+) -> None:
+    async with link_to(postgres_url) as link:
+        engine = PostgresEngine(link.url)
+        await engine.open()
+        try:
+            link.swallow()
+            link.reset()
+            with pytest.raises(StoreUnavailable):
+                await engine.fetch("SELECT 1")  # on the connection that was there; the next one asks for another
+            async with asyncio.timeout(STORE_SECONDS_MAX / 2):
+                with pytest.raises(StoreUnavailable):
+                    await engine.fetch("SELECT 1")
+            link.let_through()
+            assert (await engine.fetch("SELECT 1"))[0][0] == 1
+        finally:
+            await engine.close()

@@ -148,6 +148,7 @@ WATCHDOG_IDLE_SECONDS: Final = 5.0  # how long the watchdog sleeps when nothing 
 SAFETY_POLL_SECONDS: Final = 15.0  # a parked worker looks for itself, should every doorbell be lost
 DELIVERABLE_WAIT_SECONDS_MAX: Final = 60.0
 STORE_SECONDS_MAX: Final = 20.0  # a statement that takes longer is given up, its outcome unknown
+STORE_CONNECT_SECONDS_MAX: Final = 5.0  # and a connection that takes longer, which nobody can be worse off for
 
 # --- the bus -----------------------------------------------------------------------------------------------
 SUBJECT_TOKEN_CHARS_MAX: Final = 600  # two names and the rest fit the 4 KiB line of NATS, whatever is in them

@@ -9,7 +9,13 @@ import asyncpg
 
 from homeostat.adapters.stores.statements import migrations
 from homeostat.core.errors import StoreUnavailable
-from homeostat.core.limits import STORE_CONNECTIONS_MAX, STORE_LANES, STORE_SECONDS_MAX, STORE_URGENT
+from homeostat.core.limits import (
+    STORE_CONNECT_SECONDS_MAX,
+    STORE_CONNECTIONS_MAX,
+    STORE_LANES,
+    STORE_SECONDS_MAX,
+    STORE_URGENT,
+)
 from homeostat.core.urgency import is_urgent
 
 Row = Sequence[Any]
@@ -40,7 +46,7 @@ _PASSING: Final = frozenset({"08", "25", "28", "3D", "40", "53", "55", "57", "58
 
 _OPTIONS: Final[dict[str, Any]] = {
     "server_settings": SESSION,
-    "timeout": STORE_SECONDS_MAX,
+    "timeout": STORE_CONNECT_SECONDS_MAX,
     "command_timeout": STORE_SECONDS_MAX,
     "statement_cache_size": STATEMENTS_PREPARED_MAX,
     "max_cached_statement_lifetime": 0,
