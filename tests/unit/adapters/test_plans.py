@@ -17,15 +17,17 @@ from homeostat.adapters.stores.postgres import PostgresEngine, PostgresTurns, tu
 from homeostat.adapters.stores.postgres.engine import SESSION
 from homeostat.adapters.stores.sqlite import SqliteEngine, SqliteTurns
 from homeostat.adapters.stores.statements import statements
+from homeostat.adapters.stores.turns_read import AFTER_ALL
 from homeostat.core.clock import Millis
 from homeostat.core.ids import WorkerId, scope_of
 from homeostat.core.machines.turn import HeadStatus
 from homeostat.core.ports.store import TurnStore
-from homeostat.core.records.turn import OpenTurn, WaitStatus
+from homeostat.core.records.turn import OpenTurn, Turn, WaitStatus
 from homeostat.testing.suites import turn_records as a
 
 AGENTS = 200
 TURNS = 3_000
+FEW = 5  # of the neighbour that has little to do
 
 TABLES = {"heads", "turns", "inbox", "waits", "cards", "box_owners", "steps", "answers", "outbox"}
 """Leases are not among them: there is one per worker, and looking for the late ones reads them all."""
@@ -54,10 +56,16 @@ READS = sorted(
 )
 
 
+def few() -> list[Turn]:
+    """The turns of another project, spread over those of the large one."""
+    return [a.turn(n, at=a.NOW + n * TURNS // FEW, project=a.ELSEWHERE) for n in range(FEW)]
+
+
 async def fill(store: TurnStore) -> None:
-    """A store after some weeks: mostly finished turns, some in work, some waiting."""
+    """A store after some weeks: mostly finished turns, some in work, some waiting, and a small project beside them."""
     heads = [a.idle(f"agent-{n:04d}") for n in range(AGENTS)]
-    await a.register(store, *heads)
+    await a.register(store, *heads, a.idle(project=a.ELSEWHERE))
+    await a.put(store, turns=a.by_id(few()), cards=[a.deliverable(one) for one in few()])
     for batch in range(0, TURNS, 500):
         made = [
             a.turn(
@@ -118,10 +126,11 @@ def sqlite_plan(path: Path, text: str) -> list[str]:
 
 
 def scanned(plan: list[str], text: str) -> set[str]:
-    """The tables a plan reads through, by their own names."""
+    """The tables a plan reads through, by their own names: all of them, or all that a project has there."""
     aliases = dict(re.findall(r"(?:FROM|JOIN) (\w+) AS (\w+)", text))
     names = {alias: table for table, alias in aliases.items()}
-    found = {match[1] for line in plan if (match := re.match(r"SCAN (\w+)", line)) and "VIRTUAL TABLE" not in line}
+    through = re.compile(r"SCAN (\w+)(?!.*VIRTUAL TABLE)|SEARCH (\w+) USING .*\(project=\?\)$")
+    found = {match[1] or match[2] for line in plan if (match := through.match(line))}
     return {names.get(name, name) for name in found} & TABLES
 
 
@@ -152,6 +161,23 @@ def test_a_plan_that_reads_through_a_table_is_seen(sqlite_path: Path) -> None:
     plan = sqlite_plan(sqlite_path, text)
     assert scanned(plan, text) == {"heads"}
     assert any("TEMP B-TREE" in line for line in plan)
+    of_a_project = "SELECT h.epoch FROM heads AS h WHERE h.project = ?1"
+    assert scanned(sqlite_plan(sqlite_path, of_a_project), of_a_project) == {"heads"}
+
+
+def test_sqlite_gives_a_small_project_its_page_without_reading_its_neighbours(sqlite_path: Path) -> None:
+    connection = sqlite3.connect(sqlite_path)
+    steps = 0
+
+    def count() -> None:
+        nonlocal steps
+        steps += 1
+
+    connection.set_progress_handler(count, 1)
+    found = connection.execute(statements("sqlite", "turns")["turns_recent"], (a.ELSEWHERE, AFTER_ALL, FEW + 1))
+    assert [row[0] for row in found.fetchall()] == [one.turn_id for one in reversed(few())]
+    connection.close()
+    assert steps < TURNS, "not even one step for each turn of the others"
 
 
 # --- PostgreSQL --------------------------------------------------------------------------------------------------
@@ -181,13 +207,13 @@ def postgres(postgres_server_url: str) -> Iterator[str]:
     asyncio.run(administer(f"DROP DATABASE {name} WITH (FORCE)"))
 
 
-async def postgres_plan(url: str, text: str) -> list[dict[str, Any]]:
-    """All nodes of a statement's plan on a connection as the engine's are."""
+async def postgres_plan(url: str, text: str, *values: str, run: bool = False) -> list[dict[str, Any]]:
+    """All nodes of a statement's plan on a connection as the engine's are; `run` counts the rows they see, too."""
     connection = await asyncpg.connect(url, server_settings=SESSION)
     await connection.execute(f"PREPARE explained AS {text}")
     count = max((int(number) for number in re.findall(r"\$(\d+)", text)), default=0)
-    values = f"({', '.join(['NULL'] * count)})" if count else ""
-    (row,) = await connection.fetch(f"EXPLAIN (FORMAT JSON) EXECUTE explained{values}")
+    given = f"({', '.join(values or ['NULL'] * count)})" if count else ""
+    (row,) = await connection.fetch(f"EXPLAIN (FORMAT JSON{', ANALYZE' if run else ''}) EXECUTE explained{given}")
     await connection.close()
     return list(nodes(json.loads(row[0])[0]["Plan"]))
 
@@ -209,11 +235,16 @@ def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def read_through(plan: list[dict[str, Any]]) -> set[str]:
-    """Tables of which a plan looks at every row: by reading them, or an index on all of them without a condition."""
+    """Tables of which a plan looks at every row, or at every row of a project.
+
+    It reads them, or an index on all of them without a condition that says more.
+    """
     found: set[str] = set()
     for node in plan:
+        condition = node.get("Index Cond", "")
         whole = node["Node Type"] == "Seq Scan" or (
-            node["Node Type"] in {"Index Scan", "Index Only Scan", "Bitmap Index Scan"} and "Index Cond" not in node
+            node["Node Type"] in {"Index Scan", "Index Only Scan", "Bitmap Index Scan"}
+            and (not condition or re.fullmatch(r"\(+(\w+\.)?project\)? = [^()]+\)", condition))
         )
         if whole and node.get("Relation Name") in TABLES:
             found.add(node.get("Index Name") or node["Relation Name"])
@@ -251,6 +282,16 @@ async def test_a_save_of_everything_looks_everything_up(postgres: str, heads: in
 async def test_a_plan_that_reads_through_a_postgres_table_is_seen(postgres: str) -> None:
     assert read_through(await postgres_plan(postgres, "SELECT epoch FROM heads WHERE epoch = $1")) != set()
     assert read_through(await postgres_plan(postgres, "SELECT project FROM heads ORDER BY project, agent_id")) != set()
+    of_a_project = "SELECT h.agent_id FROM heads AS h WHERE h.project = $1 ORDER BY h.agent_id LIMIT 1"
+    assert read_through(await postgres_plan(postgres, of_a_project, "'umbrella'")) != set()
+
+
+async def test_postgres_gives_a_small_project_its_page_without_reading_its_neighbours(postgres: str) -> None:
+    text = statements("postgres", "turns")["turns_recent"]
+    plan = await postgres_plan(postgres, text, f"'{a.ELSEWHERE}'", f"'{AFTER_ALL}'", str(FEW + 1), run=True)
+    reads = [node for node in plan if node.get("Relation Name") == "turns"]
+    assert sum(node["Actual Rows"] for node in reads) == FEW
+    assert sum(node.get("Rows Removed by Filter", 0) for node in reads) == 0
 
 
 def test_every_part_of_a_save_is_planned() -> None:

@@ -155,7 +155,7 @@ def turns_by_shape(turns: Iterable[Turn]) -> Iterator[tuple[str, list[TurnRow]]]
 
 
 def write_boxes(turn: Turn) -> tuple[object, ...]:
-    return (turn.context_box_id, turn.output_box_id, turn.turn_id)
+    return (turn.context_box_id, turn.output_box_id, turn.project, turn.turn_id)
 
 
 def read_queued(row: Row) -> OpenTurn:
@@ -286,6 +286,6 @@ def refusal(problem: str, writes: Writes) -> HomeostatError | None:
 
     A flush is refused as a whole, and then tried command by command: by then there is one turn it can be about.
     """
-    if problem in ("turns_pkey", "UNIQUE constraint failed: turns.turn_id"):
+    if problem in ("turns_pkey", "UNIQUE constraint failed: turns.project, turns.turn_id"):
         return TurnExists(turn_id=next(iter(writes.turns), ""))
     return None

@@ -190,6 +190,11 @@ async def history_goes_back_turn_by_turn(open_store: OpenStore) -> None:
     assert await ids(turns[0], 9) == []
     assert await ids(None, 99) == [5, 4, 3, 2, 1]
     assert await ids(other, 9) == [], "another agent's turn has no place in this history"
+    theirs = [a.turn(seq, at=a.NOW + seq, project=a.ELSEWHERE) for seq in (2, 4)]
+    await a.put(store, turns=a.by_id(theirs))
+    found = await store.recent(a.ELSEWHERE, before=None, limit=3)
+    assert [view.turn for view in found] == theirs[::-1], "a project sees its own turns"
+    assert await store.turn(a.PROJECT, theirs[0].turn_id) is None
     views = await store.history(a.PROJECT, a.AGENT, before=None, limit=3)
     assert await store.recent(a.PROJECT, before=None, limit=3) == views, "of one agent alone it is the same"
     assert await store.recent(a.PROJECT, before=views[0].turn.turn_id, limit=2) == views[1:]

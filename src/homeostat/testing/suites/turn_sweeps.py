@@ -219,6 +219,18 @@ async def what_is_old_and_finished_is_forgotten(open_store: OpenStore) -> None:
     assert again.waits == (), "waits went with their turn"
 
 
+async def every_project_forgets(open_store: OpenStore) -> None:
+    """Within the same bound, whatever lives on in another."""
+    store = await open_store()
+    names = [a.PROJECT, "b", "c", a.ELSEWHERE]
+    turns = [a.turn(seq, at=a.NOW + seq, project=name) for name in names for seq in (1, 2)]
+    for one in turns:
+        await (a.put(store, turns=a.by_id([one])) if one.project == "b" else a.finished(store, one))
+    assert [await store.expire(scope_floor(a.NOW + 5), 5) for _ in range(3)] == [5, 1, 0]
+    left = [one for one in turns if await store.turn(one.project, one.turn_id) is not None]
+    assert {one.project for one in left} == {"b"}
+
+
 async def a_turn_is_kept_from_its_end_on(open_store: OpenStore) -> None:
     """However long it took."""
     store = await open_store()
@@ -305,6 +317,7 @@ CHECKS: tuple[Check, ...] = (
     a_sweep_is_bounded,
     announcements_wait_until_they_are_made,
     what_is_old_and_finished_is_forgotten,
+    every_project_forgets,
     a_turn_is_kept_from_its_end_on,
     a_card_that_a_box_refers_to_outlives_its_turn,
     what_lives_is_kept_however_old_it_is,

@@ -50,12 +50,14 @@ class SqliteTurns(TurnsReading):
     async def expire(self, before: Scope, limit: int) -> int:
         def work(connection: sqlite3.Connection) -> int:
             instant = int(before, 16) >> 48
-            old = [row[0] for row in connection.execute(SQL["turns_old"], ("turn_" + before, instant, limit))]
+            found = connection.execute(SQL["turns_old"], ("turn_" + before, instant, limit)).fetchall()
+            old = [turn_id for _, turn_id in found]
             with immediate(connection):
-                for name in ("expire_cards", "expire_steps", "expire_waits", "expire_turns"):
+                for name in ("expire_cards", "expire_steps", "expire_waits"):
                     connection.execute(SQL[name], (json.dumps(old),))
+                connection.execute(SQL["expire_turns"], (json.dumps(found),))
                 if old:
-                    connection.execute(SQL["swept_put"], (old[-1],))
+                    connection.execute(SQL["swept_put"], (max(old),))
                 connection.execute(SQL["expire_answers"], (instant, limit))
             return len(old)
 
@@ -73,11 +75,10 @@ def _load(connection: sqlite3.Connection, agents: Collection[AgentKey]) -> dict[
             for head in heads
             if head.queued
         }
-        active = [head.turn_id for head in heads if head.turn_id is not None]
+        held = [(head.project, head.turn_id) for head in heads if head.turn_id is not None]
+        active = [turn_id for _, turn_id in held]
         begun = [entry.turn.turn_id for line in lines.values() for entry in line if entry.starts]
-        turns = (
-            {row[0]: rows.read_turn(row) for row in read(SQL["turns_load"], (json.dumps(active),))} if active else {}
-        )
+        turns = {row[0]: rows.read_turn(row) for row in read(SQL["turns_load"], (json.dumps(held),))} if held else {}
         waits = (
             rows.by_turn(rows.read_wait(row) for row in read(SQL["waits_load"], (json.dumps(active + begun),)))
             if active or begun

@@ -4,9 +4,9 @@ SELECT e.edge_id, e.project, e.primitive, e.phase, e.source_agent_id, e.target_a
 FROM (
     SELECT turn_id FROM turns WHERE trace_id = $2 AND trace_id <> '00000000' || substr(turn_id, 6)
     UNION ALL
-    SELECT turn_id FROM turns WHERE turn_id = 'turn_' || substr($2, 9) AND trace_id = $2
+    SELECT turn_id FROM turns WHERE project = $1 AND turn_id = 'turn_' || substr($2, 9) AND trace_id = $2
 ) AS traced
 -- OFFSET 0 keeps the view whole, so that each of its halves is looked up by turn instead of read through.
-CROSS JOIN LATERAL (SELECT * FROM edges WHERE edges.turn_id = traced.turn_id OFFSET 0) AS e
-WHERE e.project = $1 AND e.edge_id > $3
+CROSS JOIN LATERAL (SELECT * FROM edges WHERE edges.project = $1 AND edges.turn_id = traced.turn_id OFFSET 0) AS e
+WHERE e.edge_id > $3
 ORDER BY e.edge_id LIMIT $4

@@ -24,5 +24,5 @@ LEFT JOIN LATERAL (
         ORDER BY i.seq LIMIT $3
     )
 ) AS o ON true
-LEFT JOIN turns AS t ON t.turn_id = o.turn_id
+LEFT JOIN turns AS t ON t.project = h.project AND t.turn_id = o.turn_id
 ORDER BY h.project, h.agent_id, o.place

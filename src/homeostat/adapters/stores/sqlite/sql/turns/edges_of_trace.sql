@@ -5,6 +5,6 @@ FROM edges
 WHERE project = ?1 AND edge_id > ?3 AND turn_id IN (
     SELECT turn_id FROM turns WHERE trace_id = ?2 AND trace_id <> '00000000' || substr(turn_id, 6)
     UNION ALL
-    SELECT turn_id FROM turns WHERE turn_id = 'turn_' || substr(?2, 9) AND trace_id = ?2
+    SELECT turn_id FROM turns WHERE project = ?1 AND turn_id = 'turn_' || substr(?2, 9) AND trace_id = ?2
 )
 ORDER BY edge_id LIMIT ?4

@@ -1,2 +1,4 @@
--- Forgets what belongs to finished turns; ?1 is a JSON list of turn ids.
-DELETE FROM turns WHERE turn_id IN (SELECT value FROM json_each(?1))
+-- Forgets finished turns; ?1 is a JSON list of [project, turn_id].
+DELETE FROM turns WHERE (project, turn_id) IN (
+    SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]') FROM json_each(?1)
+)
