@@ -160,6 +160,13 @@ class Registry:
 
     # --- coming and going ----------------------------------------------------------------------------------
 
+    async def admit(self, introduction: Introduction, key: str | None) -> None:
+        """Raise what `register` would refuse an agent with now, for whoever has to do something else before."""
+        said = checked(introduction)
+        known = None if said.agent_id is None else await self._store.registration(said.agent_id)
+        if known is not None and (key is not None or not self._repeats(known, said)):
+            _proven(known, said, key)
+
     async def register(self, introduction: Introduction, key: str | None) -> Enrolled:
         """Enter an agent, or let one that proves its key enter again as who it was."""
         said = checked(introduction)
@@ -200,7 +207,8 @@ class Registry:
         """
         age_ms = self._clock.now_ms() - known.registered_at_ms
         return (
-            said.request_digest is not None
+            known.project == said.project
+            and said.request_digest is not None
             and said.request_digest == known.request_digest
             and age_ms <= REGISTRATION_REPEAT_SECONDS * 1000
             and not known.gone

@@ -98,7 +98,8 @@ async def register(call: Call, body: Registration) -> Registered:
     )
     agent_id = said.agent_id
     if agent_id is None and idempotency is not None:
-        agent_id = AgentId(f"{said.agent_type[:16]}-{digest_of(idempotency.key)[:24]}")
+        minted = digest_of(f"{call.project}\n{idempotency.key}")
+        agent_id = AgentId(f"{said.agent_type[:16]}-{minted[:24]}")
     agent_id = agent_id or call.system.ids.agent(said.agent_type)
     enrolled = await call.system.enrol(said, agent_id, key=await _proof(call, body, agent_id), idempotency=idempotency)
     await note_release(call, enrolled)

@@ -594,7 +594,31 @@ async def test_an_agent_is_one_project_s_for_good(http: httpx2.AsyncClient) -> N
     again = {"agent_type": "inference", "agent_id": "abc-123"}
     for proof in ({}, {"api_key": key}, {"api_key": "hs_nonsense"}):
         refused(await http.post("/v1/agents/register", json=again | proof, headers=elsewhere), 409, "agent_exists")
-    refused(await http.get("/v1/agents/abc-123", headers=elsewhere), 404, "agent_unknown")
+    for path in ("", "/head", "/inbox", "/turns"):
+        refused(await http.get(f"/v1/agents/abc-123{path}", headers=elsewhere), 404, "agent_unknown")
+    sent = await http.post("/v1/agents/abc-123/inbox", json={"type": "turn", "payload": 1}, headers=elsewhere)
+    refused(sent, 404, "agent_unknown")
+
+
+async def test_a_refused_registration_leaves_its_idempotency_key_unused(http: httpx2.AsyncClient) -> None:
+    key = await register(http)
+    again, once = {"agent_type": "inference", "agent_id": "abc-123"}, {"idempotency-key": "k"}
+    refused(await http.post("/v1/agents/register", json=again, headers=once), 409, "agent_exists")
+    answer = await http.post("/v1/agents/register", json=again | {"api_key": key}, headers=once)
+    assert answer.status_code == 200, answer.text
+
+
+@pytest.mark.parametrize("chosen", [{}, {"agent_id": "abc-123"}])
+async def test_an_idempotency_key_means_nothing_in_another_project(http: httpx2.AsyncClient, chosen: Json) -> None:
+    body, once = {"agent_type": "inference", **chosen}, {"idempotency-key": "register-1"}
+    ours = (await http.post("/v1/agents/register", json=body, headers=once)).json()
+    theirs = await http.post("/v1/agents/register", json=body, headers=once | {"x-homeostat-project": "elsewhere"})
+    if chosen:
+        refused(theirs, 409, "agent_exists")
+    else:
+        assert theirs.status_code == 200, theirs.text
+        assert theirs.json()["agent_id"] != ours["agent_id"]
+    assert (await push(http, ours["api_key"], agent_id=ours["agent_id"])).status_code == 200, "nobody took its key"
 
 
 async def test_metrics_count_the_fleet(http: httpx2.AsyncClient, system: System) -> None:

@@ -64,7 +64,7 @@ async def only_hosted_agents_are_granted(world: World) -> None:
 async def an_agent_of_another_project_is_another_agent(world: World) -> None:
     session = await world.worker("ann")
     other = (ProjectId(world.project + "-b"), AgentId("ann"))
-    await world.source.register([other])
+    await world.kernel.register(other)
     await world.kernel.enqueue(Enqueue(key=other, type=MessageType.TURN, payload=Json("1")))
     assert await session.claim(4, 0.05) == []
     await session.host([other])
