@@ -120,12 +120,14 @@ class LocalSession:
         *,
         asks: tuple[Ask, ...] = (),
         cards: tuple[CardDraft, ...] = (),
+        idempotency: Idempotency | None = None,
     ) -> Suspended:
         command = Suspend(
             fence=fence_of(grant),
             calls=(*calls, *map(_call_of, asks)),
             children=tuple(_child_of(grant, ask) for ask in asks),
             cards=cards,
+            idempotency=idempotency,
         )
         suspended = await self._for(grant, self._kernel.suspend(command))
         if not suspended.ready:
@@ -185,8 +187,8 @@ class LocalSession:
             if (following := delivering.result().next) is not None:
                 self._spare.append(following)
 
-    async def release(self, grant: Grant) -> None:
-        await self._for(grant, self._kernel.release(fence_of(grant)))
+    async def release(self, grant: Grant, *, idempotency: Idempotency | None = None) -> None:
+        await self._for(grant, self._kernel.release(fence_of(grant), idempotency=idempotency))
         self._drop(grant)
 
     async def emit(self, grant: Grant, chunk: Json) -> None:

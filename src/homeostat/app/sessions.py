@@ -110,31 +110,36 @@ class RemoteSession:
                     await self._bell.wait()
         return [fence for fence, _ in self._revoked.values()]
 
-    async def grant(self, key: AgentKey, turn_id: TurnId, epoch: int) -> Grant:
-        """The worker's leave to work on a turn it says it holds; the kernel checks again when it writes."""
+    async def grant(self, key: AgentKey, turn_id: TurnId, epoch: int, *, repeated: bool = False) -> Grant:
+        """The worker's leave to work on a turn it says it holds; the kernel checks again when it writes.
+
+        What may be `repeated` under its key is left to the kernel, which knows the answer to it and what is stale.
+        """
         given = self.given.get(turn_id)
         if given is not None and given.epoch == epoch and given.turn.key == key:
             return given
         view = await self._kernel.store.turn(key[0], turn_id)
         if view is None:
             raise TurnUnknown(turn_id=turn_id)
-        held = view.worker_id == self.worker_id or view.deliverable is not None
-        if view.turn.key != key or view.epoch != epoch or not held:
+        held = view.epoch == epoch and (view.worker_id == self.worker_id or view.deliverable is not None)
+        if view.turn.key != key or not (held or repeated):
             raise StaleEpoch(turn_id=turn_id, worker_id=self.worker_id, epoch=epoch)
         return Grant(view.turn, epoch, self.worker_id, fresh=False, waits=view.waits)
 
     @contextmanager
-    def writing(self, turn_id: TurnId) -> Generator[None, None, None]:
+    def writing(self, turn_id: TurnId, epoch: int) -> Generator[None, None, None]:
         """Around whatever a fence protects: a turn that is no longer the worker's is not given again."""
         try:
             yield
         except StaleEpoch:
-            self.ended(turn_id)
+            self.ended(turn_id, epoch)
             raise
 
-    def ended(self, turn_id: TurnId, following: Grant | None = None) -> None:
-        """A turn is no longer the worker's; perhaps another one came in its place."""
-        self.given.pop(turn_id, None)
+    def ended(self, turn_id: TurnId, epoch: int, following: Grant | None = None) -> None:
+        """A turn is no longer the worker's under this epoch; perhaps another one came in its place."""
+        given = self.given.get(turn_id)
+        if given is not None and given.epoch == epoch:
+            del self.given[turn_id]
         if following is not None:
             self.given[following.turn.turn_id] = following
 

@@ -98,12 +98,11 @@ class Dispatch(Struct, frozen=True, kw_only=True, gc=False):
 class Suspend(Struct, frozen=True, kw_only=True, gc=False):
     """Wait for tools, and for turns of other agents, without holding a worker."""
 
-    idempotency: ClassVar[None] = None
-
     fence: Fence
     calls: tuple[ToolCall, ...]
     children: tuple[Enqueue, ...] = ()
     cards: tuple[CardDraft, ...] = ()
+    idempotency: Idempotency | None = None
 
     @property
     def key(self) -> AgentKey:
@@ -183,9 +182,8 @@ class Recover(Struct, frozen=True, kw_only=True, gc=False):
 class Release(Struct, frozen=True, kw_only=True, gc=False):
     """Hand a turn back unharmed; the worker is leaving."""
 
-    idempotency: ClassVar[None] = None
-
     fence: Fence
+    idempotency: Idempotency | None = None
 
     @property
     def key(self) -> AgentKey:

@@ -49,7 +49,7 @@ def _recall_key(command: c.Command, idempotency: c.Idempotency) -> RecallKey | N
             return (command.key[0], f"{command.turn_id} {idempotency.key}")
         case c.Stop():
             return (command.key[0], f"{command.turn.turn_id} {idempotency.key}")
-        case c.WriteCards():
+        case c.WriteCards() | c.Suspend() | c.Release():
             return (command.key[0], f"{command.fence.turn_id} {idempotency.key}")
         case _:
             return None if command.key is None else (command.key[0], f"{command.key[1]} {idempotency.key}")

@@ -335,8 +335,8 @@ class Kernel:
         """End a turn without a task that waits for the commit; the future is done once it is durable."""
         return self._do(command)
 
-    async def release(self, fence: Fence) -> None:
-        await self._do(Release(fence=fence))
+    async def release(self, fence: Fence, *, idempotency: Idempotency | None = None) -> None:
+        await self._do(Release(fence=fence, idempotency=idempotency))
 
     async def emit(self, turn_key: AgentKey, turn_id: TurnId, chunk: Json) -> None:
         """Stream a chunk of output; whoever is not listening misses it."""

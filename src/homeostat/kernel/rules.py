@@ -3,6 +3,9 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import msgspec
+
+from homeostat.core.records.work import Suspended
 from homeostat.kernel import commands as c
 from homeostat.kernel.claim import claim
 from homeostat.kernel.deliver import Followups, deliver, recover, stop
@@ -64,6 +67,8 @@ ANSWERS: Mapping[type, Callable[[Any], object]] = {
     c.Stop: lambda stored: c.Stopped(**stored),
     c.Register: bool,
     c.WriteCards: tuple,
+    c.Suspend: lambda stored: msgspec.convert(stored, Suspended),
+    c.Release: bool,
     c.PutCards: str,
 }
 """Commands that may carry an idempotency key, and how their first answer is read back."""

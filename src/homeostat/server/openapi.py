@@ -34,7 +34,7 @@ from homeostat.server.blast import EFFECTS
 from homeostat.server.endpoints import IN_THE_QUERY, Endpoint
 from homeostat.server.operations import LONG
 from homeostat.server.problems import PROBLEM_TYPE
-from homeostat.server.repeats import SEE_TO_IT_THEMSELVES
+from homeostat.server.repeats import KEPT_WITH_THE_WORK, NEED_NO_KEY
 
 Document = dict[str, Any]
 
@@ -42,7 +42,8 @@ TITLE: Final = "Homeostat"
 DESCRIPTION: Final = (
     "Keeps a fleet of AI agents alive, bounded and healthy. "
     "Errors are `application/problem+json` with a stable `code`. "
-    "Every POST takes an `Idempotency-Key`: repeated with the same body it answers as it did the first time. "
+    "A POST takes an `Idempotency-Key`: repeated with the same body it answers as it did the first time. "
+    "Where none is named, as for beats and claims, a request may be repeated without. "
     "A request belongs to the project of its `X-Homeostat-Project` header, or of `?project=`, or to the default one."
 )
 ALWAYS: Final = (Problem, BlastShape, RehearsalShape)  # shapes that rows need not name
@@ -126,7 +127,7 @@ def _operation(endpoint: Endpoint, query: list[Document], gives: Document | None
     ]
     common = [_PROJECT] if endpoint.path.startswith("/v1/") else []
     row = TABLE.get(endpoint.name)
-    if endpoint.method == "POST":
+    if endpoint.method == "POST" and endpoint.name not in NEED_NO_KEY:
         common = [*common, _IDEMPOTENCY]
     if row is not None and row.shows:
         common = [*common, _IF_MATCH]
@@ -196,8 +197,10 @@ def _everywhere(endpoint: Endpoint) -> list[type[HomeostatError]]:
     if endpoint.method == "GET" and "q" in getattr(endpoint.takes, "__struct_fields__", ()):
         errors.append(FilterInvalid)
     row = TABLE.get(endpoint.name)
-    if endpoint.method == "POST" and endpoint.name not in SEE_TO_IT_THEMSELVES:
-        errors += [IdempotencyKeyReused, RequestUnderWay]
+    if endpoint.method == "POST" and endpoint.name not in NEED_NO_KEY:
+        errors.append(IdempotencyKeyReused)
+        if endpoint.name not in KEPT_WITH_THE_WORK:
+            errors.append(RequestUnderWay)
     if row is not None and row.shows:
         errors.append(VersionStale)
     if row is not None and row.audited:

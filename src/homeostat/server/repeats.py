@@ -1,4 +1,4 @@
-"""Every POST may be repeated under its Idempotency-Key: it happens once, and is answered as it was the first time."""
+"""A POST is repeated under its Idempotency-Key: it happens once, and is answered as it was the first time."""
 
 import base64
 from collections.abc import Awaitable, Callable
@@ -16,19 +16,25 @@ from homeostat.server.answers import Answer
 from homeostat.server.call import Call
 from homeostat.server.endpoints import Endpoint
 
-SEE_TO_IT_THEMSELVES: Final = frozenset(
+KEPT_WITH_THE_WORK: Final = frozenset(
     {
         # The kernel keeps these answers in the transaction that does the work.
-        *("send_message", "report", "stop_turn", "create_box", "fork_box", "register", "write_cards"),
+        *("send_message", "report", "stop_turn", "create_box", "fork_box", "register"),
+        *("write_cards", "suspend_turn", "release_turn"),
         # A run remembers the keys of requests that changed it, in the transaction in which they did.
         *("create_run", "plan_run", "apply_run", "pause_run", "resume_run", "kill_run", "approve_task", "reject_task"),
-        # A beat is a beat, and what a fence protects cannot happen twice.
+    }
+)
+NEED_NO_KEY: Final = frozenset(
+    {
+        # A beat is a beat, and a claim or a delivery that is repeated is answered by what is so.
         *("push_status", "open_session", "host_agents", "claim_turns", "renew_lease", "store_step", "swap_boxes"),
-        *("suspend_turn", "deliver_turn", "release_turn", "emit_chunk", "register_tools", "take_calls"),
+        *("deliver_turn", "emit_chunk", "register_tools", "take_calls"),
         # Each login is its own.
         *("login", "logout", "make_ticket"),
     }
 )
+SEE_TO_IT_THEMSELVES: Final = KEPT_WITH_THE_WORK | NEED_NO_KEY
 HOLD_SECRETS: Final = frozenset({"create_key", "rotate_key"})
 KEPT_SECONDS: Final = 86_400
 ABANDONED_SECONDS: Final = 60

@@ -1,7 +1,8 @@
 """Turns for workers elsewhere: the port that workers see, over HTTP.
 
-Nothing here needs an Idempotency-Key but writing cards, which honours one. Every other call may simply be repeated:
-a claim answered into the void is answered again, a beat is a beat, and what a fence protects cannot happen twice.
+Writing cards, suspending and handing back honour an Idempotency-Key. Every other call may simply be repeated: a claim
+answered into the void is answered again, a beat is a beat, a step is stored once, and a delivery that is repeated has
+happened.
 """
 
 from collections.abc import AsyncGenerator
@@ -70,14 +71,16 @@ def _require_within(mark: str, key: AgentKey, *, verb: str) -> None:
 
 
 @asynccontextmanager
-async def _holding(call: Call, body: w.FencedBody) -> AsyncGenerator[tuple[RemoteSession, Grant], None]:
+async def _holding(
+    call: Call, body: w.FencedBody, *, repeated: bool = False
+) -> AsyncGenerator[tuple[RemoteSession, Grant], None]:
     """The session and the turn that a request is about, which is one of an agent that the session may act for."""
     session = _session(call)
     key = names.key_in(call.project, body.agent_id)
     _require_within(session.mark, key, verb="work on turns of")
     turn_id = names.turn_id(call.parameters["turn_id"])
-    with session.presence(), session.writing(turn_id):
-        yield session, await session.grant(key, turn_id, body.epoch)
+    with session.presence(), session.writing(turn_id, body.epoch):
+        yield session, await session.grant(key, turn_id, body.epoch, repeated=repeated)
 
 
 # --- coming and going ------------------------------------------------------------------------------------------
@@ -207,8 +210,9 @@ async def store_step(call: Call, body: w.StepBody) -> Answer:
 )
 async def write_cards(call: Call, body: w.WriteBody) -> w.CardIds:
     """Append cards to the turn's output."""
-    async with _holding(call, body) as (session, grant):
-        ids = await session.local.write(grant, drafts(body.cards), idempotency=call.idempotency)
+    key = call.idempotency
+    async with _holding(call, body, repeated=key is not None) as (session, grant):
+        ids = await session.local.write(grant, drafts(body.cards), idempotency=key)
     return w.CardIds(card_ids=ids)
 
 
@@ -235,22 +239,24 @@ async def swap_boxes(call: Call, body: w.SwapBody) -> Answer:
     "/v1/workers/{worker_id}/turns/{turn_id}/suspend",
     w.SuspendBody,
     gives=w.SuspendedShape,
-    errors=(*FENCED, BoxUnknown, DepthExceeded, InvalidRequest),
+    errors=(*FENCED, BoxUnknown, DepthExceeded, InvalidRequest, IdempotencyKeyReused),
 )
 async def suspend_turn(call: Call, body: w.SuspendBody) -> w.SuspendedShape:
     """Wait for tools and for other agents' turns, holding nothing.
 
     Unless the answer is `ready` the turn is granted again, to any worker, when the last result is in.
     """
-    async with _holding(call, body) as (session, grant):
+    key = call.idempotency
+    async with _holding(call, body, repeated=key is not None) as (session, grant):
         suspended = await session.local.suspend(
             grant,
             tuple(map(_tool_call, body.calls)),
             asks=tuple(map(_ask, body.asks)),
             cards=drafts(body.cards),
+            idempotency=key,
         )
         if not suspended.ready:
-            session.ended(grant.turn.turn_id)
+            session.ended(grant.turn.turn_id, grant.epoch)
     return w.SuspendedShape(waits=tuple(map(render.wait, suspended.waits)), ready=suspended.ready)
 
 
@@ -273,17 +279,24 @@ async def deliver_turn(call: Call, body: w.DeliverBody) -> w.DeliveredShape:
             recording=None if body.recording == NO_VALUE else take_json(bytes(body.recording), what="recording"),
             claim_next=body.claim_next,
         )
-        session.ended(grant.turn.turn_id, delivered.next)
+        session.ended(grant.turn.turn_id, grant.epoch, delivered.next)
     following = None if delivered.next is None else render.grant(delivered.next)
     return w.DeliveredShape(card_id=delivered.card_id, next=following)
 
 
-@routes.taking("POST", "/v1/workers/{worker_id}/turns/{turn_id}/release", w.FencedBody, status=204, errors=FENCED)
+@routes.taking(
+    "POST",
+    "/v1/workers/{worker_id}/turns/{turn_id}/release",
+    w.FencedBody,
+    status=204,
+    errors=(*FENCED, IdempotencyKeyReused),
+)
 async def release_turn(call: Call, body: w.FencedBody) -> Answer:
     """Hand a turn back unharmed; it costs no attempt."""
-    async with _holding(call, body) as (session, grant):
-        await session.local.release(grant)
-        session.ended(grant.turn.turn_id)
+    key = call.idempotency
+    async with _holding(call, body, repeated=key is not None) as (session, grant):
+        await session.local.release(grant, idempotency=key)
+        session.ended(grant.turn.turn_id, grant.epoch)
     return NOTHING
 
 

@@ -22,6 +22,7 @@ from homeostat.core.errors import (
 )
 from homeostat.core.ids import AgentId, ProjectId, ToolCallId
 from homeostat.core.limits import DEPTH_MAX
+from homeostat.core.machines.turn import HeadStatus
 from homeostat.core.ports.turns import WorkerSession
 from homeostat.core.records.card import CardDraft
 from homeostat.core.records.turn import Grant, ToolCall, TurnStatus
@@ -130,13 +131,66 @@ async def test_every_post_can_be_repeated_under_its_key(client: Client, http: ht
     first, second = await _twice(http, f"{path}/cards", {**fence, "cards": [{"type": "note", "content": 1}]})
     assert first == second
     assert len((await http.get(f"/v1/boxes/{grant.turn.output_box}")).json()["items"]) == 1
-    await session.suspend(grant, (ToolCall(ToolCallId("c1"), "search", to_json({})),))
+    waiting = {**fence, "calls": [{"tool_call_id": "c1", "tool": "search"}], "cards": [{"type": "note", "content": 2}]}
+    first, second = await _twice(http, f"{path}/suspend", waiting)
+    assert first == second
+    assert [(wait["tool_call_id"], wait["status"]) for wait in first["waits"]] == [("c1", "pending")]
     first, second = await _twice(http, f"/v1/turns/{accepted.turn_id}/results", {"tool_call_id": "c1", "result": 1})
     assert first == second
     assert first["accepted"] is True
+    grant = await one(session)
+    late = await http.post(f"{path}/suspend", json=waiting, headers={"idempotency-key": f"key of {path}/suspend"})
+    assert late.json()["waits"][0]["status"] == "pending", "as it was then"
+    late = await http.post(
+        f"{path}/cards", json={**fence, "cards": waiting["cards"]}, headers={"idempotency-key": "new"}
+    )
+    assert late.json()["code"] == "stale_epoch"
+    released = [
+        await http.post(f"{path}/release", json=fence | {"epoch": grant.epoch}, headers={"idempotency-key": "r"})
+        for _ in range(2)
+    ]
+    assert [answer.status_code for answer in released] == [204, 204]
+    head = await client.head("ann")
+    assert (head.head.epoch, head.head.status) == (grant.epoch + 1, HeadStatus.DISPATCHED), "it was released once"
     first, second = await _twice(http, f"/v1/turns/{accepted.turn_id}/stop", {"reason": "enough"})
     assert first == second
     assert first["stopped"] is True
+
+
+async def test_a_suspension_whose_results_are_in_is_repeated_as_well(client: Client, http: httpx2.AsyncClient) -> None:
+    """The turn runs on after it, so that no fence would stop what comes along from being written twice."""
+    session = await working(client)
+    accepted = await client.enqueue("ann", "hello")
+    grant = await one(session)
+    await session.suspend(grant, (ToolCall(ToolCallId("c1"), "search", to_json({})),))
+    await client.report(accepted.turn_id, "c1", 1)
+    grant = await one(session)
+    before = len((await http.get(f"/v1/boxes/{grant.turn.output_box}")).json()["items"])
+    body = {"agent_id": "ann", "epoch": grant.epoch, "calls": [{"tool_call_id": "c1", "tool": "search"}]}
+    body |= {"cards": [{"type": "note", "content": 2}]}
+    first, second = await _twice(http, f"/v1/workers/{session.worker_id}/turns/{accepted.turn_id}/suspend", body)
+    assert first == second
+    assert first["ready"] is True
+    assert len((await http.get(f"/v1/boxes/{grant.turn.output_box}")).json()["items"]) == before + 1
+
+
+async def test_what_an_old_request_says_takes_nothing_from_a_worker(client: Client, http: httpx2.AsyncClient) -> None:
+    """A turn that was given again, in an answer that got lost, is given once more though the worker repeats itself."""
+    session = await working(client)
+    accepted = await client.enqueue("ann", "hello")
+    grant = await one(session)
+    path = f"/v1/workers/{session.worker_id}"
+    body = {"agent_id": "ann", "epoch": grant.epoch, "calls": [{"tool_call_id": "c1", "tool": "search"}]}
+    once = {"idempotency-key": "s"}
+    assert (await http.post(f"{path}/turns/{accepted.turn_id}/suspend", json=body, headers=once)).is_success
+    await client.report(accepted.turn_id, "c1", 1)
+    claim = {"limit": 1, "wait": 5}
+    lost = (await http.post(f"{path}/claim", json=claim)).json()["grants"]
+    again = await http.post(f"{path}/turns/{accepted.turn_id}/suspend", json=body, headers=once)
+    assert again.is_success, again.text
+    stale = {"agent_id": "ann", "epoch": grant.epoch, "name": "s", "outcome": 1}
+    assert (await http.post(f"{path}/turns/{accepted.turn_id}/steps", json=stale)).json()["code"] == "stale_epoch"
+    assert (await http.post(f"{path}/claim", json=claim)).json()["grants"] == lost != []
 
 
 async def test_a_deliverable_arrives_the_moment_it_exists(client: Client, system: System) -> None:
