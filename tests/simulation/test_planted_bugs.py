@@ -15,6 +15,7 @@ from homeostat.core.records.turn import AgentKey, Grant, MessageType
 from homeostat.core.records.view import Due, Hydration
 from homeostat.core.records.work import Fence
 from homeostat.core.records.writes import Writes
+from homeostat.kernel import boxes
 from homeostat.kernel import commands as c
 from homeostat.kernel.decide import Decision
 from homeostat.kernel.plan import Plan
@@ -227,6 +228,15 @@ def beats_that_do_not_look(patch: Patch) -> None:
     patch.setattr(Workers, "renew", renew)
 
 
+def read_contexts_as_they_are(patch: Patch) -> None:
+    """What is written to a box comes before whoever was pointed at it earlier."""
+
+    async def with_context(_: object, command: c.Enqueue) -> c.Enqueue:
+        return command
+
+    patch.setattr(boxes, "with_context", with_context)
+
+
 KILLED = {"never_a_turn_of_a_killed_run_begins", "never_a_turn_of_a_killed_run_is_made"}
 
 PLANTED: dict[Callable[[Patch], None], set[str]] = {
@@ -253,6 +263,7 @@ PLANTED: dict[Callable[[Patch], None], set[str]] = {
     recover_nothing: {"finally_nothing_is_stranded"},
     begin_what_a_killed_run_has_in_line: KILLED,
     make_turns_of_killed_runs: KILLED,
+    read_contexts_as_they_are: {"always_a_context_is_what_it_was"},
     beats_that_do_not_look: {"never_a_beat_overlooks_a_turn_that_was_taken_away"},
 }
 

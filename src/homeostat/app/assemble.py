@@ -91,11 +91,8 @@ class System:
     async def enrol(
         self, said: Introduction, agent_id: AgentId, *, key: str | None, idempotency: Idempotency | None = None
     ) -> Enrolled:
-        """Register an agent where all rooms know it: the kernel gives it an inbox, the fleet its key.
-
-        A name that somebody chose may be refused; then it is not given an inbox either.
-        """
-        if said.agent_id is not None:
+        """Register an agent where all rooms know it: the kernel gives it an inbox, the fleet its key."""
+        if said.agent_id is not None:  # a name that somebody chose may be refused, and then gets no inbox either
             await self.fleet.registry.admit(said, key)
         await self.kernel.register((said.project, agent_id), idempotency=idempotency)
         return await self.fleet.register(replace(said, agent_id=agent_id), key)

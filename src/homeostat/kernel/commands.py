@@ -58,6 +58,7 @@ class Enqueue(Struct, frozen=True, kw_only=True, gc=False):
     output_box_id: BoxId | None = None
     result_fields: Json | None = None
     idempotency: Idempotency | None = None
+    context_until: int | None = None
 
 
 class Enqueued(Struct, frozen=True, gc=False):
@@ -243,6 +244,7 @@ class SwapBoxes(Struct, frozen=True, kw_only=True, gc=False):
     fence: Fence
     context_box_id: BoxId | None
     output_box_id: BoxId | None
+    context_until: int | None = None
 
     @property
     def key(self) -> AgentKey:

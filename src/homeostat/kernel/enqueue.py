@@ -74,6 +74,7 @@ def _accept(plan: Plan, mailbox: Mailbox, command: Enqueue) -> tuple[Mailbox, Tu
         command.result_fields,
         head.last_turn_id,
         plan.now,
+        command.context_until,
     )
     plan.writes.turns[turn.turn_id] = turn
     if turn.run_id is not None:

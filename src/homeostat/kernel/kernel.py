@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from homeostat.core.clock import Clock, Millis, SystemClock
 from homeostat.core.codec import Json
-from homeostat.core.errors import BoxUnknown, TurnUnknown
+from homeostat.core.errors import TurnUnknown
 from homeostat.core.ids import (
     AgentId,
     BoxId,
@@ -16,29 +16,28 @@ from homeostat.core.ids import (
     Ids,
     ProjectId,
     RunId,
+    Scope,
     ToolCallId,
     TraceId,
     TurnId,
     WorkerId,
-    digest_of,
-    scope_of,
     turn_of,
 )
 from homeostat.core.limits import (
     LEASE_SECONDS,
-    PAGE_MAX,
     RETENTION_SECONDS,
     TURNS_LOCATED_MAX,
 )
 from homeostat.core.ports.bus import Bus
 from homeostat.core.ports.store import TurnStore
-from homeostat.core.records.card import EMPTY_BOX, Card, CardDraft
+from homeostat.core.records.card import Card, CardDraft
 from homeostat.core.records.event import Channel, Event, subject
 from homeostat.core.records.head import Gate
 from homeostat.core.records.turn import AfterExecution, AgentKey, Grant, MessageType, WaitStatus
 from homeostat.core.records.view import Deliverable, Hydration, TurnView
 from homeostat.core.records.work import Delivered, Fence, Suspended
 from homeostat.core.urgency import is_urgent
+from homeostat.kernel import boxes
 from homeostat.kernel.bell import Bell
 from homeostat.kernel.commands import (
     Command,
@@ -147,7 +146,7 @@ class Kernel:
     async def enqueue(self, command: Enqueue) -> Enqueued:
         """Accept a message, durably."""
         if command.context_box_id is not None:
-            await self._require_box(command.key[0], command.context_box_id)
+            command = await boxes.with_context(self.store, command)
         return await self._do(command)
 
     async def ask(self, command: Enqueue, seconds: float) -> tuple[Enqueued, Deliverable | None]:
@@ -241,38 +240,20 @@ class Kernel:
     ) -> BoxId:
         """Make a box from outside any turn, for use as context or as rolling memory."""
         scope = self.ids.scope()
-        now = self.clock.now_ms()
-        cards = tuple(
-            Card(project, scope, position, draft.type, draft.content, digest_of(draft.content), author, now)
-            for position, draft in enumerate(drafts, start=1)
-        )
-        return await self._put_box(BoxId("box_" + scope), cards, project, idempotency)
+        cards = boxes.new_cards(project, scope, drafts, author, self.clock.now_ms())
+        return await self._put_box(scope, cards, project, idempotency)
 
     async def fork_box(self, project: ProjectId, box_id: BoxId, *, idempotency: Idempotency | None = None) -> BoxId:
         """Copy a box: the new one refers to the same cards, and has no writer yet."""
         scope = self.ids.scope()
-        now = self.clock.now_ms()
-        cards: list[Card] = []
-        after = -1
-        while page := await self.store.box(project, box_id, after=after, limit=PAGE_MAX):
-            cards += (card for card in page if card.type != EMPTY_BOX)
-            after = page[-1].position
-        if not cards:
-            await self._require_box(project, box_id)
-        copies = tuple(
-            Card(project, scope, position, card.type, Json(""), card.digest, card.author, now, card.card_id)
-            for position, card in enumerate(cards, start=1)
-        )
-        return await self._put_box(BoxId("box_" + scope), copies, project, idempotency)
+        cards = await boxes.copies(self.store, project, box_id, scope, self.clock.now_ms())
+        return await self._put_box(scope, cards, project, idempotency)
 
     async def _put_box(
-        self, box_id: BoxId, cards: tuple[Card, ...], project: ProjectId, idempotency: Idempotency | None
+        self, scope: Scope, cards: tuple[Card, ...], project: ProjectId, idempotency: Idempotency | None
     ) -> BoxId:
-        if not cards:
-            empty = Json("null")
-            marker = Card(project, scope_of(box_id), 0, EMPTY_BOX, empty, digest_of(empty), None, self.clock.now_ms())
-            cards = (marker,)
-        return await self._do(PutCards(project=project, box_id=box_id, cards=cards, idempotency=idempotency))
+        command = PutCards(project=project, box_id=BoxId("box_" + scope), cards=cards, idempotency=idempotency)
+        return await self._do(command)
 
     # --- workers -------------------------------------------------------------------------------------------
 
@@ -318,14 +299,15 @@ class Kernel:
         return await self._do(WriteCards(fence=fence, cards=cards, idempotency=idempotency))
 
     async def swap_boxes(self, fence: Fence, context_box_id: BoxId | None, output_box_id: BoxId | None) -> None:
-        if context_box_id is not None:
-            await self._require_box(fence.key[0], context_box_id)
-        await self._do(SwapBoxes(fence=fence, context_box_id=context_box_id, output_box_id=output_box_id))
+        until = None if context_box_id is None else await boxes.extent(self.store, fence.key[0], context_box_id)
+        await self._do(
+            SwapBoxes(fence=fence, context_box_id=context_box_id, output_box_id=output_box_id, context_until=until)
+        )
 
     async def suspend(self, command: Suspend) -> Suspended:
-        for child in command.children:
-            if child.context_box_id is not None:
-                await self._require_box(child.key[0], child.context_box_id)
+        if command.children:
+            children = [await boxes.with_context(self.store, child) for child in command.children]
+            command = replace(command, children=tuple(children))
         return await self._do(command)
 
     async def deliver(self, command: Deliver) -> Delivered:
@@ -357,10 +339,6 @@ class Kernel:
         if view is None:
             raise TurnUnknown(turn_id=turn_id)
         return view
-
-    async def _require_box(self, project: ProjectId, box_id: BoxId) -> None:
-        if await self.store.box_length(project, box_id) is None:
-            raise BoxUnknown(box_id=box_id)
 
     def _committed(self, plan: Plan) -> None:
         """What a commit sets in motion: waiters, workers, the watchdog's calendar, announcements."""

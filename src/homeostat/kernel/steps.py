@@ -52,7 +52,12 @@ def swap_boxes(plan: Plan, command: SwapBoxes) -> bool:
         raise BoxReadOnly(box_id=output)
     if command.output_box_id is not None:
         plan.own_box(command.fence.key, command.output_box_id)
-    turn = replace(entry.turn, context_box_id=context, output_box_id=command.output_box_id or entry.turn.output_box_id)
+    turn = replace(
+        entry.turn,
+        context_box_id=context,
+        output_box_id=command.output_box_id or entry.turn.output_box_id,
+        context_until=entry.turn.context_until if command.context_box_id is None else command.context_until,
+    )
     plan.writes.turn_boxes[turn.turn_id] = turn
     plan.put(replace(mailbox, head=plan.move(mailbox, None), active=replace(entry, turn=turn)))
     return True

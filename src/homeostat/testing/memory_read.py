@@ -19,7 +19,7 @@ from homeostat.core.ids import (
     WorkerId,
     turn_of,
 )
-from homeostat.core.records.card import DELIVERABLE, DELIVERABLE_POSITION, EMPTY_BOX, Card
+from homeostat.core.records.card import DELIVERABLE, DELIVERABLE_POSITION, EMPTY_BOX, Card, reaches
 from homeostat.core.records.head import Head
 from homeostat.core.records.turn import AgentKey, MessageType, OpenTurn, Step, Turn, Wait, WaitStatus
 from homeostat.core.records.view import Deliverable, Edge, HeadView, Hydration, TurnView, read_deliverable
@@ -131,7 +131,10 @@ class MemoryTurnsReading:
     async def hydrate(self, turn: Turn, *, fresh: bool) -> Hydration:
         stored = {} if fresh else self.steps.get(turn.turn_id, {})
         steps = {name: step.outcome for name, step in stored.items() if step.project == turn.project}
-        context = await self._whole_box(turn.project, turn.context_box_id) if turn.context_box_id else ()
+        context: tuple[Card, ...] = ()
+        if turn.context_box_id is not None:
+            read = await self._whole_box(turn.project, turn.context_box_id)
+            context = tuple(card for card in read if reaches(turn.context_until, card.position))
         if fresh and turn.output_box_id is None:
             return Hydration({}, context, ())
         return Hydration(steps, context, await self._whole_box(turn.project, turn.output_box))
@@ -157,6 +160,11 @@ class MemoryTurnsReading:
         if entries:
             return max(entries)
         return 0 if self._own(project, turn_of(scope)) is not None else None
+
+    async def box_until(self, project: ProjectId, box_id: BoxId) -> int | None:
+        length = await self.box_length(project, box_id)
+        first = self.cards.get(Scope(box_id.removeprefix("box_")), {}).get(0)
+        return ~length if length is not None and (first is None or first.project != project) else length
 
     async def box(self, project: ProjectId, box_id: BoxId, *, after: int, limit: int) -> list[Card] | None:
         scope = scope_behind(box_id, "box_")

@@ -17,6 +17,9 @@ from homeostat.testing.suites import turn_records as a
 BY_PROJECT = 30
 """The migration that lays turns by project."""
 
+OLD_COLUMNS = 19
+"""So many there were before."""
+
 FIRST = a.turn(1, run_id=RunId("run_1"), context_box_id=BoxId("box_1"), payload=Json('{"a":"ü"}'))
 CHILD = a.turn(2, parent_turn_id=FIRST.turn_id, trace_id=FIRST.trace_id, depth=1)
 THEIRS = a.turn(1, project=a.ELSEWHERE)
@@ -38,7 +41,7 @@ async def test_old_turns_on_sqlite(tmp_path: Path) -> None:
         if number < BY_PROJECT:
             connection.executescript(text)
             connection.execute("INSERT INTO schema_migrations VALUES (?, ?)", (number, name))
-    values = [rows.write_turn(turn) for turn in (FIRST, CHILD, THEIRS)]
+    values = [rows.write_turn(turn)[:OLD_COLUMNS] for turn in (FIRST, CHILD, THEIRS)]
     connection.executemany(f"INSERT INTO turns VALUES ({', '.join('?' * len(values[0]))})", values)
     connection.commit()
     connection.close()
@@ -55,7 +58,7 @@ async def test_old_turns_on_postgres(postgres_url: str) -> None:
         if number < BY_PROJECT:
             await connection.execute(text)
             await connection.execute("INSERT INTO schema_migrations VALUES ($1, $2)", number, name)
-    values = [rows.write_turn(turn) for turn in (FIRST, CHILD, THEIRS)]
+    values = [rows.write_turn(turn)[:OLD_COLUMNS] for turn in (FIRST, CHILD, THEIRS)]
     places = ", ".join(f"${place}" for place in range(1, len(values[0]) + 1))
     await connection.executemany(f"INSERT INTO turns VALUES ({places})", values)
     await connection.close()

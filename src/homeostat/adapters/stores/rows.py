@@ -24,7 +24,7 @@ from homeostat.core.run_errors import TurnExists
 
 Row = Sequence[Any]
 
-TURN_COLUMNS = 19
+TURN_COLUMNS = 20
 HEAD_COLUMNS = 18
 
 _WORDS: dict[StrEnum, str] = {
@@ -106,6 +106,7 @@ def write_turn(turn: Turn) -> tuple[object, ...]:
         turn.result_fields,
         turn.previous_turn_id,
         turn.created_at_ms,
+        turn.context_until,
     )
 
 
@@ -155,7 +156,7 @@ def turns_by_shape(turns: Iterable[Turn]) -> Iterator[tuple[str, list[TurnRow]]]
 
 
 def write_boxes(turn: Turn) -> tuple[object, ...]:
-    return (turn.context_box_id, turn.output_box_id, turn.project, turn.turn_id)
+    return (turn.context_box_id, turn.output_box_id, turn.context_until, turn.project, turn.turn_id)
 
 
 def read_queued(row: Row) -> OpenTurn:

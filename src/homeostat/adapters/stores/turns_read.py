@@ -9,7 +9,7 @@ from homeostat.adapters.stores.views import resolve, turn_view
 from homeostat.core.clock import Millis
 from homeostat.core.ids import AgentId, BoxId, CardId, ProjectId, Scope, TraceId, TurnId, WorkerId
 from homeostat.core.limits import ORPHAN_ROWS_MAX, PAGE_MAX
-from homeostat.core.records.card import EMPTY_BOX, Card
+from homeostat.core.records.card import EMPTY_BOX, Card, reaches
 from homeostat.core.records.turn import AgentKey, OpenTurn, Turn
 from homeostat.core.records.view import Deliverable, Due, Edge, HeadView, Hydration, TurnView, read_deliverable
 from homeostat.core.records.work import Fence
@@ -56,6 +56,11 @@ class TurnsReading(ABC):
     async def box_length(self, project: ProjectId, box_id: BoxId) -> int | None:
         scope = rows.scope_behind(box_id, "box_")
         row = await self._one("box_length", project, scope) if scope else None
+        return row[0] if row else None
+
+    async def box_until(self, project: ProjectId, box_id: BoxId) -> int | None:
+        scope = rows.scope_behind(box_id, "box_")
+        row = await self._one("box_until", project, scope) if scope else None
         return row[0] if row else None
 
     async def lease(self, worker_id: WorkerId) -> Millis | None:
@@ -171,19 +176,21 @@ class TurnsReading(ABC):
 
     async def hydrate(self, turn: Turn, *, fresh: bool) -> Hydration:
         steps = [] if fresh else await self._all("steps_get", turn.turn_id, turn.project)
-        context = await self._whole_box(turn.project, turn.context_box_id) if turn.context_box_id else ()
+        context: tuple[Card, ...] = ()
+        if turn.context_box_id is not None:
+            context = await self._whole_box(turn.project, turn.context_box_id, turn.context_until)
         if fresh and turn.output_box_id is None:
             return Hydration({}, context, ())
         output = await self._whole_box(turn.project, turn.output_box)
         return Hydration({row[0]: row[1] for row in steps}, context, output)
 
-    async def _whole_box(self, project: ProjectId, box_id: BoxId) -> tuple[Card, ...]:
+    async def _whole_box(self, project: ProjectId, box_id: BoxId, until: int | None = None) -> tuple[Card, ...]:
         cards: list[Card] = []
         after = -1
         while page := await self.box(project, box_id, after=after, limit=PAGE_MAX):
-            cards += (card for card in page if card.type != EMPTY_BOX)
+            cards += (card for card in page if card.type != EMPTY_BOX and reaches(until, card.position))
             after = page[-1].position
-            if len(page) < PAGE_MAX:
+            if len(page) < PAGE_MAX or not reaches(until, after):
                 break
         return tuple(cards)
 

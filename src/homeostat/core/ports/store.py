@@ -44,6 +44,14 @@ class TurnStore(Protocol):
         """The last position taken in a box, or None where there is no such box."""
         ...
 
+    async def box_until(self, project: ProjectId, box_id: BoxId) -> int | None:
+        """How far a box goes now, for whoever means to read it as it is now later; None where there is no such box.
+
+        That is the last position taken, or its complement (`~position`) while nothing lies at 0: boxes grow at their
+        end, but the end of a turn comes to lie at 0 of the turn's own.
+        """
+        ...
+
     async def due(self, now: Millis, *, unclaimed: tuple[Millis, Millis], lease_ms: int, limit: int) -> Due:
         """Everything that is late, at most `limit` of each kind.
 

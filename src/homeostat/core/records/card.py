@@ -42,6 +42,13 @@ class Card(Struct, frozen=True, gc=False):
         return self.reference or card_of(self.scope, self.position, self.digest)
 
 
+def reaches(until: int | None, position: int) -> bool:
+    """Whether a position lies within what a box held once; `TurnStore.box_until` says how that is told."""
+    if until is None:
+        return True
+    return position <= until if until >= 0 else 0 < position <= ~until
+
+
 class CardDraft(Struct, frozen=True, gc=False):
     """A card a worker wants written; the kernel gives it its place and its id."""
 

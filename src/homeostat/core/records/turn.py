@@ -92,6 +92,7 @@ class Turn(Struct, frozen=True, gc=False):
     result_fields: Json | None
     previous_turn_id: TurnId | None
     created_at_ms: Millis
+    context_until: int | None = None  # how far the context box went when the turn was pointed at it
 
     @property
     def inbox_id(self) -> InboxId:

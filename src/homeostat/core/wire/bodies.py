@@ -48,7 +48,7 @@ class Message(Body, frozen=True, kw_only=True):
     ]
     payload: Value = absent()
     correlation_id: Name | None = None
-    context_box_id: Annotated[Name | None, msgspec.Meta(description="A box the turn may read.")] = None
+    context_box_id: Annotated[Name | None, msgspec.Meta(description="A box the turn may read, as it is now.")] = None
     output_box_id: Annotated[
         Name | None, msgspec.Meta(description="A box that serves as rolling memory; one agent writes to it.")
     ] = None

@@ -1,7 +1,7 @@
 """What must hold: after every commit (always), at any time (never), and once the storm is over (finally)."""
 
 from homeostat.core.codec import from_json
-from homeostat.core.ids import RunId, Scope, ToolCallId, TurnId, WorkerId, scope_of, turn_of
+from homeostat.core.ids import CardId, RunId, Scope, ToolCallId, TurnId, WorkerId, scope_of, turn_of
 from homeostat.core.machines.turn import HeadStatus
 from homeostat.core.records.card import DELIVERABLE_POSITION, Card
 from homeostat.core.records.event import Event
@@ -32,6 +32,7 @@ class Checks:
         self._stored: dict[tuple[TurnId, str], int] = {}
         self._step_epochs: dict[tuple[TurnId, str], set[int]] = {}
         self._waits: dict[tuple[TurnId, ToolCallId], Wait] = {}
+        self._contexts: dict[TurnId, tuple[CardId, ...]] = {}
         self.forbidden_tags: set[str] = set()
 
     # --- after every commit --------------------------------------------------------------------------------
@@ -195,6 +196,16 @@ class Checks:
                 raise Violation("never_an_open_turn_is_forgotten", turn_id)
             if self.ended[turn_id].created_at_ms >= instant:
                 raise Violation("never_a_turn_is_forgotten_before_its_time", turn_id)
+
+    def context_read(self, turn: Turn, context: tuple[Card, ...]) -> None:
+        """A turn that is taken up again sees what it saw before, though its context's box has grown."""
+        if turn.context_box_id is None:
+            return
+        seen = tuple(card.card_id for card in context)
+        if self._contexts.setdefault(turn.turn_id, seen) != seen:
+            raise Violation("always_a_context_is_what_it_was", f"{turn}: {self._contexts[turn.turn_id]}, then {seen}")
+        entries = self._store.cards.get(scope_of(turn.context_box_id), {})
+        self._trace.count("context_grew", sum(1 for place in entries if place > 0) > len(seen))
 
     # --- once the storm is over ----------------------------------------------------------------------------
 

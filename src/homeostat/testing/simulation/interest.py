@@ -12,6 +12,7 @@ INTERESTING: Final = {
     "claim_given_up": "a worker stopped waiting for turns while some were on their way",
     "clock_back": "a wall clock jumped back",
     "clock_forward": "a wall clock jumped ahead",
+    "context_grew": "a box grew that was a turn's context",
     "control_word": "a result carried __cg_control",
     "crash": "a process vanished",
     "crash_right_after_commit": "a process vanished between its commit and the answer",

@@ -186,6 +186,7 @@ class Body:
         self._tag = body["tag"]
         try:
             self._hydration = await self._worker.surely(lambda: self._session.hydrate(self._grant))
+            self._world.checks.context_read(self._grant.turn, self._hydration.context)
             if not self._grant.fresh:
                 self._world.trace.count("resumed_or_repeated")
             for op in body["script"]:

@@ -3,6 +3,7 @@
 from msgspec.structs import replace
 
 from homeostat.core.ids import BoxId, CardId, card_of, scope_of
+from homeostat.core.records.card import EMPTY_BOX
 from homeostat.testing.suites import turn_records as a
 from homeostat.testing.suites.turn_records import Check, OpenStore
 
@@ -67,9 +68,46 @@ async def a_worker_is_given_all_it_needs_to_go_on(open_store: OpenStore) -> None
     assert (rolled.steps, rolled.context, rolled.output) == ({}, (), (kept,))
 
 
+async def a_context_is_read_as_it_was(open_store: OpenStore) -> None:
+    """Whatever is written to its box later: at the end, or the end of the turn whose own box it is."""
+    store = await open_store()
+    other, made, elsewhere = a.turn(1), a.scope_at(a.NOW, 1), a.scope_at(a.NOW, 2)
+    scope = scope_of(other.turn_id)
+    boxes = [a.own_box(other), BoxId("box_" + made), BoxId("box_" + elsewhere)]
+    await a.put(store, turns=a.by_id([other]), cards=[a.card(elsewhere, 1, project=a.ELSEWHERE)])
+    assert [await store.box_until(a.PROJECT, box) for box in boxes] == [~0, None, None]
+    first = [a.card(scope, 1), a.card(made, 0, type=EMPTY_BOX), a.card(made, 1)]
+    await a.put(store, cards=first)
+    seen = [await store.box_until(a.PROJECT, box) for box in boxes]
+    assert seen == [~1, 1, None]
+    assert await store.box_until(a.ELSEWHERE, boxes[2]) == ~1
+    readers = [
+        a.turn(2, context_box_id=boxes[0], context_until=~0),
+        a.turn(3, context_box_id=boxes[0], context_until=~1),
+        a.turn(4, context_box_id=boxes[1], context_until=1),
+        a.turn(5, context_box_id=boxes[0], context_until=2),
+        a.turn(6, context_box_id=boxes[0]),
+    ]
+    end, later = a.deliverable(other), [a.card(scope, 2), a.card(scope, 3), a.card(made, 2)]
+    await a.put(store, turns=a.by_id(readers), cards=[end, *later])
+    assert await store.box_until(a.PROJECT, boxes[0]) == 3
+    expected = [(), (first[0],), (first[2],), (end, first[0], later[0]), (end, first[0], *later[:2])]
+    for reader, context in zip(readers, expected, strict=True):
+        view = await store.turn(a.PROJECT, reader.turn_id)
+        assert view is not None
+        assert view.turn == reader
+        assert (await store.hydrate(view.turn, fresh=True)).context == context
+    turned = replace(readers[0], context_box_id=boxes[1], context_until=2)
+    await a.put(store, turn_boxes=a.by_id([turned]))
+    view = await store.turn(a.PROJECT, turned.turn_id)
+    assert view is not None
+    assert view.turn == turned
+
+
 CHECKS: tuple[Check, ...] = (
     a_card_is_known_by_its_whole_id,
     a_box_is_read_in_order_and_through_its_references,
     a_turn_has_a_box_before_it_has_cards,
     a_worker_is_given_all_it_needs_to_go_on,
+    a_context_is_read_as_it_was,
 )

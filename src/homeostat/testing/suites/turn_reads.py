@@ -119,6 +119,7 @@ async def garbage_finds_nothing(open_store: OpenStore) -> None:
         assert await store.card(a.PROJECT, CardId(text)) is None
         assert await store.box(a.PROJECT, BoxId(text), after=-1, limit=9) is None
         assert await store.box_length(a.PROJECT, BoxId(text)) is None
+        assert await store.box_until(a.PROJECT, BoxId(text)) is None
         assert await store.box_owner(a.PROJECT, BoxId(text)) is None
         assert await store.head(a.PROJECT, AgentId(text)) is None
         assert await store.lease(WorkerId(text)) is None
@@ -190,11 +191,9 @@ async def history_goes_back_turn_by_turn(open_store: OpenStore) -> None:
     assert await ids(turns[0], 9) == []
     assert await ids(None, 99) == [5, 4, 3, 2, 1]
     assert await ids(other, 9) == [], "another agent's turn has no place in this history"
-    theirs = [a.turn(seq, at=a.NOW + seq, project=a.ELSEWHERE) for seq in (2, 4)]
+    theirs = [a.turn(seq, at=a.NOW + seq, project=a.ELSEWHERE) for seq in (4, 2)]
     await a.put(store, turns=a.by_id(theirs))
-    found = await store.recent(a.ELSEWHERE, before=None, limit=3)
-    assert [view.turn for view in found] == theirs[::-1], "a project sees its own turns"
-    assert await store.turn(a.PROJECT, theirs[0].turn_id) is None
+    assert [view.turn for view in await store.recent(a.ELSEWHERE, before=None, limit=3)] == theirs
     views = await store.history(a.PROJECT, a.AGENT, before=None, limit=3)
     assert await store.recent(a.PROJECT, before=None, limit=3) == views, "of one agent alone it is the same"
     assert await store.recent(a.PROJECT, before=views[0].turn.turn_id, limit=2) == views[1:]
@@ -353,6 +352,7 @@ async def _ask(store: TurnStore, project: ProjectId, one: Turn, child: Turn, not
         "card": store.card(project, note),
         "box": store.box(project, a.own_box(one), after=-1, limit=9),
         "box length": store.box_length(project, a.own_box(one)),
+        "box until": store.box_until(project, a.own_box(one)),
         "box owner": store.box_owner(project, BoxId("box_r")),
         "edges of a turn": store.edges(project, trace_id=None, turn_id=one.turn_id, after=None, limit=9),
         "edges of a trace": store.edges(project, trace_id=child.trace_id, turn_id=None, after=None, limit=9),

@@ -4,9 +4,12 @@ import asyncio
 from contextlib import suppress
 from typing import Final
 
+from msgspec.structs import replace
+
 from homeostat.core.codec import Json, from_json, to_json
 from homeostat.core.errors import BoxUnknown
 from homeostat.core.ids import AgentId, BoxId, ProjectId, ToolCallId
+from homeostat.core.ports.turns import WorkerSession
 from homeostat.core.records.card import CardDraft
 from homeostat.core.records.event import Channel, Event, subject
 from homeostat.core.records.turn import Grant, MessageType, ToolCall, WaitStatus
@@ -32,7 +35,9 @@ async def a_grant_carries_the_whole_message(world: World) -> None:
     grant = await one(session)
     view = await world.kernel.store.turn(world.project, turn_id)
     assert view is not None
-    assert grant.turn == view.turn
+    assert grant.turn == replace(view.turn, context_until=grant.turn.context_until), (
+        "how far a context goes, a server knows"
+    )
     assert from_json(grant.turn.payload) == payload
     assert (grant.worker_id, grant.epoch, grant.fresh, grant.waits) == (session.worker_id, view.epoch, True, ())
 
@@ -158,6 +163,39 @@ async def context_is_there_from_the_beginning(world: World) -> None:
     assert (hydration.steps, hydration.output) == ({}, ())
 
 
+async def a_context_is_what_it_was_when_it_was_sent(world: World) -> None:
+    """Whatever another agent writes to the box until the turn begins, or begins again."""
+    writer, reader = await world.worker("bob"), await world.worker("ann")
+    memory = await world.kernel.create_box(world.project, [CardDraft("note", Json("1"))], None)
+
+    async def written(number: int) -> None:
+        await world.send("bob", output_box_id=memory)
+        grant = await one(writer)
+        await writer.write(grant, (CardDraft("note", to_json(number)),))
+        await deliver(writer, grant)
+
+    async def read(session: WorkerSession, grant: Grant) -> list[object]:
+        return [card.value for card in (await session.hydrate(grant)).context if card.type == "note"]
+
+    await world.send("ann", context_box_id=memory)
+    await written(2)
+    grant = await one(reader)
+    assert await read(reader, grant) == [1]
+    asked = await world.worker("cid")
+    ask = Ask(call_id=ToolCallId("c"), agent_id=AgentId("cid"), payload=DONE, context_box_id=memory)
+    await reader.suspend(grant, asks=(ask,))
+    await written(3)
+    child = await one(asked)
+    assert await read(asked, child) == [1, 2]
+    await deliver(asked, child)
+    grant = await one(reader)
+    assert await read(reader, grant) == [1]
+    await reader.swap_boxes(grant, context_box_id=memory)
+    await written(4)
+    await reader.release(grant)
+    assert await read(reader, await one(reader)) == [1, 2, 3]
+
+
 async def a_turn_can_be_pointed_at_other_boxes(world: World) -> None:
     session = await world.worker()
     turn_id = await world.send()
@@ -260,6 +298,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     steps_and_cards_outlive_the_worker_that_wrote_them,
     a_card_that_does_not_exist_is_none,
     context_is_there_from_the_beginning,
+    a_context_is_what_it_was_when_it_was_sent,
     a_turn_can_be_pointed_at_other_boxes,
     a_chunk_reaches_whoever_listens,
     a_suspended_turn_comes_back_with_its_results,

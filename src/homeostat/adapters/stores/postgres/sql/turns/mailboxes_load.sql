@@ -5,7 +5,7 @@ SELECT h.project, h.agent_id, h.version, h.status, h.epoch, h.turn_id, h.worker_
     h.gate, h.gate_reason, h.queued, h.tail_seq, h.last_turn_id, h.waiting, h.deadline_ms, h.since_ms, t.turn_id,
     t.project, t.agent_id, t.seq, t.type, t.payload, t.correlation_id, t.source, t.parent_turn_id, t.parent_step_id,
     t.reply_call_id, t.trace_id, t.depth, t.run_id, t.context_box_id, t.output_box_id, t.result_fields,
-    t.previous_turn_id, t.created_at_ms, o.starts, o.losses, o.cards,
+    t.previous_turn_id, t.created_at_ms, t.context_until, o.starts, o.losses, o.cards,
     (
         SELECT json_agg(json_build_array(
             w.turn_id, w.call_id, w.project, w.agent_id, w.tool, w.status, w.after_execution, w.step_id, w.call_card_id,

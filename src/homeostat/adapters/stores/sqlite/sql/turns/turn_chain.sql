@@ -9,8 +9,8 @@ WITH RECURSIVE chain AS (
 )
 SELECT t.turn_id, t.project, t.agent_id, t.seq, t.type, t.payload, t.correlation_id, t.source, t.parent_turn_id,
     t.parent_step_id, t.reply_call_id, t.trace_id, t.depth, t.run_id, t.context_box_id, t.output_box_id,
-    t.result_fields, t.previous_turn_id, t.created_at_ms, i.starts, i.losses, i.cards, h.project, h.agent_id,
-    h.version, h.status, h.epoch, h.turn_id, h.worker_id, h.starts, h.losses, h.cards, h.gate, h.gate_reason,
+    t.result_fields, t.previous_turn_id, t.created_at_ms, t.context_until, i.starts, i.losses, i.cards, h.project,
+    h.agent_id, h.version, h.status, h.epoch, h.turn_id, h.worker_id, h.starts, h.losses, h.cards, h.gate, h.gate_reason,
     h.queued, h.tail_seq, h.last_turn_id, h.waiting, h.deadline_ms, h.since_ms, l.expires_at_ms, c.project, c.scope,
     c.position, c.type, c.content, c.digest, c.author, c.created_at_ms, c.reference,
     (

@@ -1,0 +1,59 @@
+"""Boxes from outside any turn: what a new one begins with, and how far one goes that a turn is pointed at."""
+
+from collections.abc import Collection
+
+from msgspec.structs import replace
+
+from homeostat.core.clock import Millis
+from homeostat.core.codec import Json
+from homeostat.core.errors import BoxUnknown
+from homeostat.core.ids import AgentId, BoxId, ProjectId, Scope, digest_of
+from homeostat.core.limits import PAGE_MAX
+from homeostat.core.ports.store import TurnStore
+from homeostat.core.records.card import EMPTY_BOX, Card, CardDraft
+from homeostat.kernel.commands import Enqueue
+
+
+async def extent(store: TurnStore, project: ProjectId, box_id: BoxId) -> int:
+    """How far a box goes that there has to be; see `TurnStore.box_until`."""
+    until = await store.box_until(project, box_id)
+    if until is None:
+        raise BoxUnknown(box_id=box_id)
+    return until
+
+
+async def with_context(store: TurnStore, command: Enqueue) -> Enqueue:
+    """A message whose context is what the box holds now, whatever is written to it before somebody reads it."""
+    if command.context_box_id is None:
+        return command
+    return replace(command, context_until=await extent(store, command.key[0], command.context_box_id))
+
+
+def new_cards(
+    project: ProjectId, scope: Scope, drafts: Collection[CardDraft], author: AgentId | None, now: Millis
+) -> tuple[Card, ...]:
+    """The cards of a new box."""
+    return tuple(
+        Card(project, scope, position, draft.type, draft.content, digest_of(draft.content), author, now)
+        for position, draft in enumerate(drafts, start=1)
+    ) or _empty(project, scope, now)
+
+
+async def copies(store: TurnStore, project: ProjectId, box_id: BoxId, scope: Scope, now: Millis) -> tuple[Card, ...]:
+    """The cards of a new box that refer to those of another."""
+    cards: list[Card] = []
+    after = -1
+    while page := await store.box(project, box_id, after=after, limit=PAGE_MAX):
+        cards += (card for card in page if card.type != EMPTY_BOX)
+        after = page[-1].position
+    if not cards:
+        await extent(store, project, box_id)
+    return tuple(
+        Card(project, scope, position, card.type, Json(""), card.digest, card.author, now, card.card_id)
+        for position, card in enumerate(cards, start=1)
+    ) or _empty(project, scope, now)
+
+
+def _empty(project: ProjectId, scope: Scope, now: Millis) -> tuple[Card, ...]:
+    empty = Json("null")
+    return (Card(project, scope, 0, EMPTY_BOX, empty, digest_of(empty), None, now),)
