@@ -15,11 +15,10 @@ from homeostat.core.codec import Json, from_json, to_json
 from homeostat.core.errors import InvalidRequest
 from homeostat.core.ids import CardId, ToolCallId, scope_of
 from homeostat.core.limits import NAME_CHARS_MAX, STEPS_PER_TURN_MAX
-from homeostat.core.records.card import DELIVERABLE, TOOL_CALL, TOOL_RESULT, Card
+from homeostat.core.records.card import KERNEL_CARDS, Card
 from homeostat.core.records.turn import Grant, Wait, WaitStatus
 from homeostat.core.records.view import Hydration
 
-KERNEL_CARDS = frozenset({DELIVERABLE, TOOL_CALL, TOOL_RESULT})
 REPEAT = "#"
 """Stands between a step's name and how often it was used before."""
 

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from homeostat.core.clock import Millis
 from homeostat.core.codec import Json
-from homeostat.core.errors import BoxUnknown
+from homeostat.core.errors import BoxUnknown, MalformedPayload
 from homeostat.core.ids import AgentId, BoxId, ProjectId, Scope, digest_of
 from homeostat.core.limits import PAGE_MAX
 from homeostat.core.ports.store import TurnStore
@@ -33,6 +33,8 @@ def new_cards(
     project: ProjectId, scope: Scope, drafts: Collection[CardDraft], author: AgentId | None, now: Millis
 ) -> tuple[Card, ...]:
     """The cards of a new box."""
+    if any(draft.type == EMPTY_BOX for draft in drafts):
+        raise MalformedPayload(field="cards", problem=f"{EMPTY_BOX} stands for a box without cards")
     return tuple(
         Card(project, scope, position, draft.type, draft.content, digest_of(draft.content), author, now)
         for position, draft in enumerate(drafts, start=1)

@@ -32,6 +32,7 @@ def deliver(plan: Plan, command: Deliver, followups: Followups) -> Delivered:
         check_result_fields(entry.turn.result_fields, command.result)
     plan.rolling(entry)
     if command.cards:
+        plan.admit_cards(command.cards)
         entry, _ = plan.append(entry, command.cards)
         mailbox = Mailbox(mailbox.head, entry, mailbox.queue)
     card_id = conclude(

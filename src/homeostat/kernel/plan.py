@@ -9,11 +9,11 @@ from msgspec.structs import replace
 
 from homeostat.core.clock import Millis
 from homeostat.core.codec import Json
-from homeostat.core.errors import AgentUnknown, BoxNotYours, StaleEpoch
+from homeostat.core.errors import AgentUnknown, BoxNotYours, MalformedPayload, StaleEpoch
 from homeostat.core.ids import BoxId, CardId, Ids, ProjectId, RunId, WorkerId, card_of, digest_of, scope_of
 from homeostat.core.limits import LEASE_BEATS
 from homeostat.core.machines.turn import HEAD, HeadStatus, TurnEvent
-from homeostat.core.records.card import Card, CardDraft
+from homeostat.core.records.card import KERNEL_CARDS, Card, CardDraft
 from homeostat.core.records.event import Event
 from homeostat.core.records.head import Head, Mailbox
 from homeostat.core.records.recording import Worked
@@ -171,6 +171,13 @@ class Plan(Struct, kw_only=True):
             return self.contents[project, card_id]
         except KeyError:
             raise Need(card=(project, card_id)) from None
+
+    @staticmethod
+    def admit_cards(drafts: tuple[CardDraft, ...]) -> None:
+        """See that a worker's cards tell nothing that only the kernel can know."""
+        for draft in drafts:
+            if draft.type in KERNEL_CARDS:
+                raise MalformedPayload(field="cards", problem=f"only the kernel writes cards of type {draft.type}")
 
     def append(self, entry: OpenTurn, drafts: tuple[CardDraft, ...]) -> tuple[OpenTurn, tuple[CardId, ...]]:
         """Write drafts behind the cards the turn has so far."""

@@ -36,6 +36,7 @@ def write_cards(plan: Plan, command: WriteCards) -> tuple[CardId, ...]:
     """Append cards to the output of a running turn."""
     mailbox = plan.held(command.fence)
     entry = cast(OpenTurn, mailbox.active)
+    plan.admit_cards(command.cards)
     plan.rolling(entry)
     entry, ids = plan.append(entry, command.cards)
     plan.put(replace(mailbox, head=plan.move(mailbox, None, cards=entry.cards), active=entry))

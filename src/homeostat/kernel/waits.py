@@ -45,6 +45,7 @@ def suspend(plan: Plan, command: Suspend, followups: Followups) -> Suspended:
     entry = cast(OpenTurn, mailbox.active)
     known = {wait.call_id: wait for wait in entry.waits}
     fresh = _new_calls(command, known)
+    plan.admit_cards(command.cards)
     plan.rolling(entry)
     asked = tuple(known[call.call_id] for call in command.calls if call.call_id in known)
     if not fresh and all(wait.status is not WaitStatus.PENDING for wait in asked):

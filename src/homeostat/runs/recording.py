@@ -14,14 +14,13 @@ from homeostat.core.ids import ProjectId, TurnId
 from homeostat.core.limits import PAYLOAD_BYTES_MAX
 from homeostat.core.ports.ledger import LedgerStore
 from homeostat.core.ports.store import TurnStore
-from homeostat.core.records.card import DELIVERABLE, TOOL_CALL, TOOL_RESULT, Card
+from homeostat.core.records.card import DELIVERABLE, KERNEL_CARDS, Card
 from homeostat.core.records.provenance import EntryKind
 from homeostat.core.records.recording import RECORDING, TaskTold, Worked, end_of
 from homeostat.core.records.turn import MessageType, Step, Turn, Wait, WaitStatus
 from homeostat.core.records.view import Deliverable
 from homeostat.core.redaction import redact_json
 
-KERNEL_CARDS: Final = frozenset({DELIVERABLE, TOOL_CALL, TOOL_RESULT})
 NOTHING_RECORDED: Final[Mapping[str, Any]] = {}
 NOTHING: Final[Mapping[TurnId, Collection[str]]] = {}
 TYPES: Final = {kind: kind.value for kind in MessageType}

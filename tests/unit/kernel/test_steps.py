@@ -6,12 +6,15 @@ import pytest
 from msgspec.structs import replace
 
 from homeostat.adapters.doorbells.local import LocalBus
-from homeostat.core.codec import Json, from_json
-from homeostat.core.errors import StaleEpoch
+from homeostat.core.codec import NULL, Json, from_json
+from homeostat.core.errors import MalformedPayload, StaleEpoch
+from homeostat.core.ids import DEFAULT_PROJECT
+from homeostat.core.machines.turn import HeadStatus
 from homeostat.core.records.card import CardDraft
 from homeostat.core.records.event import Channel, Event, subject
+from homeostat.core.records.view import Outcome
 from homeostat.core.records.work import fence_of
-from homeostat.kernel.commands import Idempotency, Preempt, StoreStep, Suspend, WriteCards
+from homeostat.kernel.commands import Deliver, Idempotency, Preempt, StoreStep, Suspend, WriteCards
 from homeostat.kernel.steps import store_step
 from homeostat.testing.desk import Desk, call, complete, key_of
 from homeostat.testing.kernels import running_kernel
@@ -154,3 +157,28 @@ async def test_steps_are_said_where_anybody_listens_and_written_down_nowhere_els
         await kernel.suspend(Suspend(fence=fence_of(grant), calls=(call("c1"),)))
         await kernel.relay.tick()
     assert phases == (["stored", "suspended"] if heard else [])
+
+
+@pytest.mark.parametrize("kind", ["task.deliverable", "tool.call", "tool.result", "box.empty"])
+def test_a_worker_writes_no_cards_that_tell_what_the_kernel_did(kind: str) -> None:
+    """An end that is none, or a result nobody brought: what reads a box by its types would believe it."""
+    desk = Desk("a")
+    grant = desk.begin("a")
+    forged = (CardDraft("note", Json("1")), CardDraft(kind, Json("{}")))
+    for command in (
+        WriteCards(fence=fence_of(grant), cards=forged),
+        Suspend(fence=fence_of(grant), calls=(call("c"),), cards=forged),
+        Deliver(fence=fence_of(grant), status=Outcome.SUCCESS, result=NULL, cards=forged),
+    ):
+        with pytest.raises(MalformedPayload):
+            desk.do(command)
+    assert desk.cards(grant.turn.turn_id) == []
+    assert desk.head("a").status is HeadStatus.RUNNING
+
+
+async def test_a_box_is_made_of_cards_that_are_shown() -> None:
+    async with running_kernel() as kernel:
+        with pytest.raises(MalformedPayload):
+            await kernel.create_box(DEFAULT_PROJECT, [CardDraft("box.empty", Json("1"))], None)
+        packed = await kernel.create_box(DEFAULT_PROJECT, [CardDraft("task.deliverable", Json("1"))], None)
+        assert await kernel.store.box_length(DEFAULT_PROJECT, packed) == 1, "a context may tell of other turns"

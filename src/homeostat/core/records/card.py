@@ -15,6 +15,9 @@ RESULT_FIELDS: Final = "task.result_fields"
 EMPTY_BOX: Final = "box.empty"
 """Stands in a box that was made without cards, so that there is one; nobody is shown it."""
 
+KERNEL_CARDS: Final = frozenset({DELIVERABLE, TOOL_CALL, TOOL_RESULT, EMPTY_BOX})
+"""What the kernel alone writes into the box of a turn; a worker's cards are of other types."""
+
 DELIVERABLE_POSITION: Final = 0
 """A turn's deliverable lies at a fixed place, so that whether a turn is finished is one look-up."""
 
