@@ -104,6 +104,27 @@ def test_a_signal_ends_it_with_success(server: HomeostatServer, number: signal.S
     assert "Stopping" in server.log
 
 
+@pytest.mark.parametrize("function", ["plain", "blocks"])
+def test_a_planning_function_that_hangs_keeps_no_process(tmp_path: Path, function: str) -> None:
+    hangs = "import time, pathlib\n\ndef plain(run):\n    pathlib.Path('begun').touch()\n    time.sleep(600)\n"
+    (tmp_path / "plans.py").write_text(f"{hangs}\nasync def blocks(run):\n    plain(run)\n")
+    port = free_port()
+    command = [sys.executable, "-m", "homeostat", "server", "--ephemeral", "--port", str(port)]
+    with subprocess.Popen([*command, "--planners", f"it=plans:{function}"], cwd=tmp_path, stdout=subprocess.PIPE) as up:
+        assert up.stdout is not None
+        url = up.stdout.readline().split()[-1].decode()
+        run = httpx2.post(f"{url}/v1/runs", json={"goal": "x", "planner": {"function": "it"}})
+        assert run.status_code == 201, run.text
+        while not (tmp_path / "begun").exists():
+            assert up.poll() is None
+        assert httpx2.get(f"{url}/v1/runs/{run.json()['run_id']}").json()["status"] == "planning"
+        up.send_signal(signal.SIGTERM)
+        try:
+            assert up.wait(20) == 0
+        finally:
+            up.kill()
+
+
 def test_a_second_ctrl_c_leaves_at_once() -> None:
     with HomeostatServer() as server:
         process = server._process

@@ -211,6 +211,7 @@ async def open_runs(
         notes=partial(notes_of, opened.ledger, opened.turns, left=rooms.kernel.deliverables.take_left),
         lease_seconds=settings.lease_seconds,
         ledger_retention_seconds=settings.ledger_retention_seconds,
+        planner_seconds=settings.planner_seconds,
     )
     rooms.gateway.office.broke = runs.broke
     for name, function in load_planners(settings.planners):

@@ -19,6 +19,8 @@ from homeostat.core.limits import (
     CALL_RETENTION_SECONDS,
     LEASE_SECONDS,
     LEDGER_RETENTION_SECONDS,
+    PLANNER_SECONDS,
+    PLANNER_SECONDS_MAX,
     POLICY_OUTAGE_SECONDS,
     RETENTION_SECONDS,
     UPSTREAM_FIRST_BYTE_SECONDS,
@@ -200,6 +202,7 @@ SETTINGS: Final = (
     ),
     Setting("replay_modules", _names, "Modules whose agents this server may run again: NAME,…", ""),
     Setting("planners", read_planners, "Functions that plan runs: NAME=module:function,…", ""),
+    Setting("planner_seconds", _seconds(0.1, PLANNER_SECONDS_MAX), "How long such a function may take", "300"),
     Setting("prices", _optional_path, "A JSON file of prices that overrule the list", ""),
     Setting("unknown_model", _unknown_model, "A model without a price: refuse, cap or tokens", "tokens"),
     Setting(
@@ -252,6 +255,7 @@ class Settings:
     ledger_retention_seconds: float = LEDGER_RETENTION_SECONDS
     replay_modules: tuple[str, ...] = ()
     planners: tuple[PlannerSetting, ...] = ()
+    planner_seconds: float = PLANNER_SECONDS
     prices: Path | None = None
     unknown_model: UnknownModel = UnknownModel.TOKENS
     policy_outage_seconds: float = POLICY_OUTAGE_SECONDS

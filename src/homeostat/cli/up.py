@@ -32,6 +32,7 @@ Upstreams = Annotated[
 Planners = Annotated[
     str | None, typer.Option(help="Functions that plan runs: NAME=module:function,…, for run --planner-function NAME.")
 ]
+PlannerSeconds = Annotated[float | None, typer.Option(callback=finite, help="How long such a function may take.")]
 StatusUrl = Annotated[str | None, typer.Option(help="redis://… to keep the fleet's status there.")]
 AgentExpirySeconds = Annotated[float | None, typer.Option(callback=finite, help="How long a dead agent stays listed.")]
 LeaseSeconds = Annotated[float | None, typer.Option(callback=finite, help="How long a silent worker keeps its turns.")]
@@ -54,6 +55,7 @@ def up(
     agent_expiry_seconds: AgentExpirySeconds = None,
     upstreams: Upstreams = None,
     planners: Planners = None,
+    planner_seconds: PlannerSeconds = None,
     lease_seconds: LeaseSeconds = None,
     auth: AuthOption = None,
     log_level: LogLevel = None,
@@ -75,6 +77,7 @@ def up(
         agent_expiry_seconds=agent_expiry_seconds,
         upstreams=upstreams,
         planners=planners,
+        planner_seconds=planner_seconds,
         lease_seconds=lease_seconds,
         auth=auth,
         log_level=log_level,
@@ -93,6 +96,7 @@ def server(
     agent_expiry_seconds: AgentExpirySeconds = None,
     upstreams: Upstreams = None,
     planners: Planners = None,
+    planner_seconds: PlannerSeconds = None,
     lease_seconds: LeaseSeconds = None,
     auth: AuthOption = None,
     log_level: LogLevel = None,
@@ -109,6 +113,7 @@ def server(
         agent_expiry_seconds=agent_expiry_seconds,
         upstreams=upstreams,
         planners=planners,
+        planner_seconds=planner_seconds,
         lease_seconds=lease_seconds,
         auth=auth,
         log_level=log_level,

@@ -66,6 +66,12 @@ class Conductor:
 
     async def drive(self) -> None:
         """Until the run is at rest, or somebody else's."""
+        try:
+            await self._drive()
+        finally:
+            self._planning.leave()
+
+    async def _drive(self) -> None:
         pause = 0.05
         while not self.lost:
             self._woken.clear()
@@ -106,6 +112,8 @@ class Conductor:
         known = (self._board.due_ms, self._starter.due_ms, self._treasurer.due_ms(self.run, now), looked_after)
         dues = [due for due in known if due is not None]
         seconds = min((max(0, due - now) / 1000 for due in dues), default=SAFETY_POLL_SECONDS)
+        if (planning := self._planning.left_seconds) is not None:
+            seconds = min(seconds, planning)
         return min(seconds + 0.001, SAFETY_POLL_SECONDS)
 
     def _running(self) -> list[Task]:
@@ -124,6 +132,8 @@ class Conductor:
             tasks += page
         self.run = run
         self._board = Board(tasks)
+        if run.status is not RunStatus.PLANNING:
+            self._planning.leave()
         if run.status is RunStatus.APPLYING:
             self._desk.purse.take_alarm(run)  # whoever resumed it knew; the next refusal says so again
         await self._starter.adopt(run, sorted(self._running(), key=lambda task: task.number), self._board)

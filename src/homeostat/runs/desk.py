@@ -6,7 +6,7 @@ from typing import Protocol
 
 from homeostat.core.clock import Clock, Millis
 from homeostat.core.ids import Ids, ProjectId, RunId, TurnId
-from homeostat.core.limits import PLANS_AT_HAND_MAX
+from homeostat.core.limits import PLANNER_SECONDS, PLANS_AT_HAND_MAX
 from homeostat.core.ports.runs import Agents, PlanFunction, RunStore
 from homeostat.core.records.provenance import EntryKind
 from homeostat.core.records.recording import TaskTold
@@ -67,6 +67,7 @@ class Desk:
     moved: Callable[[Run], Awaitable[None]]
     notes: Notes | None = None
     ledgers: Ledgers | None = None
+    planner_seconds: float = PLANNER_SECONDS
     planners: dict[str, PlanFunction] = field(default_factory=dict[str, PlanFunction])
     begun: dict[RunId, tuple[Task, ...]] = field(default_factory=dict[RunId, tuple[Task, ...]])
 

@@ -1,14 +1,16 @@
 """Planning: an agent, a function of this process or the request itself turns a goal into tasks."""
 
+import asyncio
 from collections.abc import Callable, Sequence
 
 from homeostat.core.codec import to_json
-from homeostat.core.errors import HomeostatError
+from homeostat.core.errors import HomeostatError, Unavailable
 from homeostat.core.gateway_errors import BudgetExceeded
 from homeostat.core.ids import AgentId, turn_of
 from homeostat.core.machines.run import RunEvent
+from homeostat.core.ports.runs import PlanFunction
 from homeostat.core.records.provenance import EntryKind
-from homeostat.core.records.run import Bounds, PlannerKind, Run, Task, TaskSpec
+from homeostat.core.records.run import Bounds, PlannerKind, Run, RunConfig, Task, TaskSpec
 from homeostat.core.records.turn import MessageType
 from homeostat.core.run_errors import PlannerUnknown, RunClosed, TurnExists
 from homeostat.kernel.commands import Enqueue
@@ -24,37 +26,63 @@ class Planning:
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
         self._asked = False
+        self._calling: asyncio.Task[Sequence[TaskSpec] | PlanProblem] | None = None
+        self._until = 0.0
 
     async def advance(self, draft: Draft, *, woken: Callable[[], None]) -> bool:
         """Take the next step, if there is one to take now."""
         run = draft.run
         try:
             if run.config.planner is PlannerKind.FUNCTION:
-                specs = await self._call(run)
+                found = self._call(run, woken)
             elif run.plan_turn_id is None:
                 draft.set(plan_turn_id=turn_of(self._desk.ids.scope()))
                 return True
             else:
                 found = await self._ask(run, woken)
-                if found is None:
-                    return False
-                specs = found
-            await adopt_plan(self._desk, draft, specs, actor=run.config.planner_name)
+            if found is None:
+                return False
+            await adopt_plan(self._desk, draft, found, actor=run.config.planner_name)
         except PlanProblem as problem:
             error = to_json({"code": problem.code, "message": problem.message})
             draft.move(RunEvent.FAIL, actor=DRIVER, reason=problem.message[:1000], error=error)
         return True
 
-    async def _call(self, run: Run) -> Sequence[TaskSpec]:
-        function = self._desk.planners.get(run.config.planner_name)
-        if function is None:
-            raise PlanProblem.of(PlannerUnknown(planner=run.config.planner_name))
-        try:
-            return await function(run.config)
-        except HomeostatError as problem:
-            raise PlanProblem.of(problem) from problem
-        except Exception as problem:
-            raise PlanProblem("planner_failed", f"{type(problem).__name__}: {problem}"[:1000]) from problem
+    def _call(self, run: Run, woken: Callable[[], None]) -> Sequence[TaskSpec] | None:
+        """The plan a function made; None while it is at it."""
+        name, seconds = run.config.planner_name, self._desk.planner_seconds
+        if self._calling is None:
+            function = self._desk.planners.get(name)
+            if function is None:
+                raise PlanProblem.of(PlannerUnknown(planner=name))
+            self._calling = asyncio.get_running_loop().create_task(
+                _made(function, run.config), name=f"plan {run.run_id}"
+            )
+            self._calling.add_done_callback(lambda _: woken())
+            self._until = self._desk.clock.monotonic() + seconds
+        if not self._calling.done():
+            if self._desk.clock.monotonic() < self._until:
+                return None
+            self.leave()
+            raise PlanProblem("planner_timed_out", f"the planning function {name!r} took longer than {seconds:g} s")
+        made = (
+            PlanProblem("planner_failed", "it was cancelled") if self._calling.cancelled() else self._calling.result()
+        )
+        if isinstance(made, PlanProblem):
+            raise made
+        return made
+
+    @property
+    def left_seconds(self) -> float | None:
+        """How long the function that is at it may still take."""
+        if self._calling is None or self._calling.done():
+            return None
+        return max(0.0, self._until - self._desk.clock.monotonic())
+
+    def leave(self) -> None:
+        """Give up the function that is at it: nobody needs its plan any more."""
+        if self._calling is not None:
+            self._calling.cancel()
 
     async def _ask(self, run: Run, woken: Callable[[], None]) -> Sequence[TaskSpec] | None:
         """The plan an agent delivered; None while it is at it. Its turn is named before it is made."""
@@ -97,6 +125,15 @@ class Planning:
             raise PlanProblem.of(problem) from problem
 
 
+async def _made(function: PlanFunction, config: RunConfig) -> "Sequence[TaskSpec] | PlanProblem":
+    try:
+        return await function(config)
+    except HomeostatError as problem:
+        return PlanProblem.of(problem)
+    except Exception as problem:  # noqa: BLE001 - whatever it is, the run says so
+        return PlanProblem("planner_failed", f"{type(problem).__name__}: {problem}"[:1000])
+
+
 class PlanProblem(Exception):
     """No plan could be made."""
 
@@ -115,6 +152,8 @@ async def adopt_plan(desk: Desk, draft: Draft, specs: Sequence[TaskSpec], *, act
     run = draft.run
     try:
         await check_plan(specs, lambda target: desk.agents.find(run.project, target))
+    except Unavailable:
+        raise  # it is looked at again
     except HomeostatError as problem:
         raise PlanProblem.of(problem) from problem
     if run.plan_turn_id is not None:

@@ -8,7 +8,7 @@ from homeostat.core.clock import Clock, Millis
 from homeostat.core.codec import from_json, to_json
 from homeostat.core.errors import BusUnavailable, MalformedPayload
 from homeostat.core.ids import Ids, ProjectId, RunId
-from homeostat.core.limits import LEDGER_RETENTION_SECONDS, PAGE_MAX, RUN_LEASE_SECONDS
+from homeostat.core.limits import LEDGER_RETENTION_SECONDS, PAGE_MAX, PLANNER_SECONDS, RUN_LEASE_SECONDS
 from homeostat.core.machines.run import RunStatus
 from homeostat.core.machines.task import TaskStatus
 from homeostat.core.ports.bus import Bus
@@ -50,6 +50,7 @@ class Runs:
         notes: Notes | None = None,
         lease_seconds: float = RUN_LEASE_SECONDS,
         ledger_retention_seconds: float = LEDGER_RETENTION_SECONDS,
+        planner_seconds: float = PLANNER_SECONDS,
     ) -> None:
         self.store = store
         self._bus = bus
@@ -65,6 +66,7 @@ class Runs:
             moved=self._announce,
             notes=notes,
             ledgers=ledgers,
+            planner_seconds=planner_seconds,
         )
         self._ledgers = ledgers
         self.driver = Driver(self._desk, lease_seconds=lease_seconds)

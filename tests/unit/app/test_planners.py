@@ -1,10 +1,12 @@
 """Planning functions are found by name, may await or not, and are told apart from what is none."""
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from homeostat.app import planners
 from homeostat.app.planners import load_planners, read_planners
 from homeostat.app.settings import read_settings
 from homeostat.core.errors import MalformedPayload, SettingInvalid
@@ -12,6 +14,8 @@ from homeostat.core.records.run import RunConfig
 from homeostat.core.run_errors import PlanInvalid
 
 PLANS = """
+import threading
+
 NUMBER = 3
 
 def plain(run):
@@ -25,6 +29,12 @@ class Halves:
         return plain(run)
 
 halves = Halves()
+
+gate = threading.Event()
+
+def waits(run):
+    gate.wait(30)
+    return plain(run)
 
 def nonsense(run):
     return [{"name": run.goal}]
@@ -74,3 +84,16 @@ def test_a_setting_that_names_no_function_is_refused(text: str) -> None:
 def test_several_are_read(text: str) -> None:
     found: Any = read_planners(text)
     assert found == (("a", "m:f"), ("b", "m:g"))
+
+
+async def test_one_that_was_given_up_takes_its_room_until_it_ends(module: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planners, "PLANNER_THREADS_MAX", 1)
+    (_, hangs), (_, plain) = load_planners([("hangs", f"{module}:waits"), ("plain", f"{module}:plain")])
+    config = RunConfig(goal="north", seed=1)
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(hangs(config), 0.05)
+    second = asyncio.ensure_future(plain(config))
+    assert not (await asyncio.wait({second}, timeout=0.05))[0]
+    __import__(module).gate.set()
+    (spec,) = await asyncio.wait_for(second, 10)
+    assert spec.name == "north"
