@@ -1,4 +1,4 @@
-"""Which names say that what stands under them is secret: those of members, variables, headers and options.
+"""Which names say that what stands under or beside them is secret: those of members, variables, headers and options.
 
 A name is judged by how it ends, in whatever spelling: `db_password`, `dbPassword`, `user.password`, `PGPASSWORD2`. Of
 this field's everyday words some end alike: a number of tokens is no secret, nor is the token of a next page.
@@ -41,12 +41,22 @@ NAME: Final = rf"(?:(?P<hidden>{HIDDEN})|{COUNTED})(?P<many>s?)(?:[_-]?[0-9]{{1,
 """How a name ends that says secret."""
 
 _NAME = re.compile(NAME + r"\Z", re.IGNORECASE | re.ASCII)
-_ORDINARY = re.compile(
-    rf"{_HERE}(?:next|prev|previous|page|continuation|cursor|bos|eos|pad|unk|sep|cls|mask|stop|start|end|special|first"
-    rf"|last|per|max|min|total|prompt|completion|input|output|cached|reasoning){_JOIN}tokens?\Z",
-    re.IGNORECASE | re.ASCII,
+ORDINARY: Final = (
+    *("next", "prev", "previous", "page", "continuation", "cursor", "first", "last", "per", "max", "min", "total"),
+    *("bos", "eos", "pad", "unk", "sep", "cls", "mask", "stop", "start", "end", "special"),
+    *("prompt", "completion", "input", "output", "cached", "reasoning"),
 )
+"""What has a token that is no secret."""
+_ORDINARY = re.compile(rf"{_HERE}(?:{'|'.join(ORDINARY)}){_JOIN}tokens?\Z", re.IGNORECASE | re.ASCII)
 _FOLDER = re.compile(r"[/~]|[A-Za-z]:[\\/]")
+_CALLS = frozenset(
+    {
+        *("name", "key", "field", "header", "variable", "var", "env", "label", "id"),
+        *("property", "attribute", "parameter", "param", "option", "setting"),
+    }
+)
+_CALLED_CHARS_MAX: Final = 80
+_CALLED_WORDS_MAX: Final = 3  # longer ones are sentences
 
 
 class Says(Enum):
@@ -72,6 +82,28 @@ def says(name: str) -> Says | None:
     if _ORDINARY.search(name):
         return None
     return Says.COUNTED_MANY if many else Says.COUNTED
+
+
+def is_value(name: str) -> bool:
+    """Whether a member of this name is the value of what another member names, as in `{"name": …, "value": …}`."""
+    lower = name.lower()
+    return lower.endswith(("value", "values")) or lower == "val"
+
+
+def called(members: dict[str, Any]) -> str | None:
+    """What an object calls the value it has, as one of an environment or of headers does, if that says secret."""
+    for name, item in members.items():
+        lower = name.lower()
+        if (lower in _CALLS or lower.endswith(("name", "key"))) and isinstance(item, str) and says_beside(item):
+            return item
+    return None
+
+
+def says_beside(name: str) -> Says | None:
+    """What a text says of the value beside it, if it is a name."""
+    if len(name) > _CALLED_CHARS_MAX or name.count(" ") >= _CALLED_WORDS_MAX:
+        return None
+    return says(name)
 
 
 def is_secret(name: str, value: Any, said: Says) -> bool:

@@ -40,6 +40,34 @@ _OPTION = re.compile(
     r"(?P<plain>[^\s\\\"'`,;&|<>(){}\[\]-][^\s\\\"'`]{3,512}+)",
     re.IGNORECASE | re.ASCII,
 )
+_QUOTE: Final = r"\\{0,64}[\"']"
+_BESIDE = re.compile(
+    rf"(?:name|key)(?:{_QUOTE})?[ \t]*[:=][ \t]*(?:{_QUOTE})?(?P<start>[A-Za-z0-9_.$-]{{0,{_NAME_CHARS_MAX}}}?){NAME}"
+    rf"(?:{_QUOTE})?(?:\s|\\+[nrt]|[,;]){{1,200}}(?:{_QUOTE})?value(?:{_QUOTE})?[ \t]*[:=][ \t]*(?:"
+    rf"(?P<mark>{_QUOTE})(?P<quoted>[^\n]{{1,{_VALUE_CHARS_MAX}}}?)(?<!\\)(?P=mark)"
+    r"|(?P<plain>[^\s\\\"'`,;{}\[\]]{1,512}+))",
+    re.IGNORECASE | re.ASCII,
+)
+
+
+def hide_values(text: str, instead: str) -> str:
+    """The same text with the values replaced that a secret name stands beside: `- name: DB_PASSWORD` and on the next
+    line `value: …`, as in manifests, or the same in one line of a log.
+    """
+    if "alue" not in text and "ALUE" not in text:
+        return text
+    return _BESIDE.sub(lambda found: _without_value(found, instead), text)
+
+
+def _without_value(found: re.Match[str], instead: str) -> str:
+    said = says(found["start"] + found[0][found.end("start") - found.start() : found.end("many") - found.start()])
+    where = "quoted" if found["quoted"] else "plain"
+    value = found[where]
+    if said is None or said is Says.COUNTED_MANY or _STAND_IN.match(value):
+        return found[0]
+    if said is not Says.SECRET and _COUNT.fullmatch(value):
+        return found[0]
+    return found[0][: found.start(where) - found.start()] + instead + found[0][found.end(where) - found.start() :]
 
 
 def hide_pairs(text: str, instead: str) -> str:

@@ -13,6 +13,7 @@ from homeostat.core.machines.run import RUN, RunEvent, RunStatus
 from homeostat.core.machines.task import TASK, TaskEvent, TaskStatus
 from homeostat.core.records.provenance import Chain, EntryKind
 from homeostat.core.records.run import GATES, GateState, Move, Run, RunChange, Task
+from homeostat.core.redaction import redact_text
 
 DRIVER: Final = "homeostat"
 """In whose name a run moves by itself."""
@@ -59,6 +60,7 @@ class Draft:
 
     def move(self, event: RunEvent, *, actor: str, reason: str, details: object = None, **changes: Any) -> None:
         """Take the run along an edge of its table; raises `IllegalTransition` where there is none."""
+        reason = redact_text(reason)  # everybody is told, and an error may name a secret
         before = self.run.status
         target = RUN.next(before, event)
         clock: dict[str, Any] = {}

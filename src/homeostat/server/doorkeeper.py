@@ -16,6 +16,7 @@ from homeostat.core.errors import Forbidden, HomeostatError, InvalidRequest, Ori
 from homeostat.core.ids import OPERATOR_KEY_PREFIX, AgentId, digest_of, same_digest
 from homeostat.core.limits import MEMORY_BODY_BYTES_MAX, NAME_CHARS_MAX
 from homeostat.core.records.access import LOCAL, NOBODY, Act, AuditOutcome, Principal, PrincipalKind
+from homeostat.core.redaction import redact_text
 from homeostat.server import names
 from homeostat.server.answers import Answer
 from homeostat.server.blast import EFFECTS, blast
@@ -181,7 +182,7 @@ class Doorkeeper:
             object=names.object_of(call),
             project=call.project,
             outcome=outcome,
-            reason=said.reason[:SHOWN_CHARS_MAX],
+            reason=redact_text(said.reason)[:SHOWN_CHARS_MAX],
             trace_id=call.trace_id,
         )
 

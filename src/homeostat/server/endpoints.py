@@ -9,6 +9,7 @@ import msgspec
 from homeostat.core.codec import malformed
 from homeostat.core.errors import HomeostatError, MalformedPayload
 from homeostat.core.limits import BODY_BYTES_MAX
+from homeostat.core.redaction import redact_text
 from homeostat.core.wire.fields import Shape
 from homeostat.server.answers import Answer
 from homeostat.server.call import Call
@@ -147,11 +148,12 @@ def _querying(
 ) -> Callable[[Call], Awaitable[Answer]]:
     msgspec.json.Decoder(takes)  # a shape that cannot be read is found when the route is made, not when it is asked
     known: frozenset[str] = frozenset(getattr(takes, "__struct_fields__", ()))
+    hear = _hearing(takes)
 
     async def run(call: Call) -> Answer:
         if whole:
             await _take_nothing_else(call, known)
-        return _answer(await handler(call, call.asked(takes)), status)
+        return _answer(await handler(call, hear(call.asked(takes))), status)
 
     return run
 
@@ -171,6 +173,7 @@ def _reading(
     handler: Taking[TakesT], takes: type[TakesT], status: int, body_bytes_max: int
 ) -> Callable[[Call], Awaitable[Answer]]:
     decode = msgspec.json.Decoder(takes).decode
+    hear = _hearing(takes)
 
     async def run(call: Call) -> Answer:
         text = await call.read(body_bytes_max) or b"{}"
@@ -178,9 +181,22 @@ def _reading(
             body = decode(text)
         except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as problem:
             raise malformed(problem, shape=takes) from problem
-        return _answer(await handler(call, body), status)
+        return _answer(await handler(call, hear(body)), status)
 
     return run
+
+
+def _hearing(takes: type[TakesT]) -> Callable[[TakesT], TakesT]:
+    """Takes secrets out of the reason for an order, if it has one: that is told to many, and kept for ever."""
+    if "reason" not in getattr(takes, "__struct_fields__", ()):
+        return lambda said: said
+
+    def hear(said: TakesT) -> TakesT:
+        order: Any = said
+        kept = redact_text(order.reason)
+        return said if kept == order.reason else msgspec.structs.replace(order, reason=kept)
+
+    return hear
 
 
 def _answer(given: Shape | Answer, status: int) -> Answer:

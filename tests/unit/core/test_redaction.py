@@ -7,8 +7,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from homeostat.core.codec import to_json
-from homeostat.core.redaction import REDACTED, redact, redact_json, redact_text, suspicious
+from homeostat.core.codec import Json, to_json
+from homeostat.core.redaction import (
+    REDACTED,
+    hide_keys,
+    redact,
+    redact_json,
+    redact_members,
+    redact_text,
+    suspicious,
+)
+from homeostat.core.secret_pairs import hide_pairs, hide_values
 
 SECRET_NAMES = (
     *(
@@ -115,6 +124,15 @@ TEXTS_WITH_SECRETS = (
     ("PIN: 1234", "PIN: [redacted]"),
     ("security_pin_code=12345", "security_pin_code=[redacted]"),
     ("token: secret: abc123def", "token: secret: [redacted]"),
+    (
+        "env:\n- name: DB_PASSWORD\n  value: swordfish\n- name: A\n  value: b",
+        "env:\n- name: DB_PASSWORD\n  value: [redacted]\n- name: A\n  value: b",
+    ),
+    ("sent {'Key': 'api_key', 'Value': 'a b'}!", "sent {'Key': 'api_key', 'Value': '[redacted]'}!"),
+    (
+        'log: {\\"name\\": \\"DB_PASSWORD\\", \\"value\\": \\"hunter\\"} end',
+        'log: {\\"name\\": \\"DB_PASSWORD\\", \\"value\\": \\"[redacted]\\"} end',
+    ),
 )
 EVERYDAY_TEXTS = (
     "The password must have 8 characters. Choose a password: it should be long.",
@@ -141,6 +159,38 @@ EVERYDAY_TEXTS = (
     '{"usage": {"prompt_tokens": 12, "total_tokens": 30}, "token_count": 4}',
     '{"b": 1.0,  "a":[1e3], "note": "password: required"}',
     "const password: string = props.password;",
+    "- name: DB_PASSWORD\n  valueFrom:\n    secretKeyRef:\n      name: db\n      key: password\n",
+    "- name: DB_PASSWORD\n  value: $DB_PASSWORD\n- name: MAX_TOKENS\n  value: 512\n- name: TOKEN\n  value: 7",
+)
+PAIRS_WITH_SECRETS: tuple[tuple[Any, Any], ...] = (
+    ({"name": "DB_PASSWORD", "value": "hunter"}, {"name": "DB_PASSWORD", "value": REDACTED}),
+    ({"value": "hunter", "name": "DB_PASSWORD"}, {"value": REDACTED, "name": "DB_PASSWORD"}),
+    ({"Key": "clientSecret", "Value": "hunter"}, {"Key": "clientSecret", "Value": REDACTED}),
+    ({"header": "X-Api-Key", "value": "a", "on": True}, {"header": "X-Api-Key", "value": REDACTED, "on": True}),
+    ({"name": "pin", "value": 1234}, {"name": "pin", "value": REDACTED}),
+    ({"env_name": "TOKEN", "default_value": "a"}, {"env_name": "TOKEN", "default_value": REDACTED}),
+    ({"label": "Your password", "value": "a"}, {"label": "Your password", "value": REDACTED}),
+    ({"key": "db.password", "value": {"stringValue": "a"}}, {"key": "db.password", "value": REDACTED}),
+    ({"key": "api_keys", "values": ["a", "b"]}, {"key": "api_keys", "values": [REDACTED, REDACTED]}),
+    (
+        [["Accept", "*"], ["Authorization", "Basic a"], ["Set-Cookie", "b"]],
+        [["Accept", "*"], ["Authorization", REDACTED], ["Set-Cookie", REDACTED]],
+    ),
+    ([["token", ["a"]], ["n", 1]], [["token", REDACTED], ["n", 1]]),
+)
+EVERYDAY_PAIRS: tuple[Any, ...] = (
+    {"name": "HOME", "value": "/srv"},
+    {"name": "DB_PASSWORD", "valueFrom": {"secretKeyRef": {"name": "db", "key": "password"}}},
+    {"name": "DB_PASSWORD", "value": ""},
+    {"name": "max_tokens", "value": "512"},
+    {"name": "token", "value": 512},
+    {"name": "tokens", "values": {"in": 3, "out": 4}},
+    {"type": "token", "value": "Hel"},
+    {"name": "password", "description": "what to log in with", "required": True},
+    {"key": "How do I get a new password", "value": "By asking for one"},
+    {"required": ["user", "password"], "order": ["password", "user"]},
+    [["the", 5], ["token", 7]],
+    [["password", "user", "name"], ["a", "b", "c"]],
 )
 
 
@@ -168,6 +218,20 @@ def test_an_everyday_text_stays_as_it_is(text: str) -> None:
     assert redact_text(text) == text
     told = to_json({"text": text, "list": [text]})
     assert redact_json(told) is told
+
+
+@pytest.mark.parametrize(("told", "kept"), PAIRS_WITH_SECRETS)
+def test_a_secret_is_known_by_the_name_beside_it(told: Any, kept: Any) -> None:
+    assert redact(told) == kept
+    assert json.loads(redact_json(to_json({"a": [told]}))) == {"a": [kept]}
+    indented = json.dumps({"a": json.dumps([told], indent=2)}, indent=1)
+    assert json.loads(json.loads(redact_json(Json(indented)))["a"]) == [kept]
+    assert redact_members(told) == told, "it was not known before"
+
+
+@pytest.mark.parametrize("told", EVERYDAY_PAIRS)
+def test_an_everyday_pair_stays_as_it_is(told: Any) -> None:
+    assert redact(told) is told
 
 
 def test_a_string_that_is_json_is_looked_through_whatever_it_is_called() -> None:
@@ -292,10 +356,22 @@ PIECES = st.sampled_from(
     )
 )
 TEXTS = st.lists(PIECES, max_size=8).map("".join) | st.text(max_size=12)
+NAMES = (
+    st.sampled_from((*SECRET_NAMES, *EVERYDAY_NAMES))
+    | TEXTS
+    | st.tuples(
+        st.sampled_from(("name: ", "key=", '"Key": "')),
+        PIECES,
+        st.sampled_from(("\n  value: ", '", "value":"', ", value=")),
+    ).map("".join)
+)
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(0, 10**6) | TEXTS,
     lambda inner: (
         st.lists(inner, max_size=3)
+        | st.lists(st.tuples(NAMES, inner).map(list), max_size=3)
+        | st.fixed_dictionaries({"name": NAMES, "value": inner})
+        | st.fixed_dictionaries({"defaultValue": inner, "Key": NAMES})
         | st.dictionaries(TEXTS, inner, max_size=3)
         | inner.map(json.dumps)
         | inner.map(lambda value: json.dumps(value, ensure_ascii=False, indent=1))
@@ -312,5 +388,23 @@ def test_whatever_is_taken_out_was_suspected_and_is_taken_out_once(value: Any) -
     if kept != value:
         assert suspicious(to_json(value))
         assert suspicious(json.dumps(value))
+        assert suspicious(json.dumps(value, indent=1))
     else:
         assert kept is value or isinstance(value, str)
+
+
+@settings(max_examples=500)
+@given(st.lists(PIECES | NAMES, max_size=6).map("".join))
+def test_whatever_is_taken_out_of_a_text_was_suspected(text: str) -> None:
+    """Texts are looked through only if they are."""
+    if hide_values(hide_pairs(hide_keys(text), REDACTED), REDACTED) != text:
+        assert suspicious(text)
+
+
+@settings(max_examples=300)
+@given(st.sampled_from(SECRET_NAMES), st.dictionaries(st.text(max_size=4), st.text(max_size=4), max_size=2))
+def test_no_value_beside_a_secret_name_is_kept(name: str, more: dict[str, str]) -> None:
+    secret = "s3cr3t-" * 3
+    for told in ({**more, "name": name, "value": secret}, {"value": secret, **more, "key": name}, [[name, secret]]):
+        assert secret not in redact_json(to_json(told))
+        assert secret not in redact_json(to_json({"raw": json.dumps(told)}))

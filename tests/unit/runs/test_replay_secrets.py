@@ -4,6 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from homeostat.adapters.upstreams.simulated import SimulatedUpstream
 from homeostat.adapters.upstreams.simulated.upstream import INSTANT
 from homeostat.agent.functions import FunctionAgent
@@ -17,6 +19,8 @@ from homeostat.testing.recorded_runs import MemoryLedger, bundle_of, studio, wri
 
 EARLIER = Path(__file__).parent / "data" / "earlier-rules.homeostat"
 """A run of `careless`, written when fewer secrets were known."""
+BEFORE_PAIRS = Path(__file__).parent / "data" / "before-pairs.homeostat"
+"""A run of `deploying`, written when secrets were known by the names of members, and not by those beside them."""
 
 
 async def careless(turn: Turn) -> Any:
@@ -40,33 +44,53 @@ async def _log_in(given: dict[str, Any], options: dict[str, Any]) -> dict[str, A
     return {"raw": '{"ok": true, "access_token": "tok-hunter5"}', "secret": "hunter1"}
 
 
-async def recorded() -> list[Entry]:
+async def deploying(turn: Turn) -> Any:
+    """Hands secrets on as what stands beside their names: in environments, headers, forms and manifests."""
+    environment = [{"name": "HOME", "value": "/srv"}, {"value": "hunter2", "name": "DB_PASSWORD"}]
+    headers = [["Accept", "text/html"], ["Authorization", "Basic hunter3"]]
+    manifest = "env:\n- name: API_KEY\n  value: hunter4\n"
+    made = await turn.step("deploy", _deploy, environment, headers=headers)
+    first = await turn.llm([{"role": "user", "content": manifest}], model="sim-small", name="think")
+    found = await turn.call("search", env=environment, raw=json.dumps({"headers": headers}))
+    await turn.write("note", {"fields": made})
+    return {"made": made, "said": first.text, "found": found, "headers": headers}
+
+
+async def _deploy(given: list[Any], headers: list[Any]) -> list[dict[str, Any]]:
+    del given, headers
+    return [{"Key": "client_secret", "Value": "hunter5"}, {"Key": "city", "Value": "Rome"}]
+
+
+async def recorded(agent: Any = careless) -> list[Entry]:
     async with studio() as bench:
-        async with bench.working(careless=careless):
+        async with bench.working(careless=agent):
             run_id = RunId("run_" + "5" * 24)
             turn_id = await bench.send("careless", {"dbPassword": "hunter-in"}, run_id=run_id)
             await bench.end(turn_id)
         return await written(MemoryLedger(bench.store), bench.store, run_id, {turn_id: 0})
 
 
-async def _again(bundle: Any, mode: Mode = Mode.EXACT) -> Report:
+async def _again(bundle: Any, mode: Mode = Mode.EXACT, agent: Any = careless) -> Report:
     upstream = SimulatedUpstream(pace=INSTANT)
-    return await replay(bundle, lambda _: lambda: FunctionAgent(careless), mode=mode, upstream=upstream)
+    return await replay(bundle, lambda _: lambda: FunctionAgent(agent), mode=mode, upstream=upstream)
 
 
-async def test_no_secret_is_in_the_ledger_and_a_replay_is_identical() -> None:
-    entries = await recorded()
+@pytest.mark.parametrize("agent", [careless, deploying])
+async def test_no_secret_is_in_the_ledger_and_a_replay_is_identical(agent: Any) -> None:
+    entries = await recorded(agent)
     assert "hunter" not in "".join(entry.payload for entry in entries)
     for mode in (Mode.EXACT, Mode.WHAT_IF):
-        report = await _again(bundle_of(entries), mode)
+        report = await _again(bundle_of(entries), mode, agent)
         assert (report.verdict, report.live_calls) == ("identical", 0), report
 
 
-async def test_a_ledger_that_was_written_by_earlier_rules_is_verified_and_replayed() -> None:
+@pytest.mark.parametrize(("path", "agent", "entries"), [(EARLIER, careless, 8), (BEFORE_PAIRS, deploying, 7)])
+async def test_a_ledger_that_was_written_by_earlier_rules_is_verified_and_replayed(
+    path: Path, agent: Any, entries: int
+) -> None:
     for mode in (Mode.EXACT, Mode.WHAT_IF):
-        report = await _again(read_bundle(EARLIER), mode)
-        assert (report.verdict, report.live_calls) == ("identical", 0), report
-    assert report.entries == 8
+        report = await _again(read_bundle(path), mode, agent)
+        assert (report.verdict, report.live_calls, report.entries) == ("identical", 0, entries), report
 
 
 async def test_a_change_is_found_in_a_ledger_that_was_written_by_earlier_rules() -> None:

@@ -4,7 +4,7 @@ from typing import Any, Final, cast
 
 from homeostat.core.codec import Json, from_json, to_json
 from homeostat.core.redaction import redact_json
-from homeostat.runs.replaying.earlier import redact_json_as_before
+from homeostat.runs.replaying.earlier import EARLIER
 
 SHOWN_CHARS: Final = 160
 _ABSENT: Final = object()
@@ -19,8 +19,8 @@ def as_kept(now: Json, recorded: str | None) -> Json:
     kept = redact_json(now)
     if recorded is None or kept == recorded or same(was := from_json(recorded), from_json(kept)):
         return kept
-    before = redact_json_as_before(now)
-    return before if same(was, from_json(before)) else kept
+    before = (rules(now) for rules in EARLIER)
+    return next((text for text in before if same(was, from_json(text))), kept)
 
 
 def difference(recorded: Any, now: Any) -> tuple[str, str, str]:

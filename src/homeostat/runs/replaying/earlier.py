@@ -1,4 +1,4 @@
-"""The rules by which secrets were taken out of ledgers before more of them were known.
+"""The rules by which secrets were taken out of ledgers before more of them were known, the latest first.
 
 What such a ledger says of a question is a digest of what was left of it by these rules. A replay that finds another
 digest looks whether it is the same by them; nothing is ever written by them again.
@@ -9,7 +9,7 @@ from typing import Any, Final, cast
 
 from homeostat.core.codec import Json, from_json, to_json
 from homeostat.core.errors import HomeostatError
-from homeostat.core.redaction import REDACTED, hide_keys
+from homeostat.core.redaction import REDACTED, hide_keys, redact_members
 
 _GROWS: Final = 12
 _SECRET_NAME = re.compile(
@@ -21,9 +21,18 @@ _SECRET_NAME = re.compile(
 )
 
 
-def redact_json_as_before(text: Json) -> Json:
-    """A JSON text as a ledger of that time has it."""
+def _without_members(text: Json) -> Json:
+    """Secrets were known by the names they stand under, in every spelling, and behind them in texts."""
+    return to_json(redact_members(from_json(text)), limit=_GROWS * len(text))
+
+
+def _without_few(text: Json) -> Json:
+    """Secrets were known by few names, and where a text was JSON its name had to say so."""
     return to_json(_redact(from_json(text)), limit=_GROWS * len(text))
+
+
+EARLIER: Final = (_without_members, _without_few)
+"""A JSON text as ledgers of those times have it."""
 
 
 def _redact(value: Any) -> Any:
@@ -41,7 +50,7 @@ def _redact_member(name: str, item: Any) -> Any:
         return item if item is None or isinstance(item, bool | int | float) or item == "" else REDACTED
     if isinstance(item, str) and name.endswith("_json"):
         try:
-            return redact_json_as_before(Json(item))
+            return _without_few(Json(item))
         except HomeostatError:
             return hide_keys(item)
     return _redact(item)
