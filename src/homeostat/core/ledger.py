@@ -14,7 +14,9 @@ from homeostat.core.records.budget import (
     Drawn,
     Flight,
     GatewayId,
+    Limits,
     Posting,
+    Warned,
 )
 from homeostat.core.records.call import Api, Call, Metered, Outcome, Priced, Usage, call_of
 
@@ -27,7 +29,7 @@ class Entries:
     changed: set[BudgetKey] = field(default_factory=set[BudgetKey])
     holds: dict[BudgetKey, Amount] = field(default_factory=dict[BudgetKey, Amount])
     drawn: list[Drawn] = field(default_factory=list[Drawn])
-    warned: list[BudgetKey] = field(default_factory=list[BudgetKey])
+    news: dict[BudgetKey, Limits] = field(default_factory=dict[BudgetKey, Limits])
     calls: list[Call] = field(default_factory=list[Call])
 
     def move(self, key: BudgetKey, *, spent: Amount, held: Amount, now: Millis) -> None:
@@ -38,16 +40,23 @@ class Entries:
         moved = replace(budget, spent=budget.spent.plus(spent), held=_floor(budget.held.plus(held)))
         self.budgets[key] = moved
         self.changed.add(key)
-        if moved.warned_at_ms is None and moved.warns(now):
-            self.warn(key, now)
+        if ending := moved.ending(now):
+            self.warn(key, ending, now)
 
-    def warn(self, key: BudgetKey, now: Millis) -> None:
-        """Have the owner of an account know that it ends; each is told once."""
+    def warn(self, key: BudgetKey, limits: Limits, now: Millis) -> None:
+        """Have the owner of an account know that bounds of it end; of each they are told once."""
         budget = self.budgets.get(key)
-        if budget is not None and budget.warned_at_ms is None:
-            self.budgets[key] = replace(budget, warned_at_ms=now)
+        if budget is None:
+            return
+        news = tuple(one for one in limits if one not in budget.warned and budget.most(one) is not None)
+        if news:
+            self.budgets[key] = replace(budget, warned_at_ms=now, warned=(*budget.warned, *news))
             self.changed.add(key)
-            self.warned.append(key)
+            self.news[key] = (*self.news.get(key, ()), *news)
+
+    @property
+    def warned(self) -> tuple[Warned, ...]:
+        return tuple(Warned(self.budgets[key], limits) for key, limits in self.news.items())
 
     def hold(self, key: BudgetKey, amount: Amount) -> None:
         if amount != ZERO and key in self.budgets:
@@ -57,7 +66,7 @@ class Entries:
 def keys_of(posting: Posting) -> list[BudgetKey]:
     """The budgets a posting touches, in the order in which they are locked."""
     named = {spend.key for spend in posting.spends} | {draw.key for draw in posting.draws}
-    return sorted(named.union(posting.warnings) if posting.warnings else named)
+    return sorted(named.union(key for key, _ in posting.warnings) if posting.warnings else named)
 
 
 def settle(posting: Posting, budgets: dict[BudgetKey, Budget]) -> Entries:
@@ -79,8 +88,8 @@ def settle(posting: Posting, budgets: dict[BudgetKey, Budget]) -> Entries:
         entries.move(draw.key, spent=ZERO, held=granted, now=posting.now_ms)
         entries.hold(draw.key, granted)
         entries.drawn.append(Drawn(granted, None, entries.budgets[draw.key]))
-    for key in posting.warnings:
-        entries.warn(key, posting.now_ms)
+    for key, limit in posting.warnings:
+        entries.warn(key, (limit,), posting.now_ms)
     return entries
 
 

@@ -12,7 +12,7 @@ from homeostat.core.clock import Millis
 from homeostat.core.codec import Json, to_json
 from homeostat.core.errors import BusUnavailable
 from homeostat.core.ports.bus import Bus
-from homeostat.core.records.budget import Budget, Posting
+from homeostat.core.records.budget import Budget, BudgetLimit, Limits, Posting, Warned
 from homeostat.core.records.call import Call, Outcome
 from homeostat.core.records.event import Channel, Event
 from homeostat.core.records.vitals import Hearsay, Vitals, vitals_of
@@ -48,10 +48,10 @@ class Announcer:
         """Tell something with the next posting."""
         self._events.append(event)
 
-    async def posted(self, posting: Posting, warned: Iterable[Budget]) -> None:
+    async def posted(self, posting: Posting, warned: Iterable[Warned]) -> None:
         """Tell what a posting that is written now holds."""
         events, self._events = self._events, []
-        events += [_warning(budget, posting.now_ms) for budget in warned]
+        events += [_warning(*one, posting.now_ms) for one in warned]
         events += self._vitals(posting.calls)
         if events:
             await self._publish(events)
@@ -106,14 +106,13 @@ def _events(samples: Iterable[Vitals]) -> list[Event]:
     return events
 
 
-def _warning(budget: Budget, now: Millis) -> Event:
-    seconds, caps = budget.elapsed_ms(now) / 1000, list[str]()
-    if budget.tokens_max is not None:
-        caps.append(f"{budget.spent.tokens} of {budget.tokens_max} tokens")
-    if budget.micros_max is not None:
-        caps.append(f"${budget.spent.micros / 1e6:.6f} of ${budget.micros_max / 1e6:.6f}")
-    if budget.seconds_max is not None:
-        caps.append(f"{seconds:.1f} s of {budget.seconds_max:g} s")
+def _warning(budget: Budget, limits: Limits, now: Millis) -> Event:
+    seconds = budget.elapsed_ms(now) / 1000
+    words = {
+        BudgetLimit.TOKENS: f"{budget.spent.tokens} of {budget.tokens_max} tokens",
+        BudgetLimit.USD: f"${budget.spent.micros / 1e6:.6f} of ${(budget.micros_max or 0) / 1e6:.6f}",
+        BudgetLimit.SECONDS: f"{seconds:.1f} s of {budget.seconds_max or 0:g} s",
+    }
     body: Json = to_json(
         {
             "kind": budget.kind,
@@ -124,9 +123,10 @@ def _warning(budget: Budget, now: Millis) -> Event:
             "micros_max": budget.micros_max,
             "seconds_spent": None if budget.seconds_max is None else seconds,
             "seconds_max": budget.seconds_max,
-            "reason": f"{', '.join(caps)} spent",
+            "caps": limits,
+            "reason": f"{', '.join(words[limit] for limit in limits)} spent",
             "at_ms": now,
         }
     )
-    event_id = f"{budget.kind}:{budget.holder}:{budget.warned_at_ms}"
+    event_id = f"{budget.kind}:{budget.holder}:{budget.warned_at_ms}:{'+'.join(limits)}"
     return Event(event_id, budget.project, Channel.EVT, budget.kind, budget.holder, "budget_warning", body)

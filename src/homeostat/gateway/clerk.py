@@ -32,6 +32,7 @@ from homeostat.core.records.budget import (
     ZERO,
     BudgetKey,
     BudgetKind,
+    BudgetLimit,
     Draw,
     Posting,
     Spend,
@@ -88,7 +89,7 @@ class Clerk:
         self._ended: list[Airborne] = []
         self._calls: deque[Call] = deque()
         self._refusals: dict[RefusalKey, tuple[Call, list[int]]] = {}
-        self._warnings: set[BudgetKey] = set()
+        self._warnings: set[tuple[BudgetKey, BudgetLimit]] = set()
         self._leaving = False
         self._awake = False
         self._wanted = asyncio.Event()
@@ -157,9 +158,9 @@ class Clerk:
         self.announcer.announce(event)
         self.wake()
 
-    def warn(self, key: BudgetKey) -> None:
-        """Have the owner of a budget know that it ends, with the next posting and once."""
-        self._warnings.add(key)
+    def warn(self, key: BudgetKey, limit: BudgetLimit) -> None:
+        """Have the owner of a budget know that a bound of it ends, with the next posting and once."""
+        self._warnings.add((key, limit))
         self.wake()
 
     def _record(self, call: Call) -> None:

@@ -9,7 +9,7 @@ from homeostat.core.ids import DEFAULT_PROJECT, AgentId, Ids, ProjectId, RunId, 
 from homeostat.core.limits import CALL_RETENTION_SECONDS, GATEWAY_LEASE_SECONDS, PAGE_MAX
 from homeostat.core.ports.bus import Bus
 from homeostat.core.ports.gateway import Assignments, GatewayStore, Keyring, Listener, PriceList
-from homeostat.core.records.budget import Amount, Budget, BudgetKey
+from homeostat.core.records.budget import Amount, Budget, BudgetKey, BudgetLimit
 from homeostat.core.records.call import Call, CallFilter, CallId, Outcome, Outlay
 from homeostat.core.records.enforcement import Spent
 from homeostat.core.records.policy import Action, Policy, PolicyFilter, PolicyId
@@ -191,9 +191,9 @@ class Gateway:
         await self.clerk.flush()
         return await self.store.budget(key)
 
-    def warn(self, key: BudgetKey) -> None:
-        """Tell everybody that a budget ends, a moment later, unless that was told."""
-        self.clerk.warn(key)
+    def warn(self, key: BudgetKey, limit: BudgetLimit) -> None:
+        """Tell everybody that a bound of a budget ends, a moment later, unless that was told."""
+        self.clerk.warn(key, limit)
 
     async def budgets(self, project: ProjectId, *, after: BudgetKey | None, limit: int) -> list[Budget]:
         await self.clerk.flush()

@@ -18,7 +18,7 @@ from homeostat.core.limits import (
 )
 from homeostat.core.machines.run import RunStatus
 from homeostat.core.ports.gateway import PriceList, RunGates
-from homeostat.core.records.budget import BudgetKind
+from homeostat.core.records.budget import BudgetKind, BudgetLimit
 from homeostat.core.records.call import Outcome
 from homeostat.core.records.event import Channel, Event
 from homeostat.core.records.turn import AgentKey
@@ -124,7 +124,7 @@ class Office:
     prices: PriceList
     errands: Errands
     runs: RunGates | None = None
-    broke: Callable[[RunId, Millis, str], None] | None = (
+    broke: Callable[[RunId, Millis, str, BudgetLimit], None] | None = (
         None  # told at once of a run whose call was refused for lack of money
     )
     manners: Manners = field(default_factory=Manners)
@@ -148,11 +148,10 @@ class Office:
         """
         if isinstance(error, BudgetExceeded) and error.facts.get("kind") == BudgetKind.RUN:
             run_id = RunId(str(error.facts["holder"]))
-            now, why = self.clock.now_ms(), error.why
-            self.clerk.warn((agent[0], BudgetKind.RUN, run_id))
+            now, why, limit = self.clock.now_ms(), error.why, BudgetLimit(str(error.facts["limit"]))
+            self.clerk.warn((agent[0], BudgetKind.RUN, run_id), limit)
             if self.broke is not None:
-                self.broke(run_id, now, why)
-            limit = error.facts.get("limit")
+                self.broke(run_id, now, why, limit)
             body = to_json({"run_id": run_id, "limit": limit, "agent_id": agent[1], "why": why, "at_ms": now})
             event_id = f"{run_id}:refused:{self.ids.scope()}"
             self.clerk.announce(Event(event_id, agent[0], Channel.EVT, "run", run_id, "budget_refused", body))

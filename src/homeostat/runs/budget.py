@@ -8,13 +8,24 @@ from homeostat.core.clock import Millis
 from homeostat.core.gateway_errors import BudgetExceeded
 from homeostat.core.ids import AgentId, ProjectId, RunId, scope_floor
 from homeostat.core.limits import CALL_SETTLES_SECONDS, PAGE_MAX, RUN_CALLS_BATCH_MAX
-from homeostat.core.records.budget import WARNING_PERCENT, ZERO, Amount, Budget, BudgetKey, BudgetKind
+from homeostat.core.records.budget import (
+    WARNING_PERCENT,
+    ZERO,
+    Amount,
+    Budget,
+    BudgetKey,
+    BudgetKind,
+    BudgetLimit,
+    Limits,
+)
 from homeostat.core.records.call import Call, CallFilter, Outcome, call_of
 from homeostat.core.records.provenance import EntryKind
 from homeostat.core.records.run import Bounds, PauseCause, Run
 from homeostat.runs.draft import Draft
 
 ALARMS_MAX = 10_000
+LIMITS = {"tokens": BudgetLimit.TOKENS, "usd": BudgetLimit.USD, "time": BudgetLimit.SECONDS}
+"""The bounds, by what they are called in words."""
 
 
 class Bank(Protocol):
@@ -28,16 +39,17 @@ class Bank(Protocol):
 
     async def spent_for(self, project: ProjectId, run_id: RunId, *, after: str) -> Amount: ...
 
-    def warn(self, key: BudgetKey) -> None:
-        """Tell everybody that a budget ends, unless that was told."""
+    def warn(self, key: BudgetKey, limit: BudgetLimit) -> None:
+        """Tell everybody that a bound of a budget ends, unless that was told."""
         ...
 
 
 class Alarm(NamedTuple):
-    """A call of a run was refused: when, and why in words."""
+    """A call of a run was refused: when, why in words, and which bound it was."""
 
     at_ms: Millis
     why: str
+    limit: BudgetLimit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +59,7 @@ class Spending:
     spent: Amount
     held: Amount
     elapsed_ms: int
-    warns: bool
+    ending: Limits
     used_up: str | None
     reason: str | None
     stuck: bool
@@ -82,14 +94,15 @@ class Purse:
         alarm = self._alarms.get(run.run_id)
         return alarm is not None and alarm.at_ms > (run.applying_since_ms or 0)
 
-    def take_alarm(self, run: Run) -> str | None:
-        """Why a call was refused, if one was; that counts once."""
+    def take_alarm(self, run: Run) -> Alarm | None:
+        """The last call that was refused, if one was; that counts once."""
         alarmed, alarm = self.alarmed(run), self._alarms.pop(run.run_id, None)
-        return alarm.why if alarmed and alarm is not None else None
+        return alarm if alarmed else None
 
-    def warn(self, run: Run) -> None:
-        """Have everybody know that the budget of a run ends, whichever part of it: who heard so is not told again."""
-        self.bank.warn(key_of(run.project, run.run_id))
+    def warn(self, run: Run, limits: Limits) -> None:
+        """Have everybody know that bounds of a run end: who heard so of one is not told again."""
+        for limit in limits:
+            self.bank.warn(key_of(run.project, run.run_id), limit)
 
     async def refused(self, run: Run, agent_id: AgentId, *, since: Millis) -> bool:
         """Whether a call of an agent for a run was turned away because the run's money is used up."""
@@ -169,10 +182,9 @@ class Purse:
         )
         known = await self.bank.budget(budget.key)
         if known is None or _bounds(known) != _bounds(budget):
-            warned = known.warned_at_ms if known is not None and _caps(known) == _caps(budget) else None
             # One that was bounded only now has spent before; an account keeps what it knows itself.
             before = ZERO if run.config.bounds != Bounds() or known is not None else await self._logged(run)
-            await self.bank.put_budget(replace(budget, spent=before, warned_at_ms=warned))
+            await self.bank.put_budget(replace(budget.instead_of(known), spent=before))
 
     async def look(self, run: Run, now: Millis) -> Spending:
         """How much is used of what is bounded: whoever drives a run asks often, and for nothing else."""
@@ -224,7 +236,7 @@ def judge(run: Run, known: Budget | None, now: Millis) -> Spending:
     }
     bounded = {name: cap for name, cap in most.items() if cap is not None}
     used_up = next((name for name, cap in bounded.items() if used[name] >= cap), None)
-    warns = any(used[name] * 100 >= cap * WARNING_PERCENT for name, cap in bounded.items())
+    ending = tuple(LIMITS[name] for name, cap in bounded.items() if used[name] * 100 >= cap * WARNING_PERCENT)
     stuck = used_up is None and run.paused is PauseCause.BUDGET
     words = "" if used_up is None else _spent_words(used_up, used[used_up], bounded[used_up])
     ends = {
@@ -237,7 +249,7 @@ def judge(run: Run, known: Budget | None, now: Millis) -> Spending:
         spent=spent,
         held=held,
         elapsed_ms=elapsed,
-        warns=warns,
+        ending=ending,
         used_up=used_up,
         reason=None if used_up is None else f"the {used_up} cap is reached: {words}",
         stuck=stuck,

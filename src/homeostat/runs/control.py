@@ -181,7 +181,8 @@ class Control:
                     micros=before.micros if bounds.micros is None else bounds.micros,
                     seconds=before.seconds if bounds.seconds is None else bounds.seconds,
                 )
-                draft.set(bounds=raised, warned=False)
+                told = tuple(limit for limit in draft.run.warned_of if raised.most(limit) == before.most(limit))
+                draft.set(bounds=raised, warned=bool(told), warned_of=told)
             details = None if bounds is None else {"budget": draft.run.bounds}
             draft.move(RunEvent.RESUME, actor=who.actor, reason=who.reason, details=details)
 

@@ -13,6 +13,7 @@ from homeostat.core.machines.run import RunStatus
 from homeostat.core.machines.task import TaskStatus
 from homeostat.core.ports.bus import Bus
 from homeostat.core.ports.runs import Agents, PlanFunction, RunStore
+from homeostat.core.records.budget import BudgetLimit
 from homeostat.core.records.event import Channel, Event, subject
 from homeostat.core.records.run import Run
 from homeostat.core.redaction import redact_text
@@ -159,12 +160,12 @@ class Runs:
     async def _on_refused(self, event: Event) -> None:
         try:
             said = cast("dict[str, object]", from_json(event.payload))
-            at_ms = Millis(int(str(said["at_ms"])))
+            at_ms, limit = Millis(int(str(said["at_ms"]))), BudgetLimit(str(said["limit"]))
         except (MalformedPayload, KeyError, ValueError, TypeError):
             return
-        self.broke(RunId(event.target), at_ms, str(said.get("why") or "the budget cap is reached"))
+        self.broke(RunId(event.target), at_ms, str(said.get("why") or "the budget cap is reached"), limit)
 
-    def broke(self, run_id: RunId, at_ms: Millis, why: str) -> None:
-        """A call of a run was refused at that time because there is no money left for it."""
-        self.purse.alarm(run_id, Alarm(at_ms, why))
+    def broke(self, run_id: RunId, at_ms: Millis, why: str, limit: BudgetLimit) -> None:
+        """A call of a run was refused at that time because a bound leaves nothing for it."""
+        self.purse.alarm(run_id, Alarm(at_ms, why, limit))
         self.driver.look(run_id)

@@ -3,7 +3,7 @@
 from homeostat.core.clock import Millis
 from homeostat.core.limits import RUNS_SEEN_SECONDS
 from homeostat.core.machines.run import RunEvent
-from homeostat.core.records.budget import WARNING_PERCENT
+from homeostat.core.records.budget import WARNING_PERCENT, BudgetLimit, Limits
 from homeostat.core.records.provenance import EntryKind
 from homeostat.core.records.run import Bounds, OnBudget, PauseCause, Run, Task
 from homeostat.runs.desk import Desk
@@ -55,8 +55,8 @@ class Treasurer:
         return await self._desk.purse.refused(run, task.agent_id, since=task.started_at_ms)
 
     async def check(self, draft: Draft) -> None:
-        """Warn at 80 %, once; at 100 % pause or fail, whichever the policy says. Where a call is refused before that,
-        because it would have passed the cap, the warning comes with it.
+        """Warn at 80 % of each cap, once; at 100 % pause or fail, whichever the policy says. Where a call is refused
+        before that, because it would have passed the cap, the warning comes with it.
         """
         run, clock, purse = draft.run, self._desk.clock, self._desk.purse
         if run.bounds == Bounds() or self._lately(run, draft.now):
@@ -64,19 +64,21 @@ class Treasurer:
         self._looked_at = clock.monotonic()
         seen = await purse.look(run, draft.now)
         refused = purse.take_alarm(run)
-        reason = seen.reason or refused
-        if reason is None and not (seen.warns and not run.warned):
+        reason = seen.reason or (None if refused is None else refused.why)
+        news = _unwarned(run, seen.ending if refused is None else (*seen.ending, refused.limit))
+        if reason is None and not news:
             return
-        if not run.warned:
-            purse.warn(run)
-            draft.note(EntryKind.RUN_CHANGED, {"change": "budget_warning", "forecast": reason or seen.forecast})
-            draft.set(warned=True)
+        if news:
+            purse.warn(run, news)
+            said = {"change": "budget_warning", "caps": news, "forecast": reason or seen.forecast}
+            draft.note(EntryKind.RUN_CHANGED, said)
+            draft.set(warned=True, warned_of=(*run.warned_of, *news))
         if reason is not None and run.config.policy.on_budget is OnBudget.FAIL:
             draft.move(RunEvent.FAIL, actor=DRIVER, reason=reason)
         elif reason is not None:
             draft.move(RunEvent.PAUSE, actor=DRIVER, reason=reason, paused=PauseCause.BUDGET)
         elif run.config.policy.pause_on_warning:
-            reason = "80 % of a budget is used"
+            reason = f"{WARNING_PERCENT} % of its {' and '.join(news)} are used"
             draft.move(RunEvent.PAUSE, actor=DRIVER, reason=reason, paused=PauseCause.WARNING)
 
     def _lately(self, run: Run, now: Millis) -> bool:
@@ -85,6 +87,13 @@ class Treasurer:
         if not metered(run) or self._desk.purse.alarmed(run) or (left is not None and left <= 0):
             return False
         return self._desk.clock.monotonic() - self._looked_at < RUNS_SEEN_SECONDS
+
+
+def _unwarned(run: Run, limits: Limits) -> Limits:
+    """Those of which nobody was told. Runs that were warned before each was told apart count as told of all."""
+    if run.warned and not run.warned_of:
+        return ()
+    return tuple(limit for limit in BudgetLimit if limit in limits and limit not in run.warned_of)
 
 
 def metered(run: Run) -> bool:
@@ -105,5 +114,5 @@ def _time_left(run: Run, now: Millis) -> int | None:
     """Milliseconds until its time says something: that it ends, or if that was said, that it is over."""
     if run.bounds.seconds is None:
         return None
-    share = 1.0 if run.warned else WARNING_PERCENT / 100
+    share = WARNING_PERCENT / 100 if _unwarned(run, (BudgetLimit.SECONDS,)) else 1.0
     return int(run.bounds.seconds * share * 1000) - run.elapsed_ms(now)

@@ -82,7 +82,8 @@ async def put_budget(call: Call, body: w.BudgetBody) -> w.BudgetShape:
         seconds_max=body.seconds,
         started_at_ms=call.system.clock.now_ms(),
     )
-    return _budget(await call.system.gateway.put_budget(budget))
+    known = await call.system.gateway.budget(key)
+    return _budget(await call.system.gateway.put_budget(budget.instead_of(known, clock_anew=True)))
 
 
 @routes.plain(
@@ -131,4 +132,5 @@ def _budget(budget: Budget) -> w.BudgetShape:
         started_at=rfc3339(budget.started_at_ms),
         ends_at=instant(budget.ends_at_ms),
         warned_at=instant(budget.warned_at_ms),
+        warned_of=budget.warned,
     )

@@ -293,6 +293,7 @@ async def _run(call: Call, run: Run) -> w.RunShape:
         seconds_max=bounds.seconds,
         seconds_spent=spending.elapsed_ms / 1000,
         warned=run.warned,
+        warned_of=run.warned_of,
         forecast=spending.forecast,
         reached_in_seconds=spending.reached_in_seconds,
     )

@@ -20,7 +20,7 @@ SHOWN: Final = frozenset(row.shows for row in ROWS if row.shows)
 
 MOVES_BY_ITSELF: Final = frozenset(
     {
-        *("tokens_spent", "tokens_held", "usd_spent", "usd_held", "warned_at"),
+        *("tokens_spent", "tokens_held", "usd_spent", "usd_held", "warned_at", "warned_of"),
         *("baseline", "sigma", "history", "incident", "last_heard_at", "head", "reported", "metrics"),
     }
 )

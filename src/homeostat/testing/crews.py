@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from homeostat.core.codec import Json
 from homeostat.core.errors import HomeostatError, StaleEpoch
 from homeostat.core.ids import AgentId, ProjectId, RunId, TurnId
-from homeostat.core.records.budget import ZERO, Amount, Budget, BudgetKey
+from homeostat.core.records.budget import ZERO, Amount, Budget, BudgetKey, BudgetLimit
 from homeostat.core.records.call import Call, CallFilter
 from homeostat.core.records.run import Target, TargetKind
 from homeostat.core.records.turn import AgentKey, Grant
@@ -83,7 +83,7 @@ class NoBank:
 
     def __init__(self) -> None:
         self.accounts: dict[BudgetKey, Budget] = {}
-        self.warned: list[BudgetKey] = []
+        self.warned: list[tuple[BudgetKey, BudgetLimit]] = []
 
     async def put_budget(self, budget: Budget) -> Budget:
         known = self.accounts.get(budget.key)
@@ -98,8 +98,8 @@ class NoBank:
         del project, run_id, after
         return ZERO
 
-    def warn(self, key: BudgetKey) -> None:
-        self.warned.append(key)
+    def warn(self, key: BudgetKey, limit: BudgetLimit) -> None:
+        self.warned.append((key, limit))
 
     async def calls(self, wanted: CallFilter, limit: int) -> list[Call]:
         del wanted, limit

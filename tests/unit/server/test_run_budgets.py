@@ -13,6 +13,7 @@ from homeostat.core.clock import Millis
 from homeostat.core.codec import Json as Text
 from homeostat.core.errors import InvalidRequest
 from homeostat.core.ids import DEFAULT_PROJECT, RunId
+from homeostat.core.records.budget import BudgetLimit
 from homeostat.core.records.turn import Grant
 from homeostat.core.records.view import Outcome
 from homeostat.runs.budget import judge
@@ -158,7 +159,7 @@ async def test_a_warning_pauses_a_run_where_its_policy_says_so(system: System, h
         stored = await system.runs.get(DEFAULT_PROJECT, RunId(run["run_id"]))
         later = Millis(stored.moved.at_ms + 25_000)
         seen = judge(stored, None, later)
-        assert (seen.warns, seen.used_up) == (True, None)
+        assert (seen.ending, seen.used_up) == ((BudgetLimit.SECONDS,), None)
         assert seen.forecast == "time cap reached in 5 s"
         run = await begin(http, 1, budget={"seconds": 0.3}, policy={"pause_on_warning": True})
 

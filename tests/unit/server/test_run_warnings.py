@@ -110,3 +110,43 @@ async def test_a_run_that_fails_for_its_budget_was_warned_of_it(system: System, 
             return bool(heard)
 
         await eventually(told)
+
+
+async def test_each_cap_is_warned_of_by_itself_and_again_once_it_was_raised(
+    system: System, http: httpx2.AsyncClient
+) -> None:
+    talkers = Talkers(http)
+    await talkers.register("ann")
+    run_id = ""
+
+    async def resumed(calls: int, **budget: float) -> Json:
+        """What a run says of its budget after so many calls and another budget."""
+        (await http.post(f"/v1/runs/{run_id}/resume", json={"budget": budget})).raise_for_status()
+        for name in list(waiting)[: calls // 5]:
+            (await http.post(f"/v1/runs/{run_id}/tasks/{name}/approve", json={})).raise_for_status()
+            waiting.remove(name)
+        return (await reached(http, run_id, "paused"))["budget"]
+
+    async with crew(system.kernel, "ann", work=talkers.work), warnings(system) as heard:
+        run_id = await begin(http, tasks=[talk(5)], budget={"tokens": 30_000})
+        once = (await reached(http, run_id, "completed"))["budget"]
+        tokens, usd = once["tokens_spent"] // 5, once["usd_spent"] / 5
+        waiting = [f"talk{number}" for number in range(20)]
+        tasks = [{**talk(5), "name": name, "approval": True} for name in waiting]
+        run_id = await begin(http, tasks=tasks, budget={"tokens": 24 * tokens, "usd": 200 * usd})
+        await reached(http, run_id, "paused")
+        assert (await resumed(20))["warned_of"] == ["tokens"]
+        assert (await resumed(10, tokens=1_000 * tokens, usd=36 * usd))["warned_of"] == ["usd"], "it was raised"
+        assert (await resumed(5, tokens=1_000 * tokens, usd=1_000 * usd))["warned_of"] == []
+        shown = await resumed(5, tokens=46 * tokens)
+        assert (shown["warned"], shown["warned_of"]) == (True, ["tokens"])
+
+        async def told() -> bool:
+            return [one["caps"] for one in heard] == [["tokens"], ["usd"], ["tokens"]]
+
+        await eventually(told, 20)
+        account = (await http.get(f"/v1/budgets/run/{run_id}")).json()
+        assert (account["warned_of"], account["warned_at"] is not None) == (["tokens"], True)
+    entries = (await http.get(f"/v1/runs/{run_id}/ledger", params={"limit": 500})).json()["entries"]
+    noted = [entry["payload"]["caps"] for entry in entries if entry["payload"].get("change") == "budget_warning"]
+    assert noted == [["tokens"], ["usd"], ["tokens"]]

@@ -8,7 +8,7 @@ import msgspec
 from homeostat.core.clock import Millis
 from homeostat.core.ids import AgentId, scope_floor
 from homeostat.core.pacing import Window
-from homeostat.core.records.budget import Amount, Budget, BudgetKey, BudgetKind, Flight
+from homeostat.core.records.budget import Amount, Budget, BudgetKey, BudgetKind, BudgetLimit, Flight
 from homeostat.core.records.call import Call, CallFilter, CallId, Outlay, call_of
 from homeostat.core.records.policy import TERMS, Action, Policy, PolicyFilter, PolicyOrigin
 from homeostat.core.records.rate import RateKey
@@ -83,6 +83,7 @@ def read_budget(row: Row) -> Budget:
         held=Amount(row[9], row[10]),
         warned_at_ms=None if row[11] is None else Millis(row[11]),
         stopped_at_ms=None if row[12] is None else Millis(row[12]),
+        warned=tuple(map(BudgetLimit, row[13].split())),
     )
 
 
@@ -96,11 +97,12 @@ def write_bounds(budget: Budget) -> tuple[object, ...]:
         budget.stopped_at_ms,
         *budget.spent,
         budget.warned_at_ms,
+        " ".join(budget.warned),
     )
 
 
 def write_moved(budget: Budget) -> tuple[object, ...]:
-    return (*write_key(budget.key), *budget.spent, *budget.held, budget.warned_at_ms)
+    return (*write_key(budget.key), *budget.spent, *budget.held, budget.warned_at_ms, " ".join(budget.warned))
 
 
 def write_key(key: BudgetKey) -> tuple[str, str, str]:

@@ -1,7 +1,7 @@
 """What a run or an agent may spend, what it has spent, and what is set aside for calls under way."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import NamedTuple, NewType, cast
 
@@ -69,11 +69,16 @@ class BudgetLimit(StrEnum):
     SECONDS = "seconds"
 
 
+Limits = tuple[BudgetLimit, ...]
+"""Some of the bounds."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
     """An account of the ledger. What is held is part of what gateways have drawn and not spent yet.
 
-    Its clock counts from `started_at_ms`; one that was stopped stands where it stood at `stopped_at_ms`.
+    Its clock counts from `started_at_ms`; one that was stopped stands where it stood at `stopped_at_ms`. Of the bounds
+    that are `warned` somebody knows that they end, of the last since `warned_at_ms`.
     """
 
     project: ProjectId
@@ -87,6 +92,7 @@ class Budget:
     spent: Amount = ZERO
     held: Amount = ZERO
     warned_at_ms: Millis | None = None
+    warned: Limits = ()
 
     @property
     def key(self) -> BudgetKey:
@@ -148,14 +154,38 @@ class Budget:
             )
         )
 
-    def warns(self, now: Millis) -> bool:
-        """Whether so much is spent that somebody should know."""
+    def most(self, limit: BudgetLimit) -> float | None:
+        """A bound, by its name."""
+        match limit:
+            case BudgetLimit.TOKENS:
+                return self.tokens_max
+            case BudgetLimit.USD:
+                return self.micros_max
+            case BudgetLimit.SECONDS:
+                return self.seconds_max
+
+    def ending(self, now: Millis) -> Limits:
+        """The bounds of which so much is spent that somebody should know."""
         tokens_max, micros_max, seconds_max = self.tokens_max, self.micros_max, self.seconds_max
-        return (
-            (tokens_max is not None and self.spent.tokens * 100 >= tokens_max * WARNING_PERCENT)
-            or (micros_max is not None and self.spent.micros * 100 >= micros_max * WARNING_PERCENT)
-            or (seconds_max is not None and self.elapsed_ms(now) >= seconds_max * 10 * WARNING_PERCENT)
+        found: Limits = ()
+        if tokens_max is not None and self.spent.tokens * 100 >= tokens_max * WARNING_PERCENT:
+            found = (BudgetLimit.TOKENS,)
+        if micros_max is not None and self.spent.micros * 100 >= micros_max * WARNING_PERCENT:
+            found = (*found, BudgetLimit.USD)
+        if seconds_max is not None and self.elapsed_ms(now) >= seconds_max * 10 * WARNING_PERCENT:
+            found = (*found, BudgetLimit.SECONDS)
+        return found
+
+    def instead_of(self, known: "Budget | None", *, clock_anew: bool = False) -> "Budget":
+        """The same, with what was said of bounds that are as they were; of a clock that begins anew nothing was."""
+        if known is None:
+            return self
+        told = tuple(
+            limit
+            for limit in known.warned
+            if self.most(limit) == known.most(limit) and not (clock_anew and limit is BudgetLimit.SECONDS)
         )
+        return replace(self, warned=told, warned_at_ms=known.warned_at_ms if told else None)
 
 
 UNBOUNDED = 1 << 62
@@ -202,7 +232,7 @@ class Flight:
 class Posting:
     """Everything a gateway writes at once. Its number lets a repetition after an unknown outcome change nothing.
 
-    `warnings` are budgets whose owners should know that they end, if they do not know yet.
+    `warnings` are bounds whose owners should know that they end, if they do not know yet.
     """
 
     gateway_id: GatewayId
@@ -217,7 +247,14 @@ class Posting:
     opened: tuple[Flight, ...] = ()
     closed: tuple[CallId, ...] = ()
     calls: tuple[Call, ...] = ()
-    warnings: tuple[BudgetKey, ...] = ()
+    warnings: tuple[tuple[BudgetKey, BudgetLimit], ...] = ()
+
+
+class Warned(NamedTuple):
+    """An account, and those of its bounds whose end was not known before."""
+
+    budget: Budget
+    limits: Limits
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,7 +268,7 @@ class Posted:
     alive: bool
     drawn: tuple[Drawn, ...] = ()
     paced: tuple[RateDrawn, ...] = ()
-    warned: tuple[Budget, ...] = ()
+    warned: tuple[Warned, ...] = ()
     repeated: bool = False
 
 

@@ -12,6 +12,7 @@ from homeostat.core.ids import AgentId, ProjectId, RunId, TraceId, TurnId
 from homeostat.core.limits import TASKS_PARALLEL_DEFAULT
 from homeostat.core.machines.run import RUN, RunStatus
 from homeostat.core.machines.task import TASK, TaskStatus
+from homeostat.core.records.budget import BudgetLimit, Limits
 from homeostat.core.records.provenance import START, Tip
 
 
@@ -128,6 +129,16 @@ class Bounds(Struct, frozen=True, kw_only=True):
     micros: int | None = None
     seconds: float | None = None
 
+    def most(self, limit: BudgetLimit) -> float | None:
+        """A bound, by its name."""
+        match limit:
+            case BudgetLimit.TOKENS:
+                return self.tokens
+            case BudgetLimit.USD:
+                return self.micros
+            case BudgetLimit.SECONDS:
+                return self.seconds
+
 
 class RunPolicy(Struct, frozen=True, kw_only=True):
     """How a run is to be carried out."""
@@ -185,6 +196,7 @@ class Run(Struct, frozen=True, kw_only=True):
     paused: PauseCause | None = None
     forced: bool = False
     warned: bool = False
+    warned_of: Limits = ()
     plan_turn_id: TurnId | None = None
     calls_after: str = ""
     calls_noted: int = 0

@@ -6,7 +6,7 @@ from typing import Annotated
 import msgspec
 
 from homeostat.core.limits import NAME_CHARS_MAX, PAGE_DEFAULT, TOKENS_MAX
-from homeostat.core.records.budget import BudgetKind
+from homeostat.core.records.budget import BudgetKind, BudgetLimit
 from homeostat.core.records.call import Api, Metered, Outcome, Priced
 from homeostat.core.records.policy import Action, PolicyOrigin
 from homeostat.core.wire.bodies import Cursor, Limit
@@ -127,6 +127,7 @@ class BudgetShape(Shape, frozen=True, kw_only=True):
     started_at: Instant
     ends_at: Instant | None
     warned_at: Instant | None
+    warned_of: tuple[BudgetLimit, ...]
 
 
 class BudgetsQuery(msgspec.Struct, frozen=True, kw_only=True):

@@ -17,6 +17,7 @@ from homeostat.core.limits import (
     TASKS_PER_RUN_MAX,
 )
 from homeostat.core.machines.run import RunStatus
+from homeostat.core.records.budget import BudgetLimit
 from homeostat.core.records.run import OnBudget, OnFailure, PauseCause, PlannerKind, TaskStanding
 from homeostat.core.wire.bodies import Cursor, Limit
 from homeostat.core.wire.fields import Body, FilterText, Instant, Name, Shape, Value, absent
@@ -165,6 +166,7 @@ class BudgetShape(Shape, frozen=True, kw_only=True):
     seconds_max: float | None
     seconds_spent: float
     warned: bool
+    warned_of: tuple[BudgetLimit, ...]
     forecast: str | None
     reached_in_seconds: float | None
 

@@ -258,22 +258,6 @@ async def many_who_pace_at_once_never_pass_the_limit(store: GatewayStore) -> Non
     assert granted == 40 // 3
 
 
-async def one_is_warned_once(store: GatewayStore) -> None:
-    await store.put_budget(budget())
-    await store.enter(ONE, LATER)
-    told = [
-        len((await post(store, number, spends=(Spend(ANN, Amount(30, 0), ZERO),))).warned) for number in range(1, 5)
-    ]
-    assert told == [0, 0, 1, 0]
-    await store.put_budget(replace(budget(RUN), seconds_max=10))
-    (warned,) = (await post(store, 5, warnings=(ANN, RUN))).warned
-    assert (warned.key, warned.warned_at_ms, (await store.budget(RUN))) == (RUN, NOW, warned)
-    await store.put_budget(replace(budget(RUN, tokens=200), seconds_max=10))
-    spends = (Spend(RUN, Amount(1, 0), ZERO),)
-    timed = [await post(store, 6 + n, now_ms=Millis(NOW + 7_900 + n * 100), spends=spends) for n in range(3)]
-    assert [len(one.warned) for one in timed] == [0, 1, 0], "time is warned of like the rest"
-
-
 async def a_lease_from_a_clock_that_was_wrong_ends(store: GatewayStore) -> None:
     """A gateway that died a day ahead of everybody would else hold its part of a budget for a day."""
     await store.put_budget(budget())
@@ -384,7 +368,6 @@ CHECKS: tuple[Check, ...] = (
     a_posting_that_is_repeated_changes_nothing,
     room_is_counted_by_the_second_for_all_gateways,
     many_who_pace_at_once_never_pass_the_limit,
-    one_is_warned_once,
     a_lease_from_a_clock_that_was_wrong_ends,
     the_dead_are_charged_with_all_they_held,
     calls_are_found_newest_first,

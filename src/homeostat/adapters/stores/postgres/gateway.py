@@ -196,8 +196,7 @@ async def _post(transaction: Transaction, posting: Posting) -> Posted:
         await transaction.executemany(SQL["flight_drop"], [(call_id,) for call_id in posting.closed])
     if posting.calls:
         await transaction.fetch(SQL["call_put"], *rows.write_calls(posting.calls))
-    warned = tuple(entries.budgets[key] for key in entries.warned)
-    return Posted(alive=True, drawn=tuple(entries.drawn), paced=paced, warned=warned)
+    return Posted(alive=True, drawn=tuple(entries.drawn), paced=paced, warned=entries.warned)
 
 
 async def _pace(transaction: Transaction, posting: Posting) -> tuple[RateDrawn, ...]:

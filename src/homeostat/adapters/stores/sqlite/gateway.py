@@ -207,8 +207,7 @@ def _post(connection: sqlite3.Connection, posting: Posting) -> Posted:
     if posting.closed:
         many(SQL["flight_drop"], [(call_id,) for call_id in posting.closed])
     put_rows(connection, SQL["call_put"], [rows.write_call(call) for call in posting.calls])
-    warned = tuple(entries.budgets[key] for key in entries.warned)
-    return Posted(alive=True, drawn=tuple(entries.drawn), paced=paced, warned=warned)
+    return Posted(alive=True, drawn=tuple(entries.drawn), paced=paced, warned=entries.warned)
 
 
 def _pace(connection: sqlite3.Connection, posting: Posting) -> tuple[RateDrawn, ...]:
