@@ -236,8 +236,8 @@ async def test_a_broken_store_is_found_out(broken: Broken) -> None:
     assert await failure(broken)
 
 
-# Gates of runs are the business of two keepers at once, and found out about in their suite.
-@pytest.mark.parametrize("field", [field.name for field in fields(Writes) if field.name != "runs"])
+# Gates of runs and mandates are the business of two keepers at once, and found out about in suites of their own.
+@pytest.mark.parametrize("field", [field.name for field in fields(Writes) if field.name not in {"runs", "mandates"}])
 async def test_a_store_that_forgets_something_is_found_out(field: str) -> None:
     class Forgetful(SqliteTurns):
         async def save(self, writes: Writes) -> Saved:

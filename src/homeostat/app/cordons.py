@@ -5,6 +5,7 @@ from homeostat.core.errors import AgentUnknown
 from homeostat.core.ids import TurnId
 from homeostat.core.ports.access import AccessStore
 from homeostat.core.records.access import CORDONED, Cordon
+from homeostat.core.records.enforcement import Mandate
 from homeostat.core.records.head import Gate
 from homeostat.core.records.turn import AgentKey
 from homeostat.kernel.kernel import Kernel
@@ -42,11 +43,13 @@ class Cordons:
     async def get(self, agent: AgentKey) -> Cordon | None:
         return await self._store.cordon(agent)
 
-    async def set_gate(self, key: AgentKey, gate: Gate, reason: str | None = None) -> Gate:
+    async def set_gate(
+        self, key: AgentKey, gate: Gate, reason: str | None = None, mandate: Mandate | None = None
+    ) -> Gate:
         """As the kernel's, but a gate that opens before a cordoned agent opens no further than to drain."""
         if gate is Gate.OPEN and (cordon := await self._store.cordon(key)) is not None:
-            return await self._kernel.set_gate(key, Gate.DRAINING, _words(cordon))
-        return await self._kernel.set_gate(key, gate, reason)
+            return await self._kernel.set_gate(key, Gate.DRAINING, _words(cordon), mandate)
+        return await self._kernel.set_gate(key, gate, reason, mandate)
 
     async def preempt(self, key: AgentKey) -> TurnId | None:
         return await self._kernel.preempt(key)

@@ -1,7 +1,7 @@
 """What can go wrong while an agent is held or treated; none of it is ever told as success.
 
 Refused: CustodyRefused · ControlRefused · EngineDenied
-Conflict: CustodyTaken · DeploymentChanged · AgentKilled
+Conflict: CustodyTaken · DeploymentChanged · AgentKilled · AgentMoved
 ProtocolViolation: ReceiptUnknown · ControlUnknown · ContainerUnknown
 Unavailable: EngineUnreachable · EngineFailed · ProcessGone · ControlUnreachable
 """
@@ -20,6 +20,13 @@ class CustodyTaken(Conflict):
 
     code = "custody_taken"
     hint = "Only whoever started that process may name another one; end it first."
+
+
+class AgentMoved(Conflict):
+    """The health of agent {agent_id!r} has changed meanwhile."""
+
+    code = "agent_moved"
+    hint = "Look at it again, and repeat what you want."
 
 
 class AgentKilled(Conflict):

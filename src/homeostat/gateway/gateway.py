@@ -11,7 +11,7 @@ from homeostat.core.ports.bus import Bus
 from homeostat.core.ports.gateway import Assignments, GatewayStore, Keyring, Listener, PriceList
 from homeostat.core.records.budget import Amount, Budget, BudgetKey, BudgetLimit
 from homeostat.core.records.call import Call, CallFilter, CallId, Outcome, Outlay
-from homeostat.core.records.enforcement import Spent
+from homeostat.core.records.enforcement import Mandate, Spent
 from homeostat.core.records.policy import Action, Policy, PolicyFilter, PolicyId
 from homeostat.core.records.rate import RateKey
 from homeostat.core.records.turn import AgentKey
@@ -125,14 +125,14 @@ class Gateway:
 
     # --- policies ------------------------------------------------------------------------------------------
 
-    async def put_policy(self, policy: Policy) -> Policy:
-        await self.book.put(policy)
+    async def put_policy(self, policy: Policy, mandate: Mandate | None = None) -> Policy:
+        await self.book.put(policy, mandate)
         if policy.action is Action.CLEAR_CONTEXT and policy.agent_id is not None and self._clear_context is not None:
             await self._clear_context((policy.project, policy.agent_id), policy.reason)
         return policy
 
-    async def drop_policy(self, project: ProjectId, policy_id: PolicyId) -> bool:
-        return await self.book.drop(project, policy_id)
+    async def drop_policy(self, project: ProjectId, policy_id: PolicyId, mandate: Mandate | None = None) -> bool:
+        return await self.book.drop(project, policy_id, mandate)
 
     async def drop_policies(self, wanted: PolicyFilter) -> list[PolicyId]:
         return await self.book.drop_all(wanted)

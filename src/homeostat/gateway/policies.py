@@ -17,6 +17,7 @@ from homeostat.core.limits import (
 )
 from homeostat.core.ports.bus import Bus
 from homeostat.core.ports.gateway import GatewayStore
+from homeostat.core.records.enforcement import Mandate
 from homeostat.core.records.event import Channel, Event, subject
 from homeostat.core.records.policy import Action, Policy, PolicyFilter, PolicyId
 from homeostat.core.records.rate import RateKey
@@ -157,12 +158,12 @@ class PolicyBook:
     def of_agent(self, key: AgentKey) -> list[Policy]:
         return [policy for policy in self.all(key[0]) if holds_for(policy, key[1])]
 
-    async def put(self, policy: Policy) -> int:
+    async def put(self, policy: Policy, mandate: Mandate | None = None) -> int:
         """Set a policy; when this returns it is in force here, and a moment later everywhere."""
         check(policy)
         if sum(len(group) for group in self._policies.values()) >= POLICIES_MAX:
             raise Overloaded(problem=f"there are {POLICIES_MAX} policies already")
-        version = await self._store.put_policy(policy)
+        version = await self._store.put_policy(policy, mandate)
         await self.refresh()
         await self._announce(policy.project, policy.policy_id, {"set": policy, "version": version})
         if policy.action is Action.CLEAR_CONTEXT and policy.agent_id is not None:
@@ -172,8 +173,8 @@ class PolicyBook:
             await self._publish(event)
         return version
 
-    async def drop(self, project: ProjectId, policy_id: PolicyId) -> bool:
-        version = await self._store.drop_policy(project, policy_id)
+    async def drop(self, project: ProjectId, policy_id: PolicyId, mandate: Mandate | None = None) -> bool:
+        version = await self._store.drop_policy(project, policy_id, mandate)
         await self.refresh()
         if version is not None:
             await self._announce(project, policy_id, {"dropped": policy_id, "version": version})

@@ -7,11 +7,11 @@ from dataclasses import replace
 from typing import Final, TypeVar
 
 from homeostat.core.clock import Clock, Millis
-from homeostat.core.enforcement_errors import ReceiptUnknown
+from homeostat.core.enforcement_errors import AgentMoved, ReceiptUnknown
 from homeostat.core.errors import Conflict, HomeostatError
 from homeostat.core.machines.phase import RUNS, Phase
 from homeostat.core.ports.immune import EnforcementStore, Enforcer, Spending
-from homeostat.core.records.enforcement import Effect, Gap, Hold, Mode, Reading, Receipt, Strategy, Verb
+from homeostat.core.records.enforcement import Effect, Gap, Hold, Mandate, Mode, Reading, Receipt, Strategy, Verb
 from homeostat.core.records.immune import NEVER, Patient, Stance
 from homeostat.core.records.turn import AgentKey
 from homeostat.immune.lanes import Lanes
@@ -134,6 +134,13 @@ class Enforcement:
         await self._lanes.bring_all(patients, local_only=local_only)
 
     async def _settle(self, patient: Patient, local_only: bool) -> None:  # noqa: FBT001 - called by the lanes alone
+        """See to an agent as it was known here. If it has moved on since, that is for whoever moved it."""
+        try:
+            await self._settle_as(patient, local_only=local_only)
+        except AgentMoved:
+            self._holds.pop(patient.key, None)  # another process knows better what is wanted
+
+    async def _settle_as(self, patient: Patient, *, local_only: bool) -> None:
         key = patient.key
         shared = any(self._elsewhere(hold) for hold in self._holds.get(key, {}).values())
         if key not in self._holds or local_only or shared:
@@ -155,14 +162,15 @@ class Enforcement:
         """Store every wish, then see to each."""
         wishes = [(one, wish) for one in enforcers if (wish := await self._wish(patient, one, known)) is not None]
         changed = [wish for one, wish in wishes if wish != known.get(one.strategy)]
+        mandate = Mandate(patient.key, patient.version)
         if changed:
-            await self.store.save_holds(changed)
+            await self.store.save_holds(changed, mandate)
         found: list[Hold] = []
         for one, wish in wishes:
-            known[one.strategy] = wish if wish.settled else await self._assert(one, wish)
+            known[one.strategy] = wish if wish.settled else await self._assert(one, wish, mandate)
             found.append(known[one.strategy])
         if seen := [hold for hold, (_, wish) in zip(found, wishes, strict=True) if hold != wish]:
-            await self.store.save_holds(seen)
+            await self.store.save_holds(seen, mandate)
         for hold, (_, wish) in zip(found, wishes, strict=True):
             if hold.effect is not Effect.ENFORCED and (hold.effect, hold.note) != (wish.effect, wish.note):
                 await self.tell(patient.key, "enforcement", _words(hold))
@@ -241,7 +249,7 @@ class Enforcement:
             log.warning("%s cannot tell what %s is before it is held: %s", enforcer.strategy, key[1], problem)
             return before
 
-    async def _assert(self, enforcer: Enforcer, wish: Hold) -> Hold:
+    async def _assert(self, enforcer: Enforcer, wish: Hold, mandate: Mandate) -> Hold:
         """Look; where it is not as wanted, act and look again."""
         found, effect = await self._look(enforcer, wish)
         if wish.wanted is Stance.DRAINING and not enforcer.drains and wish.checked_at_ms == NEVER:
@@ -252,7 +260,7 @@ class Enforcement:
         wish = self._opened(wish, found.note or f"it was found {found.stance or 'out of sight'}")
         problem = ""
         if effect is Effect.FAILED or found.stance is None:
-            wish, problem = await self._act(enforcer, wish)
+            wish, problem = await self._act(enforcer, wish, mandate)
             found, effect = await self._look(enforcer, wish)
         now = self._clock.now_ms()
         if effect is Effect.ENFORCED:
@@ -262,16 +270,20 @@ class Enforcement:
         note = "; ".join(dict.fromkeys(part for part in (problem, found.lost, found.note) if part))
         return replace(wish, effect=effect, note=note or f"it is {found.stance}", checked_at_ms=now)
 
-    async def _act(self, enforcer: Enforcer, wish: Hold) -> tuple[Hold, str]:
+    async def _act(self, enforcer: Enforcer, wish: Hold, mandate: Mandate) -> tuple[Hold, str]:
         """Do it; where the world is not what was seen, see it anew and remember that first. Returns what was wrong."""
         try:
             try:
-                await _within(enforcer.hold(wish.key, wish.wanted, wish.reason, wish.before))
+                await _within(enforcer.hold(wish.key, wish.wanted, wish.reason, wish.before, mandate))
+            except AgentMoved:
+                raise
             except Conflict as changed:
                 log.warning("%s of %s is seen anew: %s", wish.strategy, wish.agent_id, changed)
                 wish = replace(wish, before=await self._observed(enforcer, wish.key, wish.before))
-                await self.store.save_holds([wish])
-                await _within(enforcer.hold(wish.key, wish.wanted, wish.reason, wish.before))
+                await self.store.save_holds([wish], mandate)
+                await _within(enforcer.hold(wish.key, wish.wanted, wish.reason, wish.before, mandate))
+        except AgentMoved:
+            raise
         except TimeoutError:
             return wish, f"it did not answer within {STRATEGY_SECONDS:g} s"
         except (HomeostatError, OSError) as error:

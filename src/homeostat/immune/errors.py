@@ -1,7 +1,7 @@
 """What can be wrong with a question about an incident or an approval.
 
 ProtocolViolation: IncidentUnknown · ApprovalUnknown · FeedbackUnknown · VetoUnknown
-Conflict: ApprovalSettled · AgentMoved · DrillRefused
+Conflict: ApprovalSettled · DrillRefused
 Refused: TreatmentKept
 """
 
@@ -49,13 +49,6 @@ class ApprovalSettled(Conflict):
 
     code = "approval_settled"
     hint = "The first answer stands, and it is bound to what was seen when the question was asked."
-
-
-class AgentMoved(Conflict):
-    """The health of agent {agent_id!r} has changed meanwhile."""
-
-    code = "agent_moved"
-    hint = "Look at it again, and repeat what you want."
 
 
 class TreatmentKept(Refused):

@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Final
 
 from homeostat.core.clock import Clock, Millis
+from homeostat.core.enforcement_errors import AgentMoved
 from homeostat.core.ids import Ids
 from homeostat.core.machines.phase import Phase, PhaseEvent
 from homeostat.core.ports.immune import Remedies
@@ -26,7 +27,6 @@ from homeostat.immune.baseline import Baselines
 from homeostat.immune.deciding import Deciding
 from homeostat.immune.doctrine import Doctrine
 from homeostat.immune.enforcement import Enforcement
-from homeostat.immune.errors import AgentMoved
 from homeostat.immune.ladder import Experience, Step
 from homeostat.immune.questions import Questions
 from homeostat.immune.ward import Move, Ward

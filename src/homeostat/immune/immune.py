@@ -10,7 +10,7 @@ import msgspec
 
 from homeostat.core.clock import Clock, Millis, SystemClock
 from homeostat.core.codec import to_json
-from homeostat.core.enforcement_errors import AgentKilled
+from homeostat.core.enforcement_errors import AgentKilled, AgentMoved
 from homeostat.core.errors import AgentUnknown, Unavailable
 from homeostat.core.ids import DEFAULT_PROJECT, AgentId, Ids, ProjectId
 from homeostat.core.machines.phase import PHASE, Phase, PhaseEvent
@@ -31,7 +31,6 @@ from homeostat.immune.doctrine import Doctrine
 from homeostat.immune.drill import Drills
 from homeostat.immune.enforcement import Enforcement
 from homeostat.immune.engines import EngineWatch
-from homeostat.immune.errors import AgentMoved
 from homeostat.immune.examination import Settings
 from homeostat.immune.feedback import FeedbackDesk
 from homeostat.immune.healer import BY_HAND, Healer

@@ -19,6 +19,7 @@ from homeostat.core.ids import (
     WorkerId,
 )
 from homeostat.core.records.card import Card, CardDraft
+from homeostat.core.records.enforcement import Mandate
 from homeostat.core.records.head import Gate
 from homeostat.core.records.turn import AfterExecution, AgentKey, MessageType, ToolCall, Turn, WaitStatus
 from homeostat.core.records.view import Outcome
@@ -199,6 +200,7 @@ class SetGate(Struct, frozen=True, kw_only=True, gc=False):
     key: AgentKey
     gate: Gate
     reason: str | None = None
+    mandate: Mandate | None = None
 
 
 class Preempt(Struct, frozen=True, kw_only=True, gc=False):

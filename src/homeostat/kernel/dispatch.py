@@ -82,6 +82,8 @@ def set_gate(plan: Plan, command: SetGate) -> Gate:
     """Turn the gate; opening it dispatches what waited. Returns where it stood before."""
     mailbox = plan.mailbox(command.key)
     before = mailbox.head.gate
+    if command.mandate is not None:
+        plan.require(command.mandate)
     if before is not command.gate or mailbox.head.gate_reason != command.reason:
         plan.put(replace(mailbox, head=plan.move(mailbox, None, gate=command.gate, gate_reason=command.reason)))
         dispatch(plan, command.key)

@@ -22,6 +22,7 @@ from homeostat.core.limits import (
 )
 from homeostat.core.machines.turn import HeadStatus
 from homeostat.core.ports.store import TurnStore
+from homeostat.core.records.enforcement import Mandate
 from homeostat.core.records.head import Gate, Mailbox
 from homeostat.core.records.turn import AgentKey, Grant
 from homeostat.core.records.writes import OutboxRow, Saved
@@ -262,6 +263,7 @@ class Flusher:
 
     async def _flush(self, batch: list[Waiting]) -> None:
         holding: set[RunId | None] = set()
+        void: set[Mandate] = set()
         for _ in range(FLUSH_CONFLICTS_MAX):
             plan = Plan(
                 now=self._clock.now_ms(),
@@ -271,6 +273,7 @@ class Flusher:
                 held_runs=self.held_runs,
                 closed_runs=self._closed_runs,
                 holding_runs=holding,
+                void=void,
                 steps_heard=self._heard("step"),
             )
             await Decision(plan, self._store, self._mailboxes).decide(batch)
@@ -279,6 +282,7 @@ class Flusher:
             if saved.ok:
                 self._settle(plan, claims, batch)
                 return
+            void |= saved.void
             for run_id, over in saved.refused:
                 holding.add(run_id)
                 if over:
@@ -302,7 +306,7 @@ class Flusher:
         try:
             saved = await self._store.save(plan.writes)
             durable = saved.ok
-            stale = () if saved.refused else saved.stale or stale
+            stale = () if saved.refused or saved.void else saved.stale or stale
         finally:
             if not durable:
                 for berth, _ in claims:
@@ -345,7 +349,9 @@ class Flusher:
             mailbox = mailboxes[key]
             if mailbox is None or mailbox.head.status is not dispatched:
                 continue
-            if mailbox.head.gate is Gate.CLOSED or not _may_begin(plan, mailbox):
+            if mailbox.head.gate is Gate.CLOSED:
+                continue
+            if mailbox.active is not None and not plan.may_begin(mailbox.active.turn.run_id):
                 continue
             if (berth := self._dock.take(key)) is None:
                 continue
@@ -382,10 +388,6 @@ class Flusher:
             self._committed(plan)
         except Exception:  # what is durable must not be tried again, whoever failed to hear of it
             log.exception("a commit could not be announced")
-
-
-def _may_begin(plan: Plan, mailbox: Mailbox) -> bool:
-    return mailbox.active is None or plan.may_begin(mailbox.active.turn.run_id)
 
 
 def _nobody_listens(_: Iterable[AgentKey]) -> None: ...

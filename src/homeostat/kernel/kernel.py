@@ -31,6 +31,7 @@ from homeostat.core.limits import (
 from homeostat.core.ports.bus import Bus
 from homeostat.core.ports.store import TurnStore
 from homeostat.core.records.card import Card, CardDraft
+from homeostat.core.records.enforcement import Mandate
 from homeostat.core.records.event import Channel, Event, subject
 from homeostat.core.records.head import Gate
 from homeostat.core.records.turn import AfterExecution, AgentKey, Grant, MessageType, WaitStatus
@@ -211,8 +212,11 @@ class Kernel:
             return replace(stopped, card_id=ended.card_id)
         return stopped
 
-    async def set_gate(self, key: AgentKey, gate: Gate, reason: str | None = None) -> Gate:
-        return await self._order(SetGate(key=key, gate=gate, reason=reason))
+    async def set_gate(
+        self, key: AgentKey, gate: Gate, reason: str | None = None, mandate: Mandate | None = None
+    ) -> Gate:
+        """Turn an agent's gate; under a mandate that is void by then it stays as it is (`AgentMoved`)."""
+        return await self._order(SetGate(key=key, gate=gate, reason=reason, mandate=mandate))
 
     async def preempt(self, key: AgentKey, turn_id: TurnId | None = None) -> TurnId | None:
         return await self._order(Preempt(key=key, turn_id=turn_id))

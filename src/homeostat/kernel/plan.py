@@ -9,11 +9,13 @@ from msgspec.structs import replace
 
 from homeostat.core.clock import Millis
 from homeostat.core.codec import Json
+from homeostat.core.enforcement_errors import AgentMoved
 from homeostat.core.errors import AgentUnknown, BoxNotYours, MalformedPayload, StaleEpoch
 from homeostat.core.ids import BoxId, CardId, Ids, ProjectId, RunId, WorkerId, card_of, digest_of, scope_of
 from homeostat.core.limits import LEASE_BEATS
 from homeostat.core.machines.turn import HEAD, HeadStatus, TurnEvent
 from homeostat.core.records.card import KERNEL_CARDS, Card, CardDraft
+from homeostat.core.records.enforcement import Mandate
 from homeostat.core.records.event import Event
 from homeostat.core.records.head import Head, Mailbox
 from homeostat.core.records.recording import Worked
@@ -62,6 +64,7 @@ class Plan(Struct, kw_only=True):
     held_runs: Collection[RunId | None] = ()
     closed_runs: Collection[RunId | None] = ()
     holding_runs: Collection[RunId | None] = ()
+    void: Collection[Mandate] = ()
     steps_heard: bool = True
     mailboxes: dict[AgentKey, Mailbox | None] = {}
     base: dict[AgentKey, int] = {}
@@ -130,6 +133,14 @@ class Plan(Struct, kw_only=True):
         if run_id is not None:
             runs = self.writes.runs
             runs[run_id] = runs.get(run_id, False) or task
+
+    # --- health ---------------------------------------------------------------------------------------------
+
+    def require(self, mandate: Mandate) -> None:
+        """Something is done because of an agent's health: that has to be as it was when this flush commits."""
+        if mandate in self.void:
+            raise AgentMoved(agent_id=mandate.key[1])
+        self.writes.mandates.add(mandate)
 
     # --- the queue -----------------------------------------------------------------------------------------
 

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from homeostat.core.clock import Millis, rfc3339
-from homeostat.core.enforcement_errors import AgentKilled
+from homeostat.core.enforcement_errors import AgentKilled, AgentMoved
 from homeostat.core.errors import (
     AgentUnknown,
     Forbidden,
@@ -22,7 +22,7 @@ from homeostat.core.records.turn import AgentKey
 from homeostat.core.records.vitals import Vitals
 from homeostat.core.wire import immune as w
 from homeostat.immune.baseline import Normal
-from homeostat.immune.errors import AgentMoved, IncidentUnknown
+from homeostat.immune.errors import IncidentUnknown
 from homeostat.immune.intake import WAITING_PER_AGENT_MAX
 from homeostat.server import identity
 from homeostat.server.call import Call

@@ -50,6 +50,7 @@ ONLY_POSTGRES = {
         "heads_swap": "several heads are locked in order before one moves",
         "heads_stale": "the save itself says which heads had moved",
         "head_stale": "as above",
+        "mandates_hold": "part of the save, where SQLite asks for each apart, under its only lock",
     },
     "fleet": {"agents_save": "one round trip"},
     "gateway": {

@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 
 from homeostat.adapters.enforcers.noop import NoopEnforcer
-from homeostat.adapters.stores.sqlite import SqliteEnforcement, SqliteEngine
+from homeostat.adapters.stores.sqlite import SqliteEnforcement, SqliteEngine, SqliteImmune
 from homeostat.core.enforcement_errors import EngineUnreachable, ReceiptUnknown
 from homeostat.core.ids import AgentId, ProjectId
 from homeostat.core.machines.phase import Phase
-from homeostat.core.records.enforcement import Effect, Hold, Mode, Reading, Strategy, Verb
-from homeostat.core.records.immune import Stance
+from homeostat.core.records.enforcement import Effect, Hold, Mandate, Mode, Reading, Strategy, Verb
+from homeostat.core.records.immune import Chart, Stance
 from homeostat.core.records.turn import AgentKey
 from homeostat.core.urgency import is_urgent, urgent_context
 from homeostat.immune import enforcement as module
@@ -56,7 +56,9 @@ class Way(NoopEnforcer):
     async def observe(self, key: AgentKey, before: str) -> str:
         return before or f"before {key[1]}"
 
-    async def hold(self, key: AgentKey, stance: Stance, reason: str, before: str) -> None:
+    async def hold(
+        self, key: AgentKey, stance: Stance, reason: str, before: str, mandate: Mandate | None = None
+    ) -> None:
         assert before == f"before {key[1]}"
         if self.store is not None:
             found = [hold.wanted for hold in await self.store.holds_of(key) if hold.strategy is self.strategy]
@@ -67,7 +69,7 @@ class Way(NoopEnforcer):
             raise EngineUnreachable(engine="it", problem="the socket is gone")
         self.log.append((self.strategy, stance))
         if not self.deaf:
-            await super().hold(key, stance, reason, before)
+            await super().hold(key, stance, reason, before, mandate)
 
     async def held(self, key: AgentKey, before: str) -> Reading:
         if self.blind:
@@ -139,9 +141,9 @@ async def test_what_is_foreseen_is_stored_with_the_decision_and_not_again(store:
     bench.enforcement.decided(foreseen)
     saved, save = list[int](), store.save_holds
 
-    async def counted(holds: Sequence[Hold]) -> None:
+    async def counted(holds: Sequence[Hold], mandate: Mandate | None = None) -> None:
         saved.append(len(holds))
-        await save(holds)
+        await save(holds, mandate)
 
     store.save_holds = counted
     await bench.enforcement.bring(held)
@@ -149,6 +151,23 @@ async def test_what_is_foreseen_is_stored_with_the_decision_and_not_again(store:
     assert await bench.effects() == ALL_ENFORCED
     assert await bench.enforcement.foresee(held) == ()
     assert await bench.enforcement.foresee(patient(P.HEALTHY, BOB)) == ()
+
+
+async def test_who_is_late_undoes_nothing_that_another_process_was_told_since(store: SqliteEnforcement) -> None:
+    bench, health = Bench(store), SqliteImmune(store._engine)
+    late = bench.begin()
+    moved = [replace(patient(phase), version=n) for n, phase in enumerate((P.QUARANTINED, P.HEALTHY, P.DRAINING), 1)]
+    for one in moved:
+        assert await health.save(Chart(patients=(one,)))
+        await bench.enforcement.bring(one)
+        if one is moved[0]:
+            await late.load()
+    bench.log.clear()
+    await late.bring(moved[1])
+    assert bench.log == [], "it was released, and that was before"
+    assert {hold.verb for hold in await store.holds_of(ANN)} == {Verb.QUARANTINE}
+    await late.bring(moved[2])
+    assert await bench.effects() == ALL_ENFORCED
 
 
 async def test_a_decision_waits_for_no_engine_that_hangs(

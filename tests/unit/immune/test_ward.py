@@ -5,10 +5,10 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 
 import pytest
 
+from homeostat.core.enforcement_errors import AgentMoved
 from homeostat.core.machines.phase import Phase
 from homeostat.core.records.immune import Chart, Patient
 from homeostat.core.records.turn import AgentKey
-from homeostat.immune.errors import AgentMoved
 from homeostat.testing.clinic import Clinic, clinic
 
 

@@ -9,7 +9,7 @@ import httpx2
 
 from homeostat.adapters.enforcers.workless import Workless
 from homeostat.core.enforcement_errors import ContainerUnknown, EngineDenied, EngineFailed, EngineUnreachable
-from homeostat.core.records.enforcement import Reading, Strategy
+from homeostat.core.records.enforcement import Mandate, Reading, Strategy
 from homeostat.core.records.immune import Stance
 from homeostat.core.records.turn import AgentKey
 
@@ -119,8 +119,10 @@ class ContainerEnforcer(Workless):
         seen = {name: [one["Id"] for one in found if one["State"] in states] for name, states in SEEN.items()}
         return json.dumps(seen)
 
-    async def hold(self, key: AgentKey, stance: Stance, reason: str, before: str) -> None:
-        del reason
+    async def hold(
+        self, key: AgentKey, stance: Stance, reason: str, before: str, mandate: Mandate | None = None
+    ) -> None:
+        del reason, mandate
         found = await self._containers(key)
         seen: dict[str, list[str]] = json.loads(before or "{}")
         paused, ran = seen.get("paused", []), seen.get("ran", [])

@@ -3,7 +3,7 @@
 from homeostat.adapters.enforcers.workless import Workless
 from homeostat.core.clock import Clock
 from homeostat.core.ports.immune import Policies
-from homeostat.core.records.enforcement import Reading, Strategy
+from homeostat.core.records.enforcement import Mandate, Reading, Strategy
 from homeostat.core.records.immune import Stance
 from homeostat.core.records.policy import Action, Policy, PolicyId, PolicyOrigin
 from homeostat.core.records.turn import AgentKey
@@ -39,10 +39,12 @@ class GatewayEnforcer(Workless):
         del key
         return before
 
-    async def hold(self, key: AgentKey, stance: Stance, reason: str, before: str) -> None:
+    async def hold(
+        self, key: AgentKey, stance: Stance, reason: str, before: str, mandate: Mandate | None = None
+    ) -> None:
         del before
         if stance is Stance.OPEN:
-            await self._policies.drop_policy(key[0], hold_id(key))
+            await self._policies.drop_policy(key[0], hold_id(key), mandate)
             return
         await self._policies.put_policy(
             Policy(
@@ -53,7 +55,8 @@ class GatewayEnforcer(Workless):
                 origin=PolicyOrigin.IMMUNE,
                 reason=reason,
                 created_at_ms=self._clock.now_ms(),
-            )
+            ),
+            mandate,
         )
 
     async def held(self, key: AgentKey, before: str) -> Reading:

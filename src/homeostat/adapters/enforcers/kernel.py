@@ -6,7 +6,7 @@ from homeostat.adapters.enforcers.workless import Workless
 from homeostat.core.errors import AgentUnknown
 from homeostat.core.ports.immune import Gates, Heads
 from homeostat.core.records.access import CORDONED
-from homeostat.core.records.enforcement import Reading, Strategy
+from homeostat.core.records.enforcement import Mandate, Reading, Strategy
 from homeostat.core.records.head import Gate
 from homeostat.core.records.immune import Stance
 from homeostat.core.records.turn import AgentKey
@@ -40,9 +40,11 @@ class KernelEnforcer(Workless):
         del key
         return before
 
-    async def hold(self, key: AgentKey, stance: Stance, reason: str, before: str) -> None:
+    async def hold(
+        self, key: AgentKey, stance: Stance, reason: str, before: str, mandate: Mandate | None = None
+    ) -> None:
         del before
-        await self._gates.set_gate(key, GATES[stance], None if stance is Stance.OPEN else reason)
+        await self._gates.set_gate(key, GATES[stance], None if stance is Stance.OPEN else reason, mandate)
 
     async def held(self, key: AgentKey, before: str) -> Reading:
         del before

@@ -8,7 +8,7 @@ from typing import Final
 from homeostat.adapters.enforcers.cluster import AGENT_LABEL, Cluster
 from homeostat.adapters.enforcers.workless import Workless
 from homeostat.core.enforcement_errors import ContainerUnknown, DeploymentChanged
-from homeostat.core.records.enforcement import Reading, Strategy
+from homeostat.core.records.enforcement import Mandate, Reading, Strategy
 from homeostat.core.records.immune import Stance
 from homeostat.core.records.turn import AgentKey
 
@@ -43,8 +43,10 @@ class KubernetesEnforcer(Workless):
                 counts[name] = scale.replicas
         return json.dumps(counts)
 
-    async def hold(self, key: AgentKey, stance: Stance, reason: str, before: str) -> None:
-        del reason
+    async def hold(
+        self, key: AgentKey, stance: Stance, reason: str, before: str, mandate: Mandate | None = None
+    ) -> None:
+        del reason, mandate
         counts: dict[str, int] = json.loads(before or "{}")
         for name in await self._names(key):
             scale = await self.cluster.scale(name)

@@ -1,7 +1,7 @@
 """Holds agents in memory alone, for simulations and tests."""
 
 from homeostat.adapters.enforcers.workless import Workless
-from homeostat.core.records.enforcement import Reading, Strategy
+from homeostat.core.records.enforcement import Mandate, Reading, Strategy
 from homeostat.core.records.immune import Stance
 from homeostat.core.records.turn import AgentKey
 
@@ -26,8 +26,10 @@ class NoopEnforcer(Workless):
         del key
         return before
 
-    async def hold(self, key: AgentKey, stance: Stance, reason: str, before: str) -> None:
-        del reason, before
+    async def hold(
+        self, key: AgentKey, stance: Stance, reason: str, before: str, mandate: Mandate | None = None
+    ) -> None:
+        del reason, before, mandate
         self.stances[key] = stance
 
     async def held(self, key: AgentKey, before: str) -> Reading:

@@ -15,7 +15,7 @@ from homeostat.adapters.enforcers.workless import Workless
 from homeostat.core.clock import Clock
 from homeostat.core.enforcement_errors import CustodyRefused, CustodyTaken, ProcessGone
 from homeostat.core.ports.immune import EnforcementStore
-from homeostat.core.records.enforcement import Custody, Reading, Strategy
+from homeostat.core.records.enforcement import Custody, Mandate, Reading, Strategy
 from homeostat.core.records.immune import Stance
 from homeostat.core.records.turn import AgentKey
 from homeostat.core.wire.custody import OrderWord
@@ -190,8 +190,10 @@ class ProcessEnforcer(Workless):
         asleep = [one for one in members if proc.state(one.pid) in proc.STOPPED]
         return json.dumps({"asleep": asleep})
 
-    async def hold(self, key: AgentKey, stance: Stance, reason: str, before: str) -> None:
-        del reason
+    async def hold(
+        self, key: AgentKey, stance: Stance, reason: str, before: str, mandate: Mandate | None = None
+    ) -> None:
+        del reason, mandate
         held = self._held.get(key)
         if held is None:
             raise ProcessGone(agent_id=key[1])

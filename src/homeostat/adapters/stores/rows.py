@@ -14,6 +14,7 @@ from homeostat.core.ids import ProjectId, RunId, Scope
 from homeostat.core.limits import OUTBOX_PLAIN_BYTES_MAX
 from homeostat.core.machines.turn import HeadStatus
 from homeostat.core.records.card import Card
+from homeostat.core.records.enforcement import Mandate
 from homeostat.core.records.event import Channel, Event
 from homeostat.core.records.head import Gate, Head
 from homeostat.core.records.run import GateState
@@ -280,6 +281,12 @@ def shut_gates(gates: Iterable[Row], writes: Writes) -> tuple[tuple[RunId, bool]
         for run_id, state in gates
         if state == GateState.CLOSED or (state == GateState.HOLDING and writes.runs[run_id])
     )
+
+
+def read_mandates(text: str) -> Iterator[Mandate]:
+    """Mandates as a list of [project, agent, version]."""
+    for project, agent_id, version in msgspec.json.decode(text):
+        yield Mandate((project, agent_id), version)
 
 
 def refusal(problem: str, writes: Writes) -> HomeostatError | None:

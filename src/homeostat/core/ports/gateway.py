@@ -8,6 +8,7 @@ from homeostat.core.machines.run import RunStatus
 from homeostat.core.records.budget import Amount, Budget, BudgetKey, Flight, GatewayId, GatewayView, Posted, Posting
 from homeostat.core.records.call import Call, CallFilter, CallId, Outlay
 from homeostat.core.records.conversation import Conversation
+from homeostat.core.records.enforcement import Mandate
 from homeostat.core.records.policy import Policy, PolicyFilter, PolicyId
 from homeostat.core.records.price import Price
 from homeostat.core.records.turn import AgentKey, Turn
@@ -80,11 +81,14 @@ class GatewayStore(Protocol):
         """Every policy, and the version this is."""
         ...
 
-    async def put_policy(self, policy: Policy) -> int:
-        """Set a policy, in place of the one of that id; returns the version from which it is in force."""
+    async def put_policy(self, policy: Policy, mandate: Mandate | None = None) -> int:
+        """Set a policy, in place of the one of that id; returns the version from which it is in force.
+
+        Under a mandate that is void, this and `drop_policy` raise `AgentMoved`, and nothing is changed.
+        """
         ...
 
-    async def drop_policy(self, project: ProjectId, policy_id: PolicyId) -> int | None:
+    async def drop_policy(self, project: ProjectId, policy_id: PolicyId, mandate: Mandate | None = None) -> int | None:
         """Remove a policy; None where there is none."""
         ...
 

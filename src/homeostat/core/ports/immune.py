@@ -5,7 +5,7 @@ from typing import Protocol
 
 from homeostat.core.clock import Millis
 from homeostat.core.ids import AgentId, ProjectId, TurnId
-from homeostat.core.records.enforcement import Control, Custody, Hold, Reading, Spent, Strategy
+from homeostat.core.records.enforcement import Control, Custody, Hold, Mandate, Reading, Spent, Strategy
 from homeostat.core.records.head import Gate
 from homeostat.core.records.immune import (
     Applied,
@@ -118,8 +118,8 @@ class EnforcementStore(Protocol):
         """By strategy, in the order in which they close."""
         ...
 
-    async def save_holds(self, holds: Sequence[Hold]) -> None:
-        """All or nothing, each in place of the one before."""
+    async def save_holds(self, holds: Sequence[Hold], mandate: Mandate | None = None) -> None:
+        """All or nothing, each in place of the one before. Under a mandate that is void it raises `AgentMoved`."""
         ...
 
     async def drop_hold(self, key: AgentKey, strategy: Strategy) -> None: ...
@@ -172,8 +172,13 @@ class Enforcer(Protocol):
         """
         ...
 
-    async def hold(self, key: AgentKey, stance: Stance, reason: str, before: str) -> None:
-        """Bring an agent into a stance; again, if it was in it before."""
+    async def hold(
+        self, key: AgentKey, stance: Stance, reason: str, before: str, mandate: Mandate | None = None
+    ) -> None:
+        """Bring an agent into a stance; again, if it was in it before.
+
+        Where what is done lies in the store, it is not done under a mandate that is void by then: `AgentMoved`.
+        """
         ...
 
     async def held(self, key: AgentKey, before: str) -> Reading:
@@ -218,7 +223,9 @@ class Remedies(Protocol):
 class Gates(Protocol):
     """The kernel's doors."""
 
-    async def set_gate(self, key: AgentKey, gate: Gate, reason: str | None = None) -> Gate: ...
+    async def set_gate(
+        self, key: AgentKey, gate: Gate, reason: str | None = None, mandate: Mandate | None = None
+    ) -> Gate: ...
 
     async def preempt(self, key: AgentKey) -> TurnId | None: ...
 
@@ -232,9 +239,9 @@ class Heads(Protocol):
 class Policies(Protocol):
     """The gateway's rules."""
 
-    async def put_policy(self, policy: Policy) -> Policy: ...
+    async def put_policy(self, policy: Policy, mandate: Mandate | None = None) -> Policy: ...
 
-    async def drop_policy(self, project: ProjectId, policy_id: PolicyId) -> bool: ...
+    async def drop_policy(self, project: ProjectId, policy_id: PolicyId, mandate: Mandate | None = None) -> bool: ...
 
     def policy(self, project: ProjectId, policy_id: PolicyId) -> Policy | None: ...
 

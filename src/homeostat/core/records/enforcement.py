@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 from homeostat.core.clock import Millis
 from homeostat.core.ids import AgentId, ProjectId
@@ -18,6 +19,16 @@ class Strategy(StrEnum):
     CONTAINER = "container"
     KUBERNETES = "kubernetes"
     NOOP = "noop"
+
+
+class Mandate(NamedTuple):
+    """An agent, and the version of its health at which something was decided about it; void once that has moved on.
+
+    Several processes see to the same agent. One that is late would undo what another was told since.
+    """
+
+    key: AgentKey
+    version: int
 
 
 class Effect(StrEnum):

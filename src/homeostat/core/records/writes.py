@@ -6,6 +6,7 @@ from homeostat.core.clock import Millis
 from homeostat.core.codec import Json
 from homeostat.core.ids import AgentId, BoxId, ProjectId, RunId, Scope, TurnId, WorkerId
 from homeostat.core.records.card import Card
+from homeostat.core.records.enforcement import Mandate
 from homeostat.core.records.event import Event
 from homeostat.core.records.head import Head
 from homeostat.core.records.turn import AgentKey, OpenTurn, Step, Turn, Wait
@@ -34,7 +35,8 @@ class Writes(Struct):
     """The set-wise difference a flush makes; no row is in it twice.
 
     A head is swapped from the version it was read at to the next one, and from no other. `runs` are those whose turns
-    are made or begun: each has to be open for it at the moment of the commit, and with True for tasks as well.
+    are made or begun: each has to be open for it at the moment of the commit, and with True for tasks as well. No
+    mandate of `mandates` may be void by then.
     """
 
     heads: dict[AgentKey, tuple[int, Head]] = {}
@@ -54,6 +56,7 @@ class Writes(Struct):
     outbox: OutboxRow | None = None
     outbox_drop: set[Scope] = set()
     runs: dict[RunId, bool] = {}
+    mandates: set[Mandate] = set()
 
     def __bool__(self) -> bool:
         return bool(
@@ -77,14 +80,15 @@ class Writes(Struct):
 
 
 class Saved(Struct, frozen=True, gc=False):
-    """What became of a save: the agents whose heads had moved, keys answered before, and runs that may not start what
-    it would have started, each with whether it is over. Empty means durable.
+    """What became of a save: the agents whose heads had moved, keys answered before, runs that may not start what it
+    would have started, each with whether it is over, and mandates that are void. Empty means durable.
     """
 
     stale: frozenset[AgentKey] = frozenset()
     answered: bool = False
     refused: tuple[tuple[RunId, bool], ...] = ()
+    void: frozenset[Mandate] = frozenset()
 
     @property
     def ok(self) -> bool:
-        return not self.stale and not self.answered and not self.refused
+        return not self.stale and not self.answered and not self.refused and not self.void

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from homeostat.adapters.stores import gateway_rows as rows
+from homeostat.adapters.stores.postgres import mandates
 from homeostat.adapters.stores.postgres.engine import PostgresEngine, Transaction
 from homeostat.adapters.stores.statements import statements
 from homeostat.core import ledger, pacing
@@ -21,6 +22,7 @@ from homeostat.core.records.budget import (
     Posting,
 )
 from homeostat.core.records.call import Call, CallFilter, CallId, Outlay
+from homeostat.core.records.enforcement import Mandate
 from homeostat.core.records.policy import Policy, PolicyFilter, PolicyId
 from homeostat.core.records.rate import RateDrawn, RateKey
 from homeostat.core.records.turn import AgentKey
@@ -43,15 +45,17 @@ class PostgresGateway:
         version = await self.version()  # first: what is read after it is at least as new
         return version, [rows.read_policy(row) for row in await self._all("policies_all")]
 
-    async def put_policy(self, policy: Policy) -> int:
+    async def put_policy(self, policy: Policy, mandate: Mandate | None = None) -> int:
         async def work(transaction: Transaction) -> int:
+            await mandates.require(transaction, mandate)
             await transaction.fetch(SQL["policy_put"], *rows.write_policy(policy))
             return await _bump(transaction)
 
         return await self._engine.transact(work)
 
-    async def drop_policy(self, project: ProjectId, policy_id: PolicyId) -> int | None:
+    async def drop_policy(self, project: ProjectId, policy_id: PolicyId, mandate: Mandate | None = None) -> int | None:
         async def work(transaction: Transaction) -> int | None:
+            await mandates.require(transaction, mandate)
             if not await transaction.fetch(SQL["policy_drop"], project, policy_id):
                 return None
             return await _bump(transaction)

@@ -66,10 +66,12 @@ class PostgresTurns(TurnsReading):
                 raise rows.refusal(str(constraint), writes) or taken from taken
             return Saved(answered=True)
         except asyncpg.IntegrityConstraintViolationError as refused:
+            detail = str(getattr(refused, "detail", ""))
+            if "mandates_void" in str(refused):
+                return Saved(void=frozenset(rows.read_mandates(detail)))
             if "run_gates_shut" not in str(refused):
                 raise
-            shut = str(getattr(refused, "detail", "")).split(",")
-            return Saved(refused=rows.shut_gates((gate.split(" ") for gate in shut), writes))
+            return Saved(refused=rows.shut_gates((gate.split(" ") for gate in detail.split(",")), writes))
         except _NO_SUCH_TEXT as problem:
             raise MalformedPayload(
                 field="text", problem="it holds a NUL character, which cannot be stored"
@@ -125,7 +127,11 @@ PARTS: Final[tuple[tuple[str, str, Callable[[Any], Rows]], ...]] = (
 """What a save consists of besides the heads it swaps: a field, its statement, and how its rows are written."""
 
 GATES: Final = "gates_pass"
-"""Comes last, where runs are concerned: it is no part that writes, but stops all that do."""
+MANDATES: Final = "mandates_hold"
+STOPS: Final = {GATES: 2, MANDATES: 3}
+"""Come last, where runs or agents' health are concerned: no parts that write, but stop all that do. Each with how many
+parameters it has.
+"""
 
 LONE: Final = frozenset(name for _, name, _ in PARTS if _ROWS.search(SQL[name]))
 """Parts that take a row that is their only one by its columns, which is what a turn consists of that is alone."""
@@ -148,6 +154,9 @@ def _saving(writes: Writes) -> tuple[Shape, list[object]]:
     if runs := writes.runs:
         shape.append((GATES, 0))
         values += (list(runs), [run_id for run_id, task in runs.items() if task])
+    if mandates := sorted(writes.mandates):
+        shape.append((MANDATES, 0))
+        values += ([key[0] for key, _ in mandates], [key[1] for key, _ in mandates], [at for _, at in mandates])
     return tuple(shape), values
 
 
@@ -168,10 +177,11 @@ def _statement(shape: Shape) -> str:
     """One statement for a save of this shape: its parts, each with its own parameters, hanging on the first."""
     (swap, width), *others = shape
     parts, used = [SQL[swap]], width or 1
-    gates = ""
+    stops = ""
     for name, columns in others:
-        if name == GATES:
-            gates = "\n" + numbered(SQL[GATES], used)
+        if name in STOPS:
+            stops += "\n" + numbered(SQL[name], used)
+            used += STOPS[name]
             continue
         if columns:
             places = ", ".join(f"${used + column}" for column in range(1, columns + 1))
@@ -180,4 +190,4 @@ def _statement(shape: Shape) -> str:
             text = numbered(SQL[name], used)
         parts.append(f"{name}_ AS (\n{text}\n)")
         used += columns or 1
-    return "WITH " + ",\n".join(parts) + "\n" + SQL["head_stale" if width else "heads_stale"] + gates
+    return "WITH " + ",\n".join(parts) + "\n" + SQL["head_stale" if width else "heads_stale"] + stops

@@ -4,9 +4,10 @@ import sqlite3
 from collections.abc import Sequence
 
 from homeostat.adapters.stores.enforcement_read import EnforcementKeeping, Row, write_hold
+from homeostat.adapters.stores.sqlite import mandates
 from homeostat.adapters.stores.sqlite.engine import SqliteEngine
 from homeostat.adapters.stores.statements import statements
-from homeostat.core.records.enforcement import Hold
+from homeostat.core.records.enforcement import Hold, Mandate
 
 SQL = statements("sqlite", "enforcement")
 
@@ -17,8 +18,9 @@ class SqliteEnforcement(EnforcementKeeping):
     def __init__(self, engine: SqliteEngine) -> None:
         self._engine = engine
 
-    async def save_holds(self, holds: Sequence[Hold]) -> None:
+    async def save_holds(self, holds: Sequence[Hold], mandate: Mandate | None = None) -> None:
         def work(connection: sqlite3.Connection) -> None:
+            mandates.require(connection, mandate)
             connection.executemany(SQL["hold_put"], map(write_hold, holds))
 
         await self._engine.save(work)

@@ -4,6 +4,7 @@ import sqlite3
 from collections.abc import Iterable, Sequence
 
 from homeostat.adapters.stores import gateway_rows as rows
+from homeostat.adapters.stores.sqlite import mandates
 from homeostat.adapters.stores.sqlite.bulk import put_rows
 from homeostat.adapters.stores.sqlite.engine import SqliteEngine
 from homeostat.adapters.stores.sqlite.transaction import immediate
@@ -23,6 +24,7 @@ from homeostat.core.records.budget import (
     Posting,
 )
 from homeostat.core.records.call import Call, CallFilter, CallId, Outlay
+from homeostat.core.records.enforcement import Mandate
 from homeostat.core.records.policy import Policy, PolicyFilter, PolicyId
 from homeostat.core.records.rate import RateDrawn, RateKey
 from homeostat.core.records.turn import AgentKey
@@ -52,15 +54,17 @@ class SqliteGateway:
 
         return await self._engine.read(work)
 
-    async def put_policy(self, policy: Policy) -> int:
+    async def put_policy(self, policy: Policy, mandate: Mandate | None = None) -> int:
         def work(connection: sqlite3.Connection) -> int:
+            mandates.require(connection, mandate)
             connection.execute(SQL["policy_put"], rows.write_policy(policy))
             return _bump(connection)
 
         return await self._engine.save(work)
 
-    async def drop_policy(self, project: ProjectId, policy_id: PolicyId) -> int | None:
+    async def drop_policy(self, project: ProjectId, policy_id: PolicyId, mandate: Mandate | None = None) -> int | None:
         def work(connection: sqlite3.Connection) -> int | None:
+            mandates.require(connection, mandate)
             if not connection.execute(SQL["policy_drop"], (project, policy_id)).rowcount:
                 return None
             return _bump(connection)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, Final
 
 from homeostat.adapters.stores import rows
+from homeostat.adapters.stores.sqlite import mandates
 from homeostat.adapters.stores.sqlite.engine import SqliteEngine
 from homeostat.adapters.stores.sqlite.transaction import immediate
 from homeostat.adapters.stores.statements import statements
@@ -108,6 +109,9 @@ def _save(connection: sqlite3.Connection, writes: Writes) -> Saved:
         if refused := rows.shut_gates(gates, writes):
             connection.execute("ROLLBACK")
             return Saved(refused=refused)
+    if writes.mandates and (void := mandates.void(connection, writes.mandates)):
+        connection.execute("ROLLBACK")
+        return Saved(void=void)
     if writes.heads:
         swaps = [(*rows.write_head(head), base) for base, head in writes.heads.values()]
         moved = connection.executemany(SQL["head_swap"], swaps).rowcount

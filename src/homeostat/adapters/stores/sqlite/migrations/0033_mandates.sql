@@ -1,0 +1,1 @@
+-- Nothing: there is one writer at a time, and it asks for itself. The number is that of the other engine's step.
