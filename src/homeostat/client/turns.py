@@ -260,7 +260,7 @@ class HttpTurns:
             try:
                 answer = await self._client.transport.send("POST", "/v1/agents/register", project=agent[0], body=said)
             except AgentExists:
-                log.warning("agent %s is known to the server under a key that is not known here", agent[1])
+                log.warning("agent %s is known to the server under another key, or in another project", agent[1])
                 continue
             if key := answer.read(a.Registered).api_key:
                 self._keys.keep(agent, key)
