@@ -1,6 +1,7 @@
 """Where a server keeps the key it signs ledgers with, and the heads it signed: files beside the store, not in it."""
 
 import asyncio
+import fcntl
 import functools
 import os
 import re
@@ -81,15 +82,18 @@ class FileHeads:
         await asyncio.to_thread(self._keep, run_id, head)
 
     def _heads(self, run_id: RunId) -> list[bytes]:
+        """What does not end as a line was torn while it was written, and given out to nobody."""
         try:
-            return [line for line in self._path(run_id).read_bytes().split(b"\n") if line]
+            return [line for line in self._path(run_id).read_bytes().split(b"\n")[:-1] if line]
         except FileNotFoundError:
             return []
 
     def _keep(self, run_id: RunId, head: bytes) -> None:
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        handle = os.open(self._path(run_id), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-        with os.fdopen(handle, "ab") as file:
+        handle = os.open(self._path(run_id), os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        with os.fdopen(handle, "r+b") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            file.truncate(file.read().rfind(b"\n") + 1)  # what was torn would spoil what comes behind it
             file.write(head + b"\n")
             file.flush()
             os.fsync(file.fileno())

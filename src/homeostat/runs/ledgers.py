@@ -5,13 +5,14 @@ from typing import Final
 
 from homeostat.core.clock import Clock, SystemClock
 from homeostat.core.codec import from_json
+from homeostat.core.errors import MalformedPayload
 from homeostat.core.ids import ProjectId, RunId
 from homeostat.core.ports.heads import HeadKeeper
 from homeostat.core.ports.ledger import LedgerStore
 from homeostat.core.records.provenance import Entry, EntryKind
 from homeostat.runs.bundle import Header, Packer, Page
 from homeostat.runs.heads import Head, Marks, Signer, read_head, sign, write_head
-from homeostat.runs.verify import Found, LedgerBroken, Verdict, Walk, check_heads, whole
+from homeostat.runs.verify import Finding, Found, LedgerBroken, Verdict, Walk, check_heads, whole
 
 PAGE_ENTRIES: Final = 1_000
 
@@ -54,8 +55,11 @@ class Ledgers:
         return found
 
     async def heads(self, run_id: RunId) -> list[Head]:
-        """Every head that was signed for a run, the smallest first."""
-        return sorted(map(read_head, await self._keeper.heads(run_id)), key=lambda head: head.size)
+        """Every head that was signed for a run, the smallest first. Raises `LedgerBroken` if one cannot be read."""
+        try:
+            return sorted(map(read_head, await self._keeper.heads(run_id)), key=lambda head: head.size)
+        except MalformedPayload as problem:
+            raise LedgerBroken(run_id=run_id, problem=_damaged(problem)) from problem
 
     async def last_head(self, run_id: RunId) -> Head | None:
         """The last head that was signed, whatever became of the ledger."""
@@ -93,7 +97,11 @@ class Ledgers:
 
     async def verify(self, project: ProjectId, run_id: RunId) -> Verdict:
         """Check a ledger against every head that was signed for it."""
-        heads = await self.heads(run_id)
+        try:
+            heads = await self.heads(run_id)
+        except LedgerBroken as problem:
+            finding = Finding("head_damaged", str(problem.facts["problem"]))
+            return Walk(project, run_id, []).verdict(finding)
         walk = Walk(project, run_id, heads)
         try:
             check_heads(heads, project, run_id, None)
@@ -128,3 +136,7 @@ class Ledgers:
             last = blocks[-1].last_seq
             yield page if until is None or last <= until else page[: until - last]
             after = last
+
+
+def _damaged(problem: MalformedPayload) -> str:
+    return f"a signed head that is kept for it is damaged: {problem.facts['problem']}"

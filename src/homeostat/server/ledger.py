@@ -73,13 +73,14 @@ async def follow_ledger(call: Call, query: w.LiveQuery) -> Answer:
     )
 
 
-@routes.plain("GET", "/v1/runs/{run_id}/export", media_type=BUNDLE, errors=(RunUnknown, LedgerSwept))
+@routes.plain("GET", "/v1/runs/{run_id}/export", media_type=BUNDLE, errors=(RunUnknown, LedgerBroken, LedgerSwept))
 async def export_run(call: Call) -> Answer:
     """The run as one file: its signed heads, then its ledger line by line, packed with gzip.
 
     `homeostat verify FILE` and `homeostat replay FILE` read it, on any machine and without a server.
     """
     project, run_id, ledgers = await _ledger(call)
+    await ledgers.heads(run_id)  # one that cannot be read is told of before a file is begun
     name = f'attachment; filename="{run_id}{SUFFIX}"'.encode()
     headers = ((b"content-disposition", name), (b"cache-control", b"no-store"))
     parts = ledgers.export(project, run_id)
