@@ -231,8 +231,11 @@ class Control:
         if task is None:
             raise TaskUnknown(run_id=run.run_id, task=name)
         if run.final or task.status is not TaskStatus.HELD:
+            answer = await self._answer_to(run, task)
+            if run.final and "actor" not in answer:
+                raise _lost(RunFinished, run, "be answered")
             (standing,) = await standings(self._desk.store, run, [task])
-            raise TaskSettled(run_id=run.run_id, task=name, state=standing.value, **await self._answer_to(run, task))
+            raise TaskSettled(run_id=run.run_id, task=name, state=standing.value, **answer)
         return task
 
     async def _answer_to(self, run: Run, task: Task) -> dict[str, str]:
@@ -316,16 +319,20 @@ class Control:
             return
         if event is RunEvent.RESUME and run.status in (RunStatus.PLANNING, RunStatus.PLANNED):
             raise RunUnapplied(run_id=run.run_id, state=run.status.value)
-        kind = RunFinished if run.final else RunOvertaken
-        moved = run.moved
-        raise kind(
-            run_id=run.run_id,
-            verb=verb,
-            state=run.status.value,
-            at=rfc3339(moved.at_ms),
-            actor=moved.actor,
-            reason=moved.reason,
-        )
+        raise _lost(RunFinished if run.final else RunOvertaken, run, verb)
+
+
+def _lost(kind: type[RunFinished | RunOvertaken], run: Run, verb: str) -> HomeostatError:
+    """What is told to whoever came second."""
+    moved = run.moved
+    return kind(
+        run_id=run.run_id,
+        verb=verb,
+        state=run.status.value,
+        at=rfc3339(moved.at_ms),
+        actor=moved.actor,
+        reason=moved.reason,
+    )
 
 
 def _rejection(who: Act) -> Json:

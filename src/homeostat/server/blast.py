@@ -32,6 +32,7 @@ from homeostat.server.endpoints import Endpoint
 MICROS: Final = 1_000_000
 CALLS_TRIED_MAX: Final = 1_000  # of an agent's log, newest first
 SHOWN_MAX: Final = 50
+DONE_TO_RUNS: Final = {"pause": "be paused", "kill": "be killed"}
 """Runs, and agents, that a rehearsal shows one by one; of the rest it tells how many they are."""
 
 
@@ -119,7 +120,7 @@ async def _named_run(call: Call) -> Reached:
             at=rfc3339(moved.at_ms),
             actor=moved.actor,
             reason=moved.reason,
-            verb=str(call.scope["path"]).rpartition("/")[2],
+            verb=DONE_TO_RUNS[str(call.scope["path"]).rpartition("/")[2]],
         )
     return Reached(await _working(call, run), (run,))
 

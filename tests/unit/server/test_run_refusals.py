@@ -103,3 +103,25 @@ async def test_what_is_wrong_with_a_request_comes_with_a_way_out(system: System,
         assert (await refused(http, "/v1/runs", goal="x", tasks=circle))["code"] == "plan_invalid"
         both = {"tasks": [{"name": "a", "agent": "ann"}], "planner": {"agent": "ann"}}
         assert (await refused(http, "/v1/runs", goal="x", **both))["code"] == "invalid_request"
+
+
+async def test_whoever_answers_for_a_run_that_was_killed_learns_who_killed_it(
+    system: System, http: httpx2.AsyncClient
+) -> None:
+    """Whether or not what became of its tasks is written down by then."""
+    async with crew(system.kernel, "ann"):
+        for verb in ("approve", "reject"):
+            run = await begin(http, {"name": "risky", "agent": "ann", "approval": True})
+            await reached(http, run, "paused")
+            path = f"{run}/tasks/risky/{verb}"
+            kill = http.post(f"{run}/kill", json={"actor": "bob", "reason": "smoke"})
+            killed, lost = await asyncio.gather(kill, http.post(path, json={"actor": "eve"}))
+            assert killed.status_code == 200
+            assert lost.status_code in (200, 409)
+            told = await refused(http, path)
+            for one in [told] if lost.status_code == 200 else [told, lost.json()]:
+                assert (one["code"], one["actor"]) in (("run_finished", "bob"), ("task_settled", "eve")), one
+                assert "it is held" not in one["detail"]
+            await reached(http, run, "killed")
+            assert "bob (smoke)" in told["detail"] or lost.status_code == 200
+        assert "it cannot be killed any more" in (await refused(http, f"{run}/kill?dry_run=1"))["detail"]
