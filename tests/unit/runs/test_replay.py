@@ -134,6 +134,31 @@ async def test_models_are_asked_anew_and_tools_are_not() -> None:
     assert report.divergence.message.startswith("task 0 (task0) delivered (came[1])")
 
 
+async def test_code_that_fails_now_says_why_and_not_what_is_missing() -> None:
+    async def telling(turn: Turn) -> dict[str, str]:
+        return {"text": (await turn.llm("a word", model="sim-small", name="think")).text}
+
+    async def breaking(turn: Turn) -> dict[str, str]:
+        await telling(turn)
+        raise ValueError("the disk is full")
+
+    async with studio() as bench:
+        async with bench.working(telling=telling):
+            run_id = RunId("run_" + "6" * 24)
+            turn_id = await bench.send("telling", {}, run_id=run_id)
+            await bench.end(turn_id)
+        entries = await written(MemoryLedger(bench.store), bench.store, run_id, {turn_id: 0})
+    for mode in (Mode.EXACT, Mode.RE_MODEL, Mode.WHAT_IF):
+        upstream = SimulatedUpstream(pace=INSTANT)
+        again = await replay(
+            bundle_of(entries), lambda _: lambda: FunctionAgent(breaking), mode=mode, upstream=upstream
+        )
+        assert again.divergence is not None
+        assert "the disk is full" in again.divergence.message
+        assert "the disk is full" in again.divergence.now
+        assert again.divergence.recorded.startswith('{"text":')
+
+
 async def test_what_if_asks_only_what_was_not_asked_before() -> None:
     acts = (Act("model", "think", 1), Act("tool", "look", 2), Act("model", "again", 3))
     (entries,) = await recorded([acts])

@@ -23,7 +23,7 @@ from homeostat.core.records.turn import Turn as TurnRecord
 from homeostat.core.records.view import Hydration
 from homeostat.kernel.deliver import check_result_fields
 from homeostat.runs.bundle import Bundle, each
-from homeostat.runs.replaying.differences import as_kept, difference, same
+from homeostat.runs.replaying.differences import as_kept, difference, same, shown
 from homeostat.runs.replaying.journal import Divergence, Mode, ReplayJournal, ended_by_code
 from homeostat.runs.replaying.outside import guarded, let_out
 from homeostat.runs.replaying.rules import Rules
@@ -177,7 +177,7 @@ class Stage:
         if self._mode is not Mode.EXACT:
             recorded = from_json(end.result_json)
             if ending.error is not None:
-                self._diverge(tape, end, "failed now", recorded, from_json(ending.error))
+                self._ended_otherwise(tape, f"{end.label} failed now", recorded, from_json(ending.error))
             elif end.status != ending.status.value or not same(recorded, result):
                 self._diverge(tape, end, "delivered", recorded, result)
             return
@@ -187,14 +187,18 @@ class Stage:
             now = result if ending.error is None else from_json(ending.error)
             was = from_json(end.result_json) if end.status == "success" else from_json(end.error_json)
             words = f"{end.label} ended with {ending.status.value}, and with {end.status} when it was recorded"
-            _, old, new = difference(was, now)
-            self._report.divergence = Divergence(tape.end_seq, f"{words}: recorded {old}, now {new}", old, new)
+            self._ended_otherwise(tape, words, was, now)
         elif not same(from_json(end.result_json), result):
             self._diverge(tape, end, "delivered something else", from_json(end.result_json), result)
         elif ending.error is not None and not _same_error(
             from_json(end.error_json), from_json(as_kept(ending.error, end.error_json))
         ):
             self._diverge(tape, end, "failed otherwise", from_json(end.error_json), from_json(ending.error))
+
+    def _ended_otherwise(self, tape: Tape, words: str, recorded: Any, now: Any) -> None:
+        """A result and an error have nothing in common that could be compared."""
+        old, new = shown(recorded), shown(now)
+        self._report.divergence = Divergence(tape.end_seq, f"{words}: recorded {old}, now {new}", old, new)
 
     def _diverge(self, tape: Tape, end: TurnEnded, what: str, recorded: Any, now: Any) -> None:
         place, old, new = difference(recorded, now)
