@@ -160,7 +160,7 @@ def test_a_task_is_answered_as_it_is_listed(homeostat: Operator) -> None:
     gated = homeostat.file("gate.json", '[{"name": "a", "agent": "echo", "input": {}, "approval": true}]')
     run_id = json.loads(homeostat("run", "x", "--tasks", gated, "-o", "json", code=3).stdout)["run_id"]
     name = homeostat("tasks", run_id, "-q", "status:held", "-o", "name").stdout.strip()
-    homeostat("approve", name, "--reason", "fine")
+    assert "is approved; the run is applying" in homeostat("approve", name, "--reason", "fine").stdout
     homeostat("ledger", run_id, "--follow")
     assert "succeeded" in homeostat("tasks", run_id).stdout
 

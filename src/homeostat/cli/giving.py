@@ -227,7 +227,8 @@ def _line(order: "Order", thing: str, told: dict[str, Any]) -> str:
     """How it was taken, in a line; where an agent was held or let go, with its receipt."""
     if "run_id" in told:
         task = thing.partition("/")[2]
-        said = f"task {task} of {told['run_id']}: {order.verb.name}; the run is" if task else f"{told['run_id']} is"
+        answer = {"approve": "approved", "reject": "rejected"}.get(order.verb.name, order.verb.name)
+        said = f"task {task} of {told['run_id']} is {answer}; the run is" if task else f"{told['run_id']} is"
         return f"{said} {told['status']}, by {told['moved']['actor']}"
     if "approval_id" in told:
         return f"{told['action']} of {told['agent_id']} is {told['status']}"
