@@ -259,6 +259,7 @@ EVENT_GAP_SECONDS: Final = 0.1  # events of this long are handed out together
 EVENT_BEAT_SECONDS: Final = 10.0  # a reader hears at least this often, if only that there is nothing new
 EVENT_READER_SECONDS: Final = 0.0006  # what each reader adds to that, so that many together cost no more than a few do
 EVENT_BATCH_MAX: Final = 256  # events written to one reader at once
+ORDER_RACES_MAX: Final = 4  # races that an operator's order may lose to the immune system itself
 VITALS_KEPT_MAX: Final = 180  # samples remembered per agent, for graphs
 VITALS_AGENTS_MAX: Final = 2_000  # agents whose samples are remembered; those silent longest go first
 VITALS_SPARK_MAX: Final = 24  # samples of each agent in a list of agents

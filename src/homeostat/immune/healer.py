@@ -5,7 +5,6 @@ from dataclasses import replace
 from typing import Final
 
 from homeostat.core.clock import Clock, Millis
-from homeostat.core.enforcement_errors import AgentMoved
 from homeostat.core.ids import Ids
 from homeostat.core.machines.phase import Phase, PhaseEvent
 from homeostat.core.ports.immune import Remedies
@@ -253,8 +252,11 @@ class Healer:
             if await self._ward.store.save(Chart(incidents=(replace(incident, treatments=told),))):
                 watch.incident = replace(incident, treatments=told)
 
-    async def end(self, watch: Watch, incident: Incident, *, cause: str, actor: str) -> None:
-        """An operator ends an agent, whatever its phase: nothing is waited for, and nothing treats it any more."""
+    async def end(self, watch: Watch, incident: Incident, *, cause: str, actor: str) -> bool:
+        """An operator ends an agent, whatever its phase: nothing is waited for, and nothing treats it any more.
+
+        False where somebody else has moved it meanwhile.
+        """
         incident = replace(watch.incident or incident, cohort=BY_HAND)
         now = self._clock.now_ms()
         asked = {"killed": True, "bound": None, "approval_id": None, "drain_until_ms": now, "quarantined_at_ms": now}
@@ -265,17 +267,18 @@ class Healer:
                 watch.patient, version=watch.patient.version + 1, killed=True, cause=cause, actor=actor, bound=None
             )
             if not await self._ward.store.save(Chart(patients=(patient,), incidents=(incident,))):
-                raise AgentMoved(agent_id=watch.key[1])
+                return False
             watch.patient, watch.incident = patient, incident
         moves = [
             Move(watch=watch, event=event, cause=cause, actor=actor, incident=incident, changes=asked)
             for event in steps
         ]
         if moves and not await self._ward.move_through(moves):
-            raise AgentMoved(agent_id=watch.key[1])
+            return False
         await self._enforcement.bring(watch.patient)
         await self._enforcement.preempt(watch.key)
         watch.held_before = await self._enforcement.waiting(watch.key)
+        return True
 
     async def let_out(self, watch: Watch, *, cause: str, actor: str) -> bool:
         """An operator, or the end of an outage, lets an agent out untreated."""

@@ -13,11 +13,12 @@ from homeostat.core.codec import to_json
 from homeostat.core.enforcement_errors import AgentKilled, AgentMoved
 from homeostat.core.errors import AgentUnknown, Unavailable
 from homeostat.core.ids import DEFAULT_PROJECT, AgentId, Ids, ProjectId
+from homeostat.core.limits import ORDER_RACES_MAX
 from homeostat.core.machines.phase import PHASE, Phase, PhaseEvent
 from homeostat.core.ports.bus import Bus
 from homeostat.core.ports.immune import Engine, ImmuneStore, Remedies
 from homeostat.core.records.event import Channel, Event, subject
-from homeostat.core.records.immune import Patient
+from homeostat.core.records.immune import IMMUNE_ACTOR, Patient
 from homeostat.core.records.turn import AgentKey
 from homeostat.core.records.vitals import Vitals
 from homeostat.core.urgency import become_urgent
@@ -292,35 +293,36 @@ class Immune:
 
     async def quarantine(self, key: AgentKey, *, reason: str, actor: str) -> Patient:
         """Isolate an agent on an operator's word; it stays so until one says otherwise."""
-        async with self.deciding:
-            watch = await self._ordered(key)
-            PHASE.next(watch.phase, PhaseEvent.ORDER_QUARANTINE)
-            incident = replace(self.orchestrator.diagnose(watch), cohort=BY_HAND)
+
+        async def isolate(watch: Watch) -> bool:
             order = PhaseEvent.ORDER_QUARANTINE
-            if not await self.orchestrator.order(watch, order, incident=incident, cause=reason, actor=actor):
-                raise AgentMoved(agent_id=key[1])
-            return watch.patient
+            PHASE.next(watch.phase, order)
+            incident = replace(self.orchestrator.diagnose(watch), cohort=BY_HAND)
+            return await self.orchestrator.order(watch, order, incident=incident, cause=reason, actor=actor)
+
+        return await self._carry_out(key, isolate)
 
     async def kill(self, key: AgentKey, *, reason: str, actor: str) -> Patient:
         """Isolate an agent at once and end it; it stays so until an operator releases it."""
-        async with self.deciding:
-            watch = await self._ordered(key)
-            await self.healer.end(watch, self.orchestrator.diagnose(watch), cause=reason, actor=actor)
-            return watch.patient
+
+        async def end(watch: Watch) -> bool:
+            return await self.healer.end(watch, self.orchestrator.diagnose(watch), cause=reason, actor=actor)
+
+        return await self._carry_out(key, end)
 
     async def release(self, key: AgentKey, *, reason: str, actor: str) -> Patient:
         """Let an agent out untreated; probation watches it."""
-        async with self.deciding:
-            watch = await self._ordered(key)
+
+        async def let_out(watch: Watch) -> bool:
             PHASE.next(watch.phase, PhaseEvent.RELEASE)
-            if not await self.healer.let_out(watch, cause=reason, actor=actor):
-                raise AgentMoved(agent_id=key[1])
-            return watch.patient
+            return await self.healer.let_out(watch, cause=reason, actor=actor)
+
+        return await self._carry_out(key, let_out)
 
     async def heal(self, key: AgentKey, *, reason: str, actor: str) -> Patient:
         """Treat an agent now, with a fresh start: what failed before may be tried again."""
-        async with self.deciding:
-            watch = await self.watch_of(key)
+
+        async def treat(watch: Watch) -> bool:
             if watch.patient.killed:
                 raise AgentKilled(agent_id=key[1])
             PHASE.next(watch.phase, PhaseEvent.HEAL)
@@ -329,10 +331,26 @@ class Immune:
             move = Move(
                 watch=watch, event=PhaseEvent.HEAL, cause=reason, actor=actor, incident=incident, changes=changes
             )
-            if not await self.ward.move(move):
-                raise AgentMoved(agent_id=key[1])
-            await self.healer.step(watch)
-            return watch.patient
+            moved = await self.ward.move(move)
+            if moved:
+                await self.healer.step(watch)
+            return moved
+
+        return await self._carry_out(key, treat)
+
+    async def _carry_out(self, key: AgentKey, order: Callable[[Watch], Awaitable[bool]]) -> Patient:
+        """Do what an operator says. Who only lost a race to the immune system is not sent away for it; who lost one to
+        another operator has to look again.
+        """
+        async with self.deciding:
+            for _ in range(ORDER_RACES_MAX):
+                watch = await self._ordered(key)
+                if await order(watch):
+                    return watch.patient
+                moved = await self.ward.reload(key)
+                if moved is None or moved.patient.actor != IMMUNE_ACTOR:
+                    break
+            raise AgentMoved(agent_id=key[1])
 
     # --- looking -------------------------------------------------------------------------------------------
 

@@ -2,12 +2,14 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import nullcontext
+from dataclasses import replace
 
 import pytest
 
 from homeostat.core.enforcement_errors import AgentMoved
 from homeostat.core.machines.phase import Phase
-from homeostat.core.records.immune import Chart, Patient
+from homeostat.core.records.immune import IMMUNE_ACTOR, Chart, Patient
 from homeostat.core.records.turn import AgentKey
 from homeostat.testing.clinic import Clinic, clinic
 
@@ -39,6 +41,28 @@ async def test_what_was_read_before_a_kill_does_not_undo_it(ward: Clinic, monkey
     gate.set()
     await looking
     assert (immune.phase_of(ann), immune.ward.watches[ann].patient.killed) == (Phase.QUARANTINED, True)
+
+
+@pytest.mark.parametrize(("mover", "told"), [(IMMUNE_ACTOR, False), ("bob", True)])
+async def test_an_order_is_not_lost_to_the_immune_system_itself(
+    ward: Clinic, monkeypatch: pytest.MonkeyPatch, mover: str, *, told: bool
+) -> None:
+    immune, ann = ward.system.immune, ward.key("ann")
+    await immune.quarantine(ann, reason="it loops", actor="eve")
+    save, moved = immune.store.save, list[Patient]()
+
+    async def overtaken(chart: Chart) -> bool:
+        if not moved and chart.patients:
+            before = await immune.store.patient(ann)
+            assert before is not None
+            moved.append(replace(before, version=before.version + 1, actor=mover))
+            assert await save(Chart(patients=tuple(moved)))
+        return await save(chart)
+
+    monkeypatch.setattr(immune.store, "save", overtaken)
+    with pytest.raises(AgentMoved) if told else nullcontext():
+        await immune.release(ann, reason="please", actor="eve")
+    assert immune.phase_of(ann) is (Phase.QUARANTINED if told else Phase.PROBATION)
 
 
 @pytest.mark.parametrize("word", ["quarantine", "release", "heal", "kill"])
