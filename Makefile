@@ -20,6 +20,8 @@ SECONDS ?= 20
 RUNS ?= -1
 CASES ?= 1000
 JOBS ?= 2
+# Tests wait as much as they work, for leases, servers and browsers: half as many processes again as there are cores.
+WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) \* 3 / 2)
 ARGS ?=
 
 # A stamp is named after the content of the locks and the place of the tree: as long as neither
@@ -56,7 +58,7 @@ dashboard: | $(VENV)/bin/python  ## Build the dashboard
 .PHONY: test
 test: $(DEV_STAMP) $(VENV)/.installed dashboard  ## Run all tests on all cores, real servers included (ARGS="-k name")
 	@$(BIN)/python -m homeostat.testing.packages
-	@$(BIN)/python -m pytest -n auto --dist loadfile $(ARGS)
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile $(ARGS)
 
 .PHONY: check
 check: $(DEV_STAMP) $(VENV)/.installed  ## Check format, lint, types and import contracts
