@@ -19,7 +19,7 @@ from homeostat.runs.desk import Desk
 from homeostat.runs.draft import DRIVER, Draft
 from homeostat.runs.planning import Planning
 from homeostat.runs.starting import Candidates, Starter
-from homeostat.runs.stopping import preempt_turns, seal, stop_turns
+from homeostat.runs.stopping import preempt_turns, seal, settle_hold, stop_turns
 from homeostat.runs.treasurer import Treasurer
 
 log = logging.getLogger(__name__)
@@ -134,6 +134,8 @@ class Conductor:
         self._board = Board(tasks)
         if run.status is not RunStatus.PLANNING:
             self._planning.leave()
+        # It may have been resumed before this one had held it for the pause.
+        await settle_hold(self._desk, run.project, run.run_id, held=run.held)
         if run.status is RunStatus.APPLYING:
             self._desk.purse.take_alarm(run)  # whoever resumed it knew; the next refusal says so again
         await self._starter.adopt(run, sorted(self._running(), key=lambda task: task.number), self._board)

@@ -166,7 +166,6 @@ class Control:
 
         paused = await self._act(run, "be paused", None, rule, who)
         if force:
-            self._desk.kernel.hold_run(paused.run_id)
             await self._try(preempt_turns(self._desk, paused), paused)
         return paused
 

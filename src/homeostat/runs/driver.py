@@ -16,6 +16,7 @@ from homeostat.core.limits import (
 from homeostat.core.records.run import Run
 from homeostat.runs.conductor import Conductor
 from homeostat.runs.desk import Desk
+from homeostat.runs.stopping import let_go
 
 log = logging.getLogger(__name__)
 
@@ -67,6 +68,7 @@ class Driver:
     async def tick(self) -> int:
         """Beat, take what nobody has, and see that every run of ours is being driven; returns how many there are."""
         store, now = self._desk.store, self._desk.clock.now_ms()
+        await let_go(self._desk)
         if self._conductors:
             await self._beat(now)
         latest = Millis(now + int(2 * self._lease_seconds * 1000))

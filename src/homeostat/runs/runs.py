@@ -8,9 +8,8 @@ from homeostat.core.clock import Clock, Millis
 from homeostat.core.codec import from_json, to_json
 from homeostat.core.errors import BusUnavailable, MalformedPayload
 from homeostat.core.ids import Ids, ProjectId, RunId
-from homeostat.core.limits import LEDGER_RETENTION_SECONDS, PAGE_MAX, PLANNER_SECONDS, RUN_LEASE_SECONDS
+from homeostat.core.limits import LEDGER_RETENTION_SECONDS, PLANNER_SECONDS, RUN_LEASE_SECONDS
 from homeostat.core.machines.run import RunStatus
-from homeostat.core.machines.task import TaskStatus
 from homeostat.core.ports.bus import Bus
 from homeostat.core.ports.runs import Agents, PlanFunction, RunStore
 from homeostat.core.records.budget import BudgetLimit
@@ -24,6 +23,7 @@ from homeostat.runs.control import Control
 from homeostat.runs.desk import Desk, Notes
 from homeostat.runs.driver import Driver
 from homeostat.runs.ledgers import Ledgers
+from homeostat.runs.stopping import settle_hold
 from homeostat.runs.sweeping import Sweeper
 
 log = logging.getLogger(__name__)
@@ -109,7 +109,7 @@ class Runs:
 
     async def _announce(self, run: Run) -> None:
         """Tell everybody that a run moved; whoever does not hear it will see it."""
-        await self._settle_hold(run.project, run.run_id, held=run.status is RunStatus.PAUSED and run.forced)
+        await settle_hold(self._desk, run.project, run.run_id, held=run.held)
         self.driver.wake(run.run_id, version=run.version)
         for listener in tuple(self.told):
             await listener(run)
@@ -134,16 +134,6 @@ class Runs:
         except BusUnavailable as problem:
             log.info("others will see run %s by looking: %s", run.run_id, problem)
 
-    async def _settle_hold(self, project: ProjectId, run_id: RunId, *, held: bool) -> None:
-        kernel = self._desk.kernel
-        if held:
-            kernel.hold_run(run_id)
-        elif run_id in kernel.flusher.held_runs:
-            running = await self.store.tasks(run_id, status=TaskStatus.RUNNING, limit=PAGE_MAX)
-            others = await self.store.open_turns(run_id, PAGE_MAX)
-            agents = {agent_id for agent_id, _ in others} | {task.agent_id for task in running if task.agent_id}
-            kernel.let_run_go(run_id, [(project, agent_id) for agent_id in sorted(agents)])
-
     async def _on_moved(self, event: Event) -> None:
         try:
             said = cast("dict[str, object]", from_json(event.payload))
@@ -151,7 +141,7 @@ class Runs:
         except (MalformedPayload, KeyError, ValueError, TypeError):
             return
         run_id = RunId(event.target)
-        await self._settle_hold(event.project, run_id, held=held)
+        await settle_hold(self._desk, event.project, run_id, held=held)
         self.driver.wake(run_id, version=version)
 
     async def _on_warning(self, event: Event) -> None:

@@ -4,7 +4,9 @@ import asyncio
 import logging
 
 from homeostat.core.errors import HomeostatError
+from homeostat.core.ids import ProjectId, RunId
 from homeostat.core.limits import PAGE_MAX
+from homeostat.core.machines.task import TaskStatus
 from homeostat.core.records.run import Run
 from homeostat.runs.desk import Desk
 from homeostat.runs.outcomes import KILLER
@@ -49,6 +51,33 @@ async def preempt_turns(desk: Desk, run: Run) -> int:
     for agent_id, turn_id in await desk.store.open_turns(run.run_id, PAGE_MAX):
         taken += await desk.kernel.preempt((run.project, agent_id), turn_id) is not None
     return taken
+
+
+async def settle_hold(desk: Desk, project: ProjectId, run_id: RunId, *, held: bool) -> None:
+    """Give no turn of a run out that is held by force; and where it is not, those again that were kept in line."""
+    kernel = desk.kernel
+    if held:
+        kernel.hold_run(run_id)
+    elif run_id in kernel.flusher.held_runs:
+        running = await desk.store.tasks(run_id, status=TaskStatus.RUNNING, limit=PAGE_MAX)
+        others = await desk.store.open_turns(run_id, PAGE_MAX)
+        agents = {agent_id for agent_id, _ in others} | {task.agent_id for task in running if task.agent_id}
+        kernel.let_run_go(run_id, [(project, agent_id) for agent_id in sorted(agents)])
+
+
+async def let_go(desk: Desk) -> None:
+    """Hold no run that is held here alone: that it goes on may never have been heard, or before that it rests.
+
+    One that is paused in this very moment is held again; the watchdog finds whatever waits of the others.
+    """
+    kernel = desk.kernel
+    believed = {run_id for run_id in kernel.flusher.held_runs if run_id is not None}
+    if not believed or not (alone := believed - set(await desk.store.held())):
+        return
+    for run_id in alone:
+        kernel.let_run_go(run_id, ())
+    for run_id in alone & set(await desk.store.held()):
+        kernel.hold_run(run_id)
 
 
 async def seal(desk: Desk, run: Run) -> None:

@@ -178,6 +178,37 @@ async def test_a_forced_pause_puts_turns_back_and_a_resume_gives_them_out_again(
     assert hands.begun.count("first") == 2
 
 
+async def test_a_run_that_is_resumed_as_soon_as_it_was_paused_by_force_goes_on(
+    system: System, http: httpx2.AsyncClient
+) -> None:
+    """Whoever drives it may only hear of the pause when that is over."""
+    hands = Hands()
+    async with crew(system.kernel, "ann", work=hands.work):
+        for _ in range(8):
+            hands.waiting = {"first": asyncio.Event()}
+            hands.begun.clear()
+            run = await begin(http, task("first"), task("second", "first"))
+            await hands.has_begun("first")
+            await act(http, run, "pause", force=True)
+            await act(http, run, "resume")
+            hands.waiting["first"].set()
+            assert (await reached(http, run, "completed"))["tasks"] == {"succeeded": 2}
+            assert not system.kernel.flusher.held_runs
+
+
+async def test_a_run_that_is_held_here_alone_is_let_go(system: System, http: httpx2.AsyncClient) -> None:
+    """That it goes on was never heard, as word of it was lost with the bus, or came before that it rests."""
+    hands = Hands()
+    hands.waiting = {"first": asyncio.Event()}
+    async with crew(system.kernel, "ann", work=hands.work):
+        run = await begin(http, task("first"), task("second", "first"))
+        await hands.has_begun("first")
+        system.kernel.hold_run(run["run_id"])
+        hands.waiting["first"].set()
+        assert (await reached(http, run, "completed"))["tasks"] == {"succeeded": 2}
+        assert not system.kernel.flusher.held_runs
+
+
 async def test_a_kill_stops_turns_and_starts_nothing_more(system: System, http: httpx2.AsyncClient) -> None:
     hands = Hands()
     hands.waiting = {"first": asyncio.Event()}

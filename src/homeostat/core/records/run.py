@@ -211,6 +211,11 @@ class Run(Struct, frozen=True, kw_only=True):
     def final(self) -> bool:
         return self.status in RUN.final
 
+    @property
+    def held(self) -> bool:
+        """Whether it was paused by force: none of its turns is given out."""
+        return self.status is RunStatus.PAUSED and self.forced
+
     def elapsed_ms(self, now: Millis) -> int:
         """For how long it has been applied, pauses not counted."""
         return self.applied_ms + (0 if self.applying_since_ms is None else max(0, now - self.applying_since_ms))
