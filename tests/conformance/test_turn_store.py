@@ -20,7 +20,7 @@ from homeostat.adapters.stores.sqlite import SqliteEngine, SqliteTurns
 from homeostat.adapters.stores.sqlite.turns import SQL
 from homeostat.core.clock import Millis
 from homeostat.core.errors import StoreUnavailable
-from homeostat.core.ids import AgentId, CardId, ProjectId, Scope
+from homeostat.core.ids import AgentId, CardId, ProjectId, Scope, TurnId
 from homeostat.core.ports.store import TurnStore
 from homeostat.core.records.card import Card
 from homeostat.core.records.head import Mailbox
@@ -184,6 +184,11 @@ class LeavesReferencesEmpty(SqliteTurns):
         return {}
 
 
+class SeesNoSecondDeliverable(SqliteTurns):
+    async def doubled(self) -> dict[TurnId, int]:
+        return {}
+
+
 class SeesNoOrphans(SqliteTurns):
     async def _orphans(self, limit: int) -> list[Sequence[Any]]:
         del limit
@@ -224,6 +229,7 @@ class ExpiresNothing(SqliteTurns):
         TurnsTheLineRound,
         ReadsAnyCard,
         LeavesReferencesEmpty,
+        SeesNoSecondDeliverable,
         SeesNoOrphans,
         SweepsWithoutBound,
         TrustsEveryClock,

@@ -1,24 +1,21 @@
 """Reads everything a store remembers and says which promises it breaks."""
 
 import asyncio
-from collections import Counter
 from collections.abc import AsyncGenerator, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, cast
+from typing import Any, Final
 
-from homeostat.app.verification import turns
+from homeostat.app.verification import announcements, turns
 from homeostat.app.verification.findings import Violation
 from homeostat.core.codec import Json, from_json
-from homeostat.core.errors import MalformedPayload
-from homeostat.core.ids import AgentId, CardId, ProjectId, Scope, ToolCallId, TurnId
+from homeostat.core.ids import AgentId, CardId, ProjectId, ToolCallId, TurnId
 from homeostat.core.limits import PAGE_MAX
 from homeostat.core.ports.store import TurnStore
-from homeostat.core.records.event import Channel, Event
+from homeostat.core.records.event import Event
 from homeostat.core.records.turn import AgentKey
 from homeostat.core.records.view import TurnView
 
 OUTBOX_ROWS_MAX: Final = 1_000_000
-_LAST: Final = Scope("f" * 24)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +61,7 @@ async def check(
     oldest: dict[AgentKey, TurnId] = {}
     for project in projects:
         async for head in turns.heads(store, project):
-            walk = turns.Walk(head, set(await turns.line(store, head)))
+            walk = turns.Walk(head, await turns.line(store, head))
             oldest[head.key] = TurnId("")
             async for page in turns.history(store, head):
                 walk.take(page)
@@ -77,13 +74,13 @@ async def check(
         known = [event for event in heard if _is_remembered(event, views, oldest)]
         found += _always_one_terminal_event(views, known, at_rest=at_rest)
     if not announced:
-        rows = await store.outbox(_LAST, OUTBOX_ROWS_MAX)
+        rows = await store.outbox(announcements.LAST, OUTBOX_ROWS_MAX)
         waiting = [event for row in rows for event in row.events if _is_remembered(event, views, oldest)]
-        found += _always_once_in_the_outbox(waiting)
+        found += announcements.always_once(event for event in waiting if announcements.is_end(event))
         found += _always_one_terminal_event(views, waiting, at_rest=at_rest)
     found += await _always_kept(store, views, acknowledged or Acknowledged())
     found += await _always_once(store, views, effects)
-    if at_rest and announced and (rest := await store.outbox(_LAST, PAGE_MAX)):
+    if at_rest and announced and (rest := await store.outbox(announcements.LAST, PAGE_MAX)):
         found.append(Violation("finally_everything_is_announced", "outbox", f"{len(rest)} rows were not published"))
     return found
 
@@ -108,18 +105,18 @@ def _always_one_terminal_event(
     views: Mapping[TurnId, TurnView], heard: Iterable[Event], *, at_rest: bool
 ) -> list[Violation]:
     """One end, one event: it may be said more than once, but never in other words."""
-    promise = "always_one_terminal_event"
+    promise = announcements.PROMISE
     found: list[Violation] = []
     ends: dict[str, Event] = {}
     for event in heard:
-        if event.channel is not Channel.EVT or event.suffix != "task":
+        if not announcements.is_end(event):
             continue
         if (first := ends.setdefault(event.event_id, event)) != event:
             found.append(Violation(promise, event.event_id, f"it said {first.payload}, and then {event.payload}"))
     told: dict[TurnId, list[str]] = {}
     for event_id, event in ends.items():
-        body = _body(event)
-        turn_id = TurnId(str(body.get("agent_turn_id")))
+        body = announcements.body_of(event)
+        turn_id = announcements.turn_of(body)
         told.setdefault(turn_id, []).append(event_id)
         end = views[turn_id].deliverable if turn_id in views else None
         if end is None:
@@ -135,16 +132,6 @@ def _always_one_terminal_event(
     return found
 
 
-def _always_once_in_the_outbox(waiting: Iterable[Event]) -> list[Violation]:
-    """Who publishes an event may do it twice; who writes down that it is to be published does it once."""
-    ends = Counter(event.event_id for event in waiting if event.channel is Channel.EVT and event.suffix == "task")
-    return [
-        Violation("always_one_terminal_event", event_id, f"it stands in the outbox {often} times")
-        for event_id, often in ends.items()
-        if often > 1
-    ]
-
-
 def _is_remembered(event: Event, views: Mapping[TurnId, TurnView], oldest: Mapping[AgentKey, TurnId]) -> bool:
     """Whether something must be known of it: it tells of one of these projects, and not of what was forgotten."""
     first = oldest.get(_author(event))
@@ -153,14 +140,6 @@ def _is_remembered(event: Event, views: Mapping[TurnId, TurnView], oldest: Mappi
 
 def _author(event: Event) -> AgentKey:
     return (event.project, AgentId(event.target))
-
-
-def _body(event: Event) -> dict[str, object]:
-    try:
-        body = from_json(event.payload)
-    except MalformedPayload:
-        return {}
-    return cast("dict[str, object]", body) if isinstance(body, dict) else {}
 
 
 async def _always_kept(

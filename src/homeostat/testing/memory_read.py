@@ -92,6 +92,13 @@ class MemoryTurnsReading:
     async def headless(self) -> dict[AgentKey, int]:
         return dict(Counter(turn.key for turn in self.turns.values() if turn.key not in self.heads_by_key))
 
+    async def doubled(self) -> dict[TurnId, int]:
+        ends = {
+            turn_of(scope): [card for at, card in born.items() if at != DELIVERABLE_POSITION and _is_end(card)]
+            for scope, born in self.cards.items()
+        }
+        return {turn_id: len(more) for turn_id, more in sorted(ends.items()) if more and turn_id in self.turns}
+
     async def heads(self, project: ProjectId, *, after: AgentId | None, limit: int) -> list[HeadView]:
         found = [
             head for head in self.heads_by_key.values() if head.project == project and head.agent_id > (after or "")
@@ -232,3 +239,7 @@ class MemoryTurnsReading:
             turn.depth,
             wait.answered_at_ms or wait.created_at_ms,
         )
+
+
+def _is_end(card: Card) -> bool:
+    return card.type == DELIVERABLE and card.reference is None

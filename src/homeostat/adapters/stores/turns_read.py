@@ -149,6 +149,9 @@ class TurnsReading(ABC):
         found = await self._all("turns_headless")
         return {(ProjectId(row[0]), AgentId(row[1])): row[2] for row in found}
 
+    async def doubled(self) -> dict[TurnId, int]:
+        return {TurnId(row[0]): row[1] for row in await self._all("deliverables_doubled")}
+
     async def heads(self, project: ProjectId, *, after: AgentId | None, limit: int) -> list[HeadView]:
         return [_head_view(row) for row in await self._all("heads_list", project, after or "", limit)]
 

@@ -91,5 +91,8 @@ async def always_a_yes_is_used_once(
                 elif times > 1:
                     detail = f"it was used {times} times for {incident.incident_id}"
                     found.append(Violation("always_an_approval_is_executed_once", approval_id, detail))
+                elif approval.incident_id != incident.incident_id and approval.stands_until_ms is None:
+                    detail = f"it was given for {approval.incident_id}, and used for {incident.incident_id}"
+                    found.append(Violation("always_an_approval_is_executed_once", approval_id, detail))
             yield len(used), found
         before = page[-1].incident_id

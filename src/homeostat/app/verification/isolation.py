@@ -85,14 +85,15 @@ async def closed_spans(store: ImmuneStore, agent: AgentKey, now: Millis) -> Asyn
 
 
 async def always_the_held_stay_held(store: ImmuneStore, agent: AgentKey) -> list[Violation]:
-    """Whose last step closed it is held: who is, is never forgotten, and every step is written down."""
+    """Who is held was closed by its last step, and whom that closed is held: every step is written down."""
     steps = await store.transitions(agent, before=None, limit=1)
     patient = await store.patient(agent)
-    if not steps or steps[0].target in RUNS or (patient is not None and patient.phase not in RUNS):
+    closed = bool(steps) and steps[0].target not in RUNS
+    if closed == (patient is not None and patient.phase not in RUNS):
         return []
     said = "nobody knows of it" if patient is None else f"it is held to be {patient.phase.value}"
-    detail = f"{steps[0].transition_id} made it {steps[0].target.value}, and {said}"
-    return [Violation("always_the_held_stay_held", agent[1], detail)]
+    step = f"{steps[0].transition_id} made it {steps[0].target.value}" if steps else "no step is written down"
+    return [Violation("always_the_held_stay_held", agent[1], f"{step}, and {said}")]
 
 
 async def always_a_closed_gate(enforcement: EnforcementStore, store: TurnStore, agent: AgentKey) -> list[Violation]:

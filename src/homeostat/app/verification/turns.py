@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Final
 
 from homeostat.app.verification.findings import Violation
@@ -16,6 +17,9 @@ from homeostat.core.records.turn import Turn, WaitStatus
 from homeostat.core.records.view import Outcome, TurnView
 
 CARDS_AT_ONCE: Final = 16
+
+Place = tuple[int, TurnId]
+"""A turn in line, behind its number."""
 
 
 async def heads(store: TurnStore, project: ProjectId) -> AsyncGenerator[Head]:
@@ -47,13 +51,13 @@ async def history(store: TurnStore, head: Head) -> AsyncGenerator[list[TurnView]
         before, last = page[-1].turn.turn_id, page[-1].turn.seq
 
 
-async def line(store: TurnStore, head: Head) -> list[TurnId]:
-    """What waits for an agent, in order."""
-    found: list[TurnId] = []
+async def line(store: TurnStore, head: Head) -> list[Place]:
+    """What waits for an agent, in the order in which it would be given out."""
+    found: list[Place] = []
     after = -1
     while page := await store.inbox(head.project, head.agent_id, after_seq=after, limit=PAGE_MAX):
-        found += [entry.turn.turn_id for entry in page]
-        if page[-1].turn.seq <= after:
+        found += [(entry.turn.seq, entry.turn.turn_id) for entry in page]
+        if len(page) < PAGE_MAX or page[-1].turn.seq <= after:
             break
         after = page[-1].turn.seq
     return found
@@ -64,16 +68,20 @@ class Walk:
     """Goes through one agent's turns from the newest to the oldest; only the last one is remembered."""
 
     head: Head
-    waiting: set[TurnId]
-    queued: int = 0
+    line: Sequence[Place]
     found: list[Violation] = field(default_factory=list[Violation])
     turns: int = 0
+    _waiting: frozenset[TurnId] = frozenset()
     _missing: set[TurnId] = field(default_factory=set[TurnId])
     _later: TurnView | None = None
     _later_worked: tuple[TurnId, int] | None = None
 
     def __post_init__(self) -> None:
-        self._missing = set(self.waiting)
+        self._waiting = frozenset(turn_id for _, turn_id in self.line)
+        self._missing = set(self._waiting)
+        if self.head.turn_id is not None:
+            self._missing.add(self.head.turn_id)
+            self._later_worked = (self.head.turn_id, self.head.epoch)  # it was given out under an epoch of its own
 
     def _say(self, promise: str, about: str, detail: str) -> None:
         self.found.append(Violation(promise, about, detail))
@@ -95,15 +103,16 @@ class Walk:
     def close(self, *, at_rest: bool) -> list[Violation]:
         """There are no more turns."""
         head, promise = self.head, "always_every_turn_is_in_one_place"
-        if head.queued != len(self.waiting):
-            self._say(promise, head.agent_id, f"the head counts {head.queued} in line, {len(self.waiting)} are")
+        if head.queued != len(self.line):
+            self._say(promise, head.agent_id, f"the head counts {head.queued} in line, {len(self.line)} are")
+        if any(later <= earlier for earlier, later in pairwise(self.line)):
+            self._say(promise, head.agent_id, "what is in line stands there twice, or in another order than it came")
         for turn_id in sorted(self._missing):
-            self._say(promise, turn_id, "in line, but not in history")
-        if head.turn_id is not None and not self.turns:
-            self._say(promise, head.turn_id, "active, but not in history")
-        busy = head.status is not HeadStatus.IDLE or bool(self.waiting)
+            where = "active" if turn_id == head.turn_id else "in line"
+            self._say(promise, turn_id, f"{where}, but not in history")
+        busy = head.status is not HeadStatus.IDLE or bool(self.line)
         if at_rest and head.gate is Gate.OPEN and busy:
-            detail = f"{head.status.value}, {len(self.waiting)} in line"
+            detail = f"{head.status.value}, {len(self.line)} in line"
             self._say("finally_every_turn_has_a_deliverable", head.agent_id, detail)
         return self.found
 
@@ -115,7 +124,7 @@ class Walk:
             for place, there in (
                 ("finished", view.deliverable is not None),
                 ("active", self.head.turn_id == turn_id),
-                ("in line", turn_id in self.waiting),
+                ("in line", turn_id in self._waiting),
             )
             if there
         ]
@@ -138,7 +147,9 @@ class Walk:
             self._say(promise, later.turn_id, detail)
 
     def _always_growing_epochs(self, view: TurnView) -> None:
-        """Each turn that was worked on has a larger epoch than the one before. One stopped in line had none."""
+        """Each turn that was worked on has a larger epoch than those before. One stopped in line had none, and one of a
+        run lets others pass while that is held.
+        """
         promise, end, turn_id = "always_growing_epochs", view.deliverable, view.turn.turn_id
         if end is None:
             return
@@ -146,21 +157,36 @@ class Walk:
             self._say(promise, turn_id, f"ended under epoch {end.epoch}, the head is at {self.head.epoch}")
         if end.status is Outcome.STOP:
             return
-        if self._later_worked is not None and self._later_worked[1] <= end.epoch:
-            later, epoch = self._later_worked
+        later, epoch = self._later_worked or (turn_id, end.epoch + 1)
+        back = epoch <= end.epoch and (epoch == end.epoch or view.turn.run_id is None)
+        if back:
             self._say(promise, later, f"epoch {epoch} follows epoch {end.epoch}")
-        self._later_worked = (turn_id, end.epoch)
+        if back or end.epoch < epoch:
+            self._later_worked = (turn_id, end.epoch)  # the least of those that came later
 
 
 async def always_kept_for_its_time(store: TurnStore, walk: Walk) -> list[Violation]:
-    """The turn before the oldest one there is was forgotten by retention, which remembers up to where it went."""
-    oldest = walk.oldest
-    if oldest is None or (previous := oldest.previous_turn_id) is None:
+    """The turn before the oldest one there is was forgotten by retention, which remembers up to where it went.
+
+    Where none is left, the head knows which was the last.
+    """
+    head, oldest = walk.head, walk.oldest
+    previous = head.last_turn_id if oldest is None else oldest.previous_turn_id
+    if previous is None or previous <= await store.swept():
         return []
-    if await store.turn(oldest.project, previous) is not None or previous <= await store.swept():
+    if oldest is not None and await store.turn(oldest.project, previous) is not None:
         return []
-    detail = f"number {oldest.seq} follows {previous}, which is gone, and retention did not take it"
-    return [Violation("always_an_unbroken_line", oldest.turn_id, detail)]
+    about, behind = (head.agent_id, "nothing") if oldest is None else (oldest.turn_id, f"number {oldest.seq}")
+    detail = f"{behind} follows {previous}, which is gone, and retention did not take it"
+    return [Violation("always_an_unbroken_line", about, detail)]
+
+
+async def always_one_deliverable(store: TurnStore) -> list[Violation]:
+    """A turn has one card that says it is its deliverable, at the place where everybody looks for it."""
+    return [
+        Violation("always_true_cards", turn_id, f"it has {count} deliverables besides its own")
+        for turn_id, count in (await store.doubled()).items()
+    ]
 
 
 async def true_cards(store: TurnStore, page: Sequence[TurnView]) -> list[Violation]:

@@ -10,10 +10,10 @@ from homeostat.access.access import Access
 from homeostat.app import stores
 from homeostat.app.ledgers import open_ledgers
 from homeostat.app.settings import Settings
-from homeostat.app.verification import books, isolation, runs, turns
+from homeostat.app.verification import announcements, books, isolation, runs, turns
 from homeostat.app.verification.findings import Report, Violation, confirmed
 from homeostat.core.clock import Clock, SystemClock
-from homeostat.core.ids import Ids, ProjectId, Scope, scope_floor, turn_of
+from homeostat.core.ids import Ids, ProjectId, scope_floor, turn_of
 from homeostat.core.limits import PAGE_MAX
 from homeostat.core.ports.access import AccessKeeper
 from homeostat.core.ports.gateway import GatewayStore
@@ -28,7 +28,6 @@ from homeostat.runs.ledgers import Ledgers
 
 LOOK_AGAIN_SECONDS = 0.2
 MARGIN_SECONDS = 3600.0
-_LAST = Scope("f" * 24)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,13 +86,20 @@ class Inspection:
             await self._budgets(project)
             await self._approvals(project)
             await self._runs(project)
-        self.report.add(await confirmed("heads", partial(turns.always_a_head, self._archives.turns), _pause))
+        for about, check in (("heads", turns.always_a_head), ("cards", turns.always_one_deliverable)):
+            self.report.add(await confirmed(about, partial(check, self._archives.turns), _pause))
         lost = partial(runs.always_a_run_to_each_ledger, self._archives.runs)
         self.report.add(await confirmed("ledgers", lost, _pause))
         await self._isolated()
         await self._audit()
-        self.report.counts["announcements that wait"] = len(await self._archives.turns.outbox(_LAST, PAGE_MAX))
+        await self._announcements()
         return self.report
+
+    async def _announcements(self) -> None:
+        store = self._archives.turns
+        self.report.counts["announcements that wait"] = len(await store.outbox(announcements.LAST, PAGE_MAX))
+        look = partial(announcements.always_one_terminal_event, store)
+        self.report.add(await confirmed("outbox", look, _pause))
 
     async def _turns(self, project: ProjectId, there: int) -> None:
         counts = self.report.counts
@@ -112,7 +118,7 @@ class Inspection:
         view = await store.head(known.project, known.agent_id)
         if view is None:
             return [Violation("always_every_turn_is_in_one_place", known.agent_id, "its head is gone")]
-        walk = turns.Walk(view.head, set(await turns.line(store, view.head)))
+        walk = turns.Walk(view.head, await turns.line(store, view.head))
         cards: list[Violation] = []
         ended = lately = 0
         async for page in turns.history(store, view.head):
@@ -155,14 +161,15 @@ class Inspection:
     async def _isolated(self) -> None:
         now = self._clock.now_ms()
         store, one_clock = self._archives.immune, self._one_clock
-        for agent in await store.stepped():
+        stepped, unsettled = await store.stepped(), await store.unsettled()
+        for agent in [*stepped, *sorted(unsettled.keys() - set(stepped))]:
             spans: list[isolation.Span] = []
             async for span in isolation.closed_spans(store, agent, now):
                 self.report.counts["quarantines"] += 1
                 served = isolation.always_the_isolated_are_not_served
                 self.report.add(await served(self._archives.gateway, agent, span, one_clock=one_clock))
                 spans += [span] * (len(spans) < isolation.SPANS_MAX)
-            if spans:
+            if spans or agent in unsettled:
                 self.report.add(await confirmed(agent[1], partial(self._held, agent, spans), _pause))
 
     async def _held(self, agent: AgentKey, spans: list[isolation.Span]) -> list[Violation]:

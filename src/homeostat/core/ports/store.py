@@ -92,6 +92,10 @@ class TurnStore(Protocol):
         """Agents that have turns and no head, of which there should be none; how many turns each."""
         ...
 
+    async def doubled(self) -> dict[TurnId, int]:
+        """Turns that have other deliverables than the one they ended with, of which there should be none; how many."""
+        ...
+
     async def inbox(self, project: ProjectId, agent_id: AgentId, *, after_seq: int, limit: int) -> list[OpenTurn]:
         """What waits for an agent, in order."""
         ...

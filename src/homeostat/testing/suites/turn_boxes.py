@@ -3,7 +3,7 @@
 from msgspec.structs import replace
 
 from homeostat.core.ids import BoxId, CardId, card_of, scope_of
-from homeostat.core.records.card import EMPTY_BOX
+from homeostat.core.records.card import DELIVERABLE, EMPTY_BOX
 from homeostat.testing.suites import turn_records as a
 from homeostat.testing.suites.turn_records import Check, OpenStore
 
@@ -104,10 +104,24 @@ async def a_context_is_read_as_it_was(open_store: OpenStore) -> None:
     assert view.turn == turned
 
 
+async def a_turn_with_a_second_deliverable_is_found(open_store: OpenStore) -> None:
+    store = await open_store()
+    once, twice = a.turn(1), a.turn(2)
+    ends = [a.deliverable(once), a.deliverable(twice)]
+    elsewhere = a.card(a.scope_at(a.NOW, 9), 1, type=DELIVERABLE)
+    pointer = a.card(scope_of(once.turn_id), 1, "", type=DELIVERABLE, reference=ends[1].card_id)
+    note = a.card(scope_of(twice.turn_id), 1)
+    await a.put(store, turns=a.by_id([once, twice]), cards=[*ends, elsewhere, pointer, note])
+    assert await store.doubled() == {}
+    await a.put(store, cards=[a.card(scope_of(twice.turn_id), place, type=DELIVERABLE) for place in (2, 3)])
+    assert await store.doubled() == {twice.turn_id: 2}
+
+
 CHECKS: tuple[Check, ...] = (
     a_card_is_known_by_its_whole_id,
     a_box_is_read_in_order_and_through_its_references,
     a_turn_has_a_box_before_it_has_cards,
     a_worker_is_given_all_it_needs_to_go_on,
     a_context_is_read_as_it_was,
+    a_turn_with_a_second_deliverable_is_found,
 )
