@@ -1,5 +1,6 @@
 """From evidence to hypotheses to remedies, and how experience and operators change both."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -8,7 +9,7 @@ from msgspec import structs
 
 from homeostat.bench.diagnosis import measure
 from homeostat.core.clock import Millis
-from homeostat.core.ids import DEFAULT_PROJECT, AgentId
+from homeostat.core.ids import DEFAULT_PROJECT, AgentId, chance
 from homeostat.core.records.immune import (
     ActualCause,
     Diagnosis,
@@ -24,7 +25,7 @@ from homeostat.core.records.vitals import Vitals
 from homeostat.immune.correlator import Correlator
 from homeostat.immune.diagnostician import Diagnostician
 from homeostat.immune.intake import Intake
-from homeostat.immune.ladder import LADDERS, Experience
+from homeostat.immune.ladder import COSTS, LADDERS, Experience
 from homeostat.immune.vitals import Anomaly
 from homeostat.testing.clock import ManualClock
 
@@ -135,6 +136,59 @@ def test_what_helped_the_fleet_is_tried_first() -> None:
         R.RESET_AGENT,
     )
     assert Experience().ladder(D.PROMPT_DRIFT) == LADDERS[D.PROMPT_DRIFT]
+
+
+def test_a_remedy_is_ranked_by_how_likely_it_helps_and_not_by_how_often_it_did() -> None:
+    often = [lesson(R.RESET_MEMORY, cured=10, failed=30), lesson(R.REDUCE_AUTONOMY, cured=3)]
+    assert Experience(often).ladder(D.PROMPT_DRIFT) == (
+        R.REDUCE_AUTONOMY,
+        R.ROLLBACK_PROMPT,
+        R.RESET_MEMORY,
+        R.RESET_AGENT,
+    )
+
+
+def test_what_costs_twice_as_much_has_to_help_twice_as_often() -> None:
+    dear = lesson(R.RESET_AGENT, cured=98)
+    assert Experience([dear]).ladder(D.PROMPT_DRIFT)[-1] is R.RESET_AGENT, "nobody knows yet whether the others help"
+    cheap = [lesson(action, cured=5, failed=5) for action in LADDERS[D.PROMPT_DRIFT][:-1]]
+    assert Experience([dear, *cheap]).ladder(D.PROMPT_DRIFT)[-1] is R.RESET_AGENT
+    vain = [lesson(action, failed=5) for action in LADDERS[D.PROMPT_DRIFT][:-1]]
+    assert Experience([dear, *vain]).ladder(D.PROMPT_DRIFT)[0] is R.RESET_AGENT
+
+
+Odds = dict[RemedyAction, float]
+
+
+def cost_of(action: RemedyAction) -> float:
+    return COSTS.get(action, 1.0)
+
+
+def spent(order: Callable[[Experience, Odds], Sequence[RemedyAction]], odds: Odds, seed: int) -> float:
+    """What it costs to heal five hundred agents, one after the other, by an order of remedies."""
+    luck, experience, total = chance(seed), Experience(), 0.0
+    for _ in range(500):
+        for action in order(experience, odds):
+            total += cost_of(action)
+            cured = luck.random() < odds[action]
+            experience.learn(lesson(action, cured=int(cured), failed=int(not cured)))
+            if cured:
+                break
+    return total
+
+
+def test_to_learn_the_order_costs_hardly_more_than_to_know_it() -> None:
+    ladder = LADDERS[D.PROMPT_DRIFT]
+    given = known = learned = 0.0
+    for seed in range(40):
+        luck = chance("odds", seed)
+        odds = {action: luck.random() for action in ladder}
+        odds[R.RESET_AGENT] = max(odds[R.RESET_AGENT], 0.9)
+        given += spent(lambda _, __: ladder, odds, seed)
+        known += spent(lambda _, odds: sorted(ladder, key=lambda one: -odds[one] / cost_of(one)), odds, seed)
+        learned += spent(lambda experience, _: experience.ladder(D.PROMPT_DRIFT), odds, seed)
+    assert learned <= 1.03 * known
+    assert learned < given
 
 
 def test_what_failed_is_not_tried_again_on_the_same_agent_until_it_is_given_a_fresh_start() -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from homeostat.immune.baseline import ACCELERATED_TICKS, Baselines
 from homeostat.immune.findings import sigma_of
-from homeostat.immune.sentinel import Findings, Sentinel
+from homeostat.immune.sentinel import Findings, Sentinel, Settings
 from homeostat.immune.vitals import GAUGES, Anomaly, Vital
 
 USUAL = np.array([900.0, 600.0, 500.0, 100.0, 0.01, 2.0, 0.0, 0.0])
@@ -145,6 +145,20 @@ def test_rows_that_may_not_learn_are_scored_and_stay_as_they_are() -> None:
     assert found.sigma[0] >= 6
     assert fleet.normals(0) == before[0]
     assert fleet.normals(1) != before[1]
+
+
+def test_a_record_that_nothing_comes_near_fades() -> None:
+    fleet = Baselines()
+    rows = np.array([fleet.allot()])
+    sentinel = Sentinel(fleet, Settings(envelope_decay=0.01))
+    once = noise(5, 400, 1)
+    once[3] *= 50  # before it is known what is normal
+    teach(sentinel, rows, once[:20])
+    latency = Vital.LATENCY
+    before = fleet.normals(0)[latency].highest
+    assert before > 20 * USUAL[latency]
+    teach(sentinel, rows, once[20:])
+    assert fleet.normals(0)[latency].highest < before / 10
 
 
 def test_acceleration_follows_a_new_normal_and_ends() -> None:

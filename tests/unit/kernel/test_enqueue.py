@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from homeostat.core.codec import Json
 from homeostat.core.errors import AgentBusy, AgentUnknown, DepthExceeded, GateClosed, QueueFull, UnknownMessageType
 from homeostat.core.ids import AgentId, ToolCallId, TraceId, TurnId
-from homeostat.core.limits import DEPTH_MAX, QUEUE_FRONT, QUEUE_PER_AGENT_MAX
+from homeostat.core.limits import DEPTH_MAX, QUEUE_FRONT, QUEUE_PER_AGENT_MAX, RERING_SECONDS
 from homeostat.core.machines.turn import HeadStatus
 from homeostat.core.records.head import Gate, Mailbox
 from homeostat.core.records.turn import OPENS_A_TURN, MessageType
@@ -54,6 +54,17 @@ def test_a_busy_agent_s_head_is_swapped_all_the_same() -> None:
     assert (head.status, head.queued, head.tail_seq) == (HeadStatus.DISPATCHED, 1, 2)
     assert head.turn_id != accepted.turn_id == head.last_turn_id
     assert [entry.turn.turn_id for entry in plan.writes.inbox_put.values()] == [accepted.turn_id]
+
+
+def test_messages_behind_a_turn_that_nobody_entered_do_not_make_it_younger() -> None:
+    """The watchdog rings again for what has waited long: who goes on sending must not put that off."""
+    desk = Desk("a")
+    desk.enqueue("a")
+    since = desk.head("a").since_ms
+    for _ in range(3):
+        desk.clock.advance(RERING_SECONDS / 2)
+        desk.enqueue("a")
+    assert (desk.head("a").status, desk.head("a").since_ms) == (HeadStatus.DISPATCHED, since)
 
 
 @pytest.mark.parametrize("gate", [Gate.CLOSED, Gate.DRAINING])

@@ -110,6 +110,7 @@ async def test_ringing_again_writes_nothing_and_moves_no_date() -> None:
         for _ in range(50):
             clock.advance(RERING_SECONDS + 1)
             await kernel.watchdog.tick()
+            assert await kernel.flusher.tick() == 0, "nothing was asked for behind its back"
         assert (desk.head("a"), dict(desk.store.turns), dict(desk.store.lines)) == before
         assert kernel.flusher.commits == 0
         assert list(kernel.dock.berth(worker).ready) == [key_of("a")]
