@@ -19,6 +19,7 @@ from homeostat.app.supervisor import Supervisor
 from homeostat.app.tool_desk import ToolDesks
 from homeostat.core.codec import from_json, to_json
 from homeostat.core.ids import DEFAULT_PROJECT, AgentId, CardId, ToolCallId, TurnId
+from homeostat.core.limits import LEASE_SECONDS
 from homeostat.core.records.event import Channel, Event, subject
 from homeostat.core.records.turn import MessageType, WaitStatus
 from homeostat.core.records.view import Deliverable
@@ -33,10 +34,10 @@ PATIENCE_SECONDS = 10.0
 class Workbench:
     """Everything that a test of an agent needs at hand. Use it as `async with Workbench() as bench`."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, lease_seconds: float = LEASE_SECONDS) -> None:
         self.bus = LocalBus()
         self.store = MemoryTurns()
-        self.kernel = Kernel(store=self.store, bus=self.bus)
+        self.kernel = Kernel(store=self.store, bus=self.bus, lease_seconds=lease_seconds)
         self.source = LocalTurns(self.kernel)
         self.memory = VolatileMemory()
         self.tools = ToolDesks(

@@ -18,6 +18,7 @@ from homeostat.core.records.head import Gate
 from homeostat.core.records.tool import ToolSpec
 from homeostat.core.records.turn import Grant, TurnStatus
 from homeostat.core.records.view import Hydration
+from homeostat.testing.crews import eventually
 from homeostat.testing.workbench import Workbench
 
 
@@ -242,6 +243,24 @@ async def test_a_stopped_turn_is_cancelled_at_once(bench: Workbench) -> None:
         assert worker.counts.lost == 1
         gated.gate.set()
         assert await bench.ask("agent", 2) == "done 2", "the agent goes on with its next turn"
+
+
+async def test_a_turn_that_takes_longer_than_its_lease_is_not_taken_away() -> None:
+    agent, lease_seconds = Gated(), 0.3
+    async with Workbench(lease_seconds=lease_seconds) as bench, bench.working(agent=agent):
+        turn_id = await bench.send("agent")
+        await agent.entered.wait()
+        (first,) = bench.store.leases.values()
+
+        async def renewed() -> bool:
+            assert bench.store.leases, "its worker was given up"
+            return min(bench.store.leases.values()) > first + 4 * lease_seconds * 1000
+
+        await eventually(renewed, 20)
+        head = bench.store.heads_by_key[key("agent")]
+        assert (head.status, head.losses, agent.runs) == (HeadStatus.RUNNING, 0, 1)
+        agent.gate.set()
+        assert (await bench.end(turn_id)).epoch == head.epoch
 
 
 async def test_a_preempted_turn_is_cancelled_and_runs_again_from_its_steps(bench: Workbench) -> None:

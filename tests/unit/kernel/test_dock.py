@@ -212,6 +212,22 @@ async def test_a_claim_that_was_given_up_loses_no_turn() -> None:
         assert grant.turn.agent_id == "a"
 
 
+async def test_a_bell_that_rings_while_a_claim_is_under_way_is_heard() -> None:
+    """It may ring for the turn after the one that is being claimed: forgotten, that would wait for the next look."""
+    store = Slow()
+    desk = Desk("a", store=store)
+    desk.enqueue("a")
+    async with running_kernel(store) as kernel:
+        worker = await kernel.open_worker([key_of("a")], ignore)
+        store.hold()
+        claiming = asyncio.ensure_future(kernel.claim(worker, 1, 60.0))
+        await store.begun.wait()
+        kernel.dock.ready(key_of("a"))
+        store.go.set()
+        await claiming
+        assert list(kernel.dock.berth(worker).ready) == [key_of("a")]
+
+
 async def test_a_worker_that_leaves_ends_its_own_wait() -> None:
     desk = Desk("a")
     async with running_kernel(desk.store) as kernel:

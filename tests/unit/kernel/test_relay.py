@@ -1,5 +1,7 @@
 """Announcing what was committed: at once, again, and for those who died before they could."""
 
+import asyncio
+
 import pytest
 
 from homeostat.core.codec import NULL
@@ -120,3 +122,36 @@ async def test_signals_are_lost_with_the_bus_and_nothing_else_is() -> None:
         tape.down = False
         assert await kernel.relay.tick() == 0
         assert tape.heard == []
+
+
+class Slow(Tape):
+    """A bus that takes its time over the first thing it is told."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun = asyncio.Event()
+        self.go = asyncio.Event()
+        self.said = asyncio.Event()
+
+    async def publish(self, events: tuple[Event, ...]) -> None:
+        if not self.begun.is_set():
+            self.begun.set()
+            await self.go.wait()
+        await super().publish(events)
+        if len(self.heard) == 2:
+            self.said.set()
+
+
+async def test_what_is_handed_over_while_something_else_is_said_is_said_next() -> None:
+    tape = Slow()
+    async with running_kernel(bus=tape) as kernel:
+        relaying = asyncio.ensure_future(kernel.relay.run())
+        for name in ("first", "second"):
+            said = Event(name, DEFAULT_PROJECT, Channel.EVT, "agent", "a", "task", NULL)
+            kernel.relay.hand_over(None, [said])
+            await tape.begun.wait()
+        tape.go.set()
+        await asyncio.wait_for(tape.said.wait(), 10.0)
+        assert tape.heard == ["first", "second"]
+        relaying.cancel()
+        await asyncio.gather(relaying, return_exceptions=True)

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from homeostat.core.codec import from_json
 from homeostat.core.ids import WorkerId
 from homeostat.core.limits import ATTEMPTS_MAX, RERING_SECONDS
@@ -9,7 +11,10 @@ from homeostat.core.machines.turn import HeadStatus
 from homeostat.core.records.turn import WaitStatus
 from homeostat.core.records.view import Due, Outcome
 from homeostat.core.records.work import Fence
+from homeostat.kernel.commands import Report
 from homeostat.kernel.kernel import Kernel
+from homeostat.kernel.rules import RULES
+from homeostat.kernel.watchdog import RETENTION_EVERY_SECONDS
 from homeostat.testing.clock import ManualClock
 from homeostat.testing.desk import Desk, call, key_of
 from homeostat.testing.kernels import running_kernel
@@ -161,6 +166,44 @@ async def test_a_turn_whose_worker_has_no_lease_is_taken_at_once_whatever_the_cl
         desk.store.leases.clear()
         await kernel.watchdog.tick()
         assert desk.head("a").losses == 1
+
+
+async def test_one_that_cannot_be_timed_out_keeps_no_other_from_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    desk = Desk("a", "b")
+    original = RULES[Report]
+
+    def poisoned(plan: Any, command: Any, followups: Any) -> Any:
+        if command.key == key_of("a"):
+            raise RuntimeError("nobody thought of this")
+        return original(plan, command, followups)
+
+    monkeypatch.setitem(RULES, Report, poisoned)
+    async with running_kernel(desk.store, clock=desk.clock) as kernel:
+        grants = [desk.begin(agent, f"wrk_{agent}") for agent in "ab"]
+        for grant in grants:
+            desk.suspend(grant, call("slow", 5.0))
+        desk.clock.advance(6.0)
+        for _ in range(2):  # it is found again, first of all, and is still nobody else's trouble
+            await kernel.watchdog.tick()
+        assert [desk.wait(grant.turn.turn_id, "slow").status for grant in grants] == [
+            WaitStatus.PENDING,
+            WaitStatus.TIMEOUT,
+        ]
+        assert desk.head("b").status is HeadStatus.DISPATCHED
+
+
+async def test_what_ended_long_ago_is_forgotten_and_not_before() -> None:
+    desk = Desk("a")
+    clock = shared(desk)
+    async with running_kernel(desk.store, clock=clock, retention_seconds=HOUR) as kernel:
+        desk.deliver(desk.begin("a"))
+        open_turn = desk.begin("a").turn.turn_id
+        clock.advance(HOUR - 1)
+        await kernel.watchdog.tick()
+        assert len(desk.store.turns) == 2
+        clock.advance(RETENTION_EVERY_SECONDS + 2)
+        await kernel.watchdog.tick()
+        assert list(desk.store.turns) == [open_turn]
 
 
 class Late(MemoryTurns):
