@@ -19,6 +19,7 @@ from homeostat.core.records.card import Card, CardDraft
 from homeostat.core.records.turn import AgentKey, Grant, ToolCall
 from homeostat.core.records.view import Hydration
 from homeostat.core.records.work import Ask, Delivered, Suspended
+from homeostat.kernel.commands import Idempotency
 from homeostat.kernel.kernel import Kernel
 from homeostat.testing.suites import turn_endings
 from homeostat.testing.suites import turn_source as suite
@@ -103,8 +104,9 @@ class SuspendsWithoutCards(LocalSession):
         *,
         asks: tuple[Ask, ...] = (),
         cards: tuple[CardDraft, ...] = (),
+        idempotency: Idempotency | None = None,
     ) -> Suspended:
-        suspended = await super().suspend(grant, calls, asks=asks, cards=cards)
+        suspended = await super().suspend(grant, calls, asks=asks, cards=cards, idempotency=idempotency)
         return Suspended(suspended.waits, ready=True)
 
 
@@ -115,7 +117,7 @@ class BringsNothingAlong(LocalSession):
 
 
 class LosesWhatItReleases(LocalSession):
-    async def release(self, grant: Grant) -> None: ...
+    async def release(self, grant: Grant, *, idempotency: Idempotency | None = None) -> None: ...
 
 
 class SwallowsChunks(LocalSession):
