@@ -126,9 +126,9 @@ async def live(system: System, http: httpx2.AsyncClient) -> None:
         await system.gateway.clerk.flush()
     for agent in ("ann", "ann", "dan"):  # nobody serves them now
         await _said(http, agent)
-    assert await system.immune.store.save(Chart(asked=(_question(),)))
+    # As it was once answered, at once: a question this old that nobody has answered lapses with the next tick.
     answer = replace(_question(), status=ApprovalStatus.APPROVED, answered_at_ms=Millis(2), answered_by="bob")
-    assert await system.immune.store.save(Chart(answered=(answer,), incidents=(_incident("inc_1", YES),)))
+    assert await system.immune.store.save(Chart(asked=(answer,), incidents=(_incident("inc_1", YES),)))
 
 
 async def _has_begun(crew: Crew, times: int) -> bool:
