@@ -1,9 +1,9 @@
 """Takes secrets out of what is kept for ever: what is hashed into a ledger can never be taken out of it again.
 
-A value is a secret by the name it stands under or beside (`{"api_key": …}`, `{"name": "API_KEY", "value": …}`,
-`["Authorization", …]` in a list of such pairs) or by its looks (keys of well-known makes, bearer tokens, private keys).
-A text that is JSON is looked through as JSON, whatever it is called: arguments of tools and what they answer are such
-texts.
+A value is a secret by the name it stands under, beside or behind (`{"api_key": …}`, `{"name": "API_KEY", "value": …}`,
+`["Authorization", …]` in a list of such pairs, `["--token", …]`) or by its looks (keys of well-known makes, bearer
+tokens, private keys); what describes one, as a schema does, is none. A text that is JSON is looked through as JSON,
+whatever it is called: arguments of tools and what they answer are such texts.
 """
 
 import re
@@ -12,10 +12,12 @@ from typing import Any, Final, NamedTuple, cast
 
 from homeostat.core.codec import Json, from_json, to_json
 from homeostat.core.errors import HomeostatError
+from homeostat.core.secret_looks import SECRET_VALUE, looks_like_one
 from homeostat.core.secret_names import (
     KEYS,
     ORDINARY,
     PASSES,
+    Judge,
     Says,
     called,
     counts,
@@ -26,6 +28,7 @@ from homeostat.core.secret_names import (
     text_pieces,
 )
 from homeostat.core.secret_pairs import hide_pairs, hide_values
+from homeostat.core.secret_shapes import GIVEN, complains, describes, tells_errors
 
 REDACTED: Final = "[redacted]"
 
@@ -34,20 +37,6 @@ _INSIDE_MAX: Final = (
     8  # texts inside of texts that are looked through as JSON; those within are looked through as texts
 )
 
-_SECRET_VALUE = re.compile(
-    r"hs_[0-9a-f]{48}"
-    r"|\bsk-[A-Za-z0-9_-]{16,}"
-    r"|\b(?:ghp|gho|ghu|ghs|ghr)_[A-Za-z0-9]{20,}|\bgithub_pat_[A-Za-z0-9_]{20,}"
-    r"|\bglpat-[A-Za-z0-9_-]{16,}"
-    r"|\bxox[abeoprs]-[A-Za-z0-9-]{10,}"
-    r"|\b(?:AKIA|ASIA)[A-Z0-9]{16}\b"
-    r"|\bAIza[A-Za-z0-9_-]{35}"
-    r"|(?<![A-Za-z0-9_-])eyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]+"
-    r"|(?<=[Bb]earer )[A-Za-z0-9._~+/=-]{8,}"
-    r"|(?<=://)[^\s/:@\"\\]+:[^\s/@\"\\]+(?=@)"
-    r"|-----BEGIN [A-Z ]*PRIVATE KEY-----(?:.*?-----END [A-Z ]*PRIVATE KEY-----|.*)",
-    re.DOTALL,
-)
 # A member, a variable or a header with a secret name; in lower case and without backslashes, so that an escaped line
 # break is a letter. Each begins with plain letters and is only looked for where these are found. What cannot follow is
 # told by one letter: most are found in other words.
@@ -64,7 +53,7 @@ def _marks(behind: str, *, unless: str = "") -> tuple[tuple[str, re.Pattern[str]
         (word, re.compile(pattern))
         for word, pattern in (
             ("pass", rf"pass(?![abd-mqu-vx-z])(?:(?:word|wd|phrase|code){behind}|(?={behind})(?:{_PASS}))"),
-            ("secret", rf"secret{behind}"),
+            ("secret", rf"secret(?:[_\-. ]?string)?{behind}"),
             ("key", rf"key(?={behind})(?:{_KEY})"),
             ("token", rf"token{behind}{unless}"),
             ("credential", rf"credential{behind}"),
@@ -77,33 +66,46 @@ def _marks(behind: str, *, unless: str = "") -> tuple[tuple[str, re.Pattern[str]
 
 
 _NAME_MARKS = _marks(_BEHIND, unless=rf"(?!{_NUMBER})")
-_BESIDE_MARKS = _marks(rf"(?={_BESIDE})", unless="".join(rf"(?<![\"_. -]{word}.token)" for word in ORDINARY))
+# Tokens of everyday are not looked at, unless they are numbered.
+_EVERYDAY: Final = "".join(rf"(?<![\"_. -]{word}.token)" for word in ORDINARY)
+_BESIDE_MARKS = _marks(rf"(?={_BESIDE})", unless=rf"(?:{_EVERYDAY}|(?=s?[_-]?[0-9]))")
 _VALUE_MARK = re.compile(r"val(?:ues?)?[\"'\snrt]*[:=]")
 _ROWS_MARK = re.compile(r"\[[\snrt]*\[")
 _OPTION_MARK = re.compile(
-    r"--(?<!---)(?=[a-z0-9])[a-z0-9-]{0,80}?(?:pass|secret|key|token|credential|auth|cookie|pwd|pin)[a-z0-9_-]* "
+    r"--(?<!---)(?=[a-z0-9])[a-z0-9_.-]{0,80}?(?:pass|secret|key|token|credential|auth|cookie|pwd|pin)"
+    r"[a-z0-9_.-]{0,80}+(?: |\"[\snrt]*,)"
 )
+_OPTION = re.compile(r"--(?!no-)[A-Za-z0-9][A-Za-z0-9_.-]{0,79}")
 _LETTER = re.compile(r"\\+u00([2-7][0-9a-fA-F])")
+_SLASH = re.compile(r"\\+/")
 _SIGN = re.compile(r"\\u[0-9a-fA-F]{4}")
-_VALUE_MARKS = ("hs_", "github_pat_", "glpat-", "xox", ".eyJ", "earer ", "PRIVATE KEY-----")
-# A pattern that begins with plain letters is found as quickly as a word. It stands for several words, or for those of
-# everyday texts ("task-7", any address) that look like the beginning of a secret: the whole pattern takes far longer.
-_MARK_PATTERNS = (re.compile(r"gh[pousr]_"), re.compile(r"A(?:KIA|SIA|Iza)"))
-_KEY_MARK = re.compile(r"sk-(?<!\wsk-)[A-Za-z0-9_-]{16}")
-_LOGIN_MARK = re.compile(r"://[^\s/:@\"\\]+:[^\s/@\"\\]+@")
+
+
+class Rules(NamedTuple):
+    """By what secrets are known: as they are now, unless somebody reads what was written before."""
+
+    values: re.Pattern[str] = SECRET_VALUE
+    says: Judge = says
+    beside: bool = True
+    """Names are looked at beside values."""
+    shapes: bool = True
+    """Options are looked at in lists of arguments, and what describes a secret is known from one."""
+
+
+NOW: Final = Rules()
 
 
 class _Look(NamedTuple):
-    """How far somebody looks: into so many texts inside of texts, and at names beside values or not."""
+    """How far somebody looks: into so many texts inside of texts, and by which rules."""
 
     inside: int
-    beside: bool
+    rules: Rules
 
     def deeper(self) -> "_Look":
-        return _Look(self.inside - 1, self.beside)
+        return _Look(self.inside - 1, self.rules)
 
 
-_WHOLE: Final = _Look(_INSIDE_MAX, beside=True)
+_WHOLE: Final = _Look(_INSIDE_MAX, NOW)
 
 
 def redact(value: Any) -> Any:
@@ -111,9 +113,9 @@ def redact(value: Any) -> Any:
     return _redact(value, _WHOLE)
 
 
-def redact_members(value: Any) -> Any:
-    """The same by names that secrets stand under, and none beside them: once that was all there was."""
-    return _redact(value, _Look(_INSIDE_MAX, beside=False))
+def redact_by(value: Any, rules: Rules) -> Any:
+    """The same by the rules of another time."""
+    return _redact(value, _Look(_INSIDE_MAX, rules))
 
 
 def _redact(value: Any, look: _Look) -> Any:
@@ -123,8 +125,10 @@ def _redact(value: Any, look: _Look) -> Any:
         return _redact_members(cast("dict[str, Any]", value), look)
     if isinstance(value, list | tuple):
         items = cast("list[Any]", value)
-        if look.beside and _are_pairs(items):
+        if look.rules.beside and _are_pairs(items):
             kept = [_redact_pair(pair, look) for pair in items]
+        elif look.rules.shapes and any(map(_is_option, items)):
+            kept = _redact_arguments(items, look)
         else:
             kept = [_redact(item, look) for item in items]
         return items if isinstance(value, list) and all(map(_same, kept, items)) else kept
@@ -143,11 +147,32 @@ def _is_pair(item: Any) -> bool:
     return len(pair) == 2 and isinstance(pair[0], str)
 
 
+def _is_option(item: Any) -> bool:
+    return isinstance(item, str) and item.startswith("--") and _OPTION.fullmatch(item) is not None
+
+
+def _redact_arguments(items: Sequence[Any], look: _Look) -> list[Any]:
+    """A command line, word by word: what follows an option is its value, unless it is one itself."""
+    kept: list[Any] = []
+    name, said = "", None
+    for item in items:
+        if said is None or (isinstance(item, str) and item.startswith("-")):
+            kept.append(_redact(item, look))
+        else:
+            kept.append(_redact_named(name, item, said, look))
+        name, said = (item, look.rules.says(item.removeprefix("--"))) if _is_option(item) else ("", None)
+        if said not in (Says.SECRET, Says.COUNTED):
+            said = None
+    return kept
+
+
 def _redact_pair(pair: list[Any], look: _Look) -> list[Any]:
     name, item = pair
-    said = says_beside(name)
-    kept = _redact(item, look) if said is None else _redact_named(name, item, said, look)
     shown = _redact_string(name, look)
+    said = says_beside(name, look.rules.says)
+    if said is None and look.rules.shapes and shown != name:
+        said = says_beside(shown, look.rules.says)  # what is left of it is a name
+    kept = _redact(item, look) if said is None else _redact_named(name, item, said, look)
     return pair if shown == name and _same(kept, item) else [shown, kept]
 
 
@@ -156,11 +181,11 @@ def _same(kept: Any, item: Any) -> bool:
     return kept is item or (isinstance(item, str) and kept == item)
 
 
-def _redact_members(members: dict[str, Any], look: _Look) -> dict[str, Any]:
-    """Names are looked at as well: some keep books by key."""
+def _redact_members(members: dict[str, Any], look: _Look, *, errors: bool = False) -> dict[str, Any]:
+    """Names are looked at as well: some keep books by key. In `errors` it is told what is wrong with each."""
     kept: dict[str, Any] = {}
     same = True
-    beside = called(members) if look.beside and any(map(is_value, members)) else None
+    beside = called(members, look.rules.says) if look.rules.beside and any(map(is_value, members)) else None
     for name, item in members.items():
         shown = _redact_text(name, look)
         number = 1
@@ -168,9 +193,13 @@ def _redact_members(members: dict[str, Any], look: _Look) -> dict[str, Any]:
             number += 1
             shown = f"{_redact_text(name, look)} ({number})"
         named = beside if beside is not None and is_value(name) else name
-        said = says(named)
-        if said is not None and not (said in (Says.COUNTED, Says.COUNTED_MANY) and text_pieces(members)):
+        said = look.rules.says(named)
+        if said is not None and (said in (Says.COUNTED, Says.COUNTED_MANY) and text_pieces(members)):
+            said = None
+        if said is not None and not (errors and complains(item)):
             kept[shown] = _redact_named(named, item, said, look)
+        elif isinstance(item, dict) and look.rules.shapes and tells_errors(name):
+            kept[shown] = _redact_members(cast("dict[str, Any]", item), look, errors=True)
         else:
             kept[shown] = _redact(item, look)
         same = same and shown == name and _same(kept[shown], item)
@@ -178,6 +207,8 @@ def _redact_members(members: dict[str, Any], look: _Look) -> dict[str, Any]:
 
 
 def _redact_named(name: str, item: Any, said: Says, look: _Look) -> Any:
+    if look.rules.shapes and describes(item):
+        return _redact_schema(name, cast("dict[str, Any]", item), said, look)
     if is_secret(name, item, said):
         return REDACTED
     if said is Says.COUNTED_MANY and isinstance(item, dict | list) and counts(item):
@@ -187,6 +218,16 @@ def _redact_named(name: str, item: Any, said: Says, look: _Look) -> Any:
         kept = _hide_each(name, held, Says.SECRET if said is Says.SECRETS else said, look)
         return held if kept == held else kept
     return _redact(item, look)
+
+
+def _redact_schema(name: str, members: dict[str, Any], said: Says, look: _Look) -> dict[str, Any]:
+    """What may stand under a name is no secret, but what is given as such is."""
+    one = Says.SECRET if said is Says.SECRETS else said
+    kept = {
+        word: _hide_each(name, item, one, look) if word in GIVEN else _redact(item, look)
+        for word, item in members.items()
+    }
+    return members if kept == members else kept
 
 
 def _hide_each(name: str, value: Any, said: Says, look: _Look) -> Any:
@@ -232,15 +273,16 @@ def redact_text(text: str) -> str:
 
 
 def _redact_text(text: str, look: _Look) -> str:
-    if not suspicious(text):
+    rules = look.rules
+    if rules is NOW and not suspicious(text):
         return text
-    kept = hide_pairs(hide_keys(text), REDACTED)
-    return hide_values(kept, REDACTED) if look.beside else kept
+    kept = hide_pairs(hide_keys(text, rules.values), REDACTED, rules.says)
+    return hide_values(kept, REDACTED, rules.says) if rules.beside else kept
 
 
-def hide_keys(text: str) -> str:
+def hide_keys(text: str, values: re.Pattern[str] = SECRET_VALUE) -> str:
     """The same text without what is a secret by its looks."""
-    return _SECRET_VALUE.sub(REDACTED, text)
+    return values.sub(REDACTED, text)
 
 
 def redact_json(text: Json) -> Json:
@@ -262,8 +304,10 @@ def suspicious(text: str) -> bool:
     if "\\" in text:  # what is escaped hides a quote or a letter
         if "\\u" in text:
             text = _SIGN.sub("·", _LETTER.sub(_unescaped, text) if "\\u00" in text else text)
+        if "\\/" in text:
+            text = _SLASH.sub("/", text)
         names = text.replace("\\", "")
-    return _names_one(names.lower()) or _looks_like_one(names, text)
+    return _names_one(names.lower()) or looks_like_one(names, text)
 
 
 def _names_one(lower: str) -> bool:
@@ -283,23 +327,6 @@ def _names_one_beside(lower: str) -> bool:
     if not (("val" in lower and _VALUE_MARK.search(lower)) or ("[" in lower and _ROWS_MARK.search(lower))):
         return False
     return any(word in lower and pattern.search(lower) for word, pattern in _BESIDE_MARKS)
-
-
-def _looks_like_one(names: str, text: str) -> bool:
-    for mark in _VALUE_MARKS:
-        if mark in names:
-            return _SECRET_VALUE.search(_parted(text)) is not None
-    for pattern in _MARK_PATTERNS:
-        if pattern.search(names):
-            return _SECRET_VALUE.search(_parted(text)) is not None
-    if "sk-" in names and _KEY_MARK.search(_parted(text)):
-        return True
-    return "@" in names and _LOGIN_MARK.search(_parted(text)) is not None
-
-
-def _parted(text: str) -> str:
-    """A JSON text in which an escaped line break is no letter of the word behind it."""
-    return text.replace("\\n", " ").replace("\\r", " ").replace("\\t", " ") if "\\" in text else text
 
 
 def _unescaped(escaped: re.Match[str]) -> str:

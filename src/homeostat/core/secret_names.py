@@ -5,6 +5,7 @@ this field's everyday words some end alike: a number of tokens is no secret, nor
 """
 
 import re
+from collections.abc import Callable
 from enum import Enum, auto
 from typing import Any, Final, cast
 
@@ -30,7 +31,7 @@ PASSES: Final = (
 PINS: Final = ("user", "card", "account", "bank", "security", "login", "unlock", "access")
 
 HIDDEN: Final = (
-    r"pass(?:word|wd|phrase|code)|secret|credential"
+    rf"pass(?:word|wd|phrase|code)|secret(?:{_JOIN}string)?|credential"
     rf"|(?:{'|'.join(KEYS)}){_JOIN}key"
     rf"|{_HERE}(?:pwd|authorization)"
     rf"|{_HERE}(?:{'|'.join(PASSES)}){_JOIN}pass"
@@ -84,26 +85,30 @@ def says(name: str) -> Says | None:
     return Says.COUNTED_MANY if many else Says.COUNTED
 
 
+Judge = Callable[[str], Says | None]
+"""Knows what a name says of its value."""
+
+
 def is_value(name: str) -> bool:
     """Whether a member of this name is the value of what another member names, as in `{"name": …, "value": …}`."""
     lower = name.lower()
     return lower.endswith(("value", "values")) or lower == "val"
 
 
-def called(members: dict[str, Any]) -> str | None:
+def called(members: dict[str, Any], judge: Judge = says) -> str | None:
     """What an object calls the value it has, as one of an environment or of headers does, if that says secret."""
     for name, item in members.items():
         lower = name.lower()
-        if (lower in _CALLS or lower.endswith(("name", "key"))) and isinstance(item, str) and says_beside(item):
+        if (lower in _CALLS or lower.endswith(("name", "key"))) and isinstance(item, str) and says_beside(item, judge):
             return item
     return None
 
 
-def says_beside(name: str) -> Says | None:
+def says_beside(name: str, judge: Judge = says) -> Says | None:
     """What a text says of the value beside it, if it is a name."""
     if len(name) > _CALLED_CHARS_MAX or name.count(" ") >= _CALLED_WORDS_MAX:
         return None
-    return says(name)
+    return judge(name)
 
 
 def is_secret(name: str, value: Any, said: Says) -> bool:

@@ -7,7 +7,7 @@ written as only machines write it (`NAME=value`, `--name=value`, `?name=value`),
 import re
 from typing import Final
 
-from homeostat.core.secret_names import NAME, Says, says
+from homeostat.core.secret_names import NAME, Judge, Says, says
 
 _VALUE_CHARS_MAX: Final = 8192
 _NAME_CHARS_MAX: Final = 80
@@ -22,7 +22,7 @@ _PAIR = re.compile(
 )
 # Whether there may be one at all: words that such names end in, and a sign behind them. It is found far more quickly.
 _MAYBE = re.compile(
-    r"(?:pass(?:word|wd|phrase|code)?|secret|credential|key|pwd|authorization|pin|code|token|cookie)"
+    r"(?:pass(?:word|wd|phrase|code)?|secret(?:[_\-. ]?string)?|credential|key|pwd|authorization|pin|code|token|cookie)"
     r"s?(?:[_-]?[0-9]{1,4})?\\{0,64}[\"']?\]?[ \t]*[:=]",
     re.IGNORECASE | re.ASCII,
 )
@@ -50,17 +50,17 @@ _BESIDE = re.compile(
 )
 
 
-def hide_values(text: str, instead: str) -> str:
+def hide_values(text: str, instead: str, judge: Judge = says) -> str:
     """The same text with the values replaced that a secret name stands beside: `- name: DB_PASSWORD` and on the next
     line `value: …`, as in manifests, or the same in one line of a log.
     """
     if "alue" not in text and "ALUE" not in text:
         return text
-    return _BESIDE.sub(lambda found: _without_value(found, instead), text)
+    return _BESIDE.sub(lambda found: _without_value(found, instead, judge), text)
 
 
-def _without_value(found: re.Match[str], instead: str) -> str:
-    said = says(found["start"] + found[0][found.end("start") - found.start() : found.end("many") - found.start()])
+def _without_value(found: re.Match[str], instead: str, judge: Judge) -> str:
+    said = judge(found["start"] + found[0][found.end("start") - found.start() : found.end("many") - found.start()])
     where = "quoted" if found["quoted"] else "plain"
     value = found[where]
     if said is None or said is Says.COUNTED_MANY or _STAND_IN.match(value):
@@ -70,19 +70,19 @@ def _without_value(found: re.Match[str], instead: str) -> str:
     return found[0][: found.start(where) - found.start()] + instead + found[0][found.end(where) - found.start() :]
 
 
-def hide_pairs(text: str, instead: str) -> str:
+def hide_pairs(text: str, instead: str, judge: Judge = says) -> str:
     """The same text with what stands behind a secret name replaced."""
     kept: list[str] = []
     done = at = 0
     while (found := _next_pair(text, at)) is not None:
         start, end = found.span("quoted") if found["quoted"] else _bare_span(found)
-        if end > start and text[start:end] != instead and _taken_for_one(text, found):
+        if end > start and text[start:end] != instead and _taken_for_one(text, found, judge):
             kept += (text[done:start], instead)
             done = at = end
         else:
             at = max(found.end("sign"), found.start() + 1)  # what was taken for its value may be a name itself
     hidden = "".join((*kept, text[done:])) if kept else text
-    return _OPTION.sub(lambda option: _without(option, instead), hidden) if "--" in hidden else hidden
+    return _OPTION.sub(lambda option: _without(option, instead, judge), hidden) if "--" in hidden else hidden
 
 
 def _next_pair(text: str, at: int) -> re.Match[str] | None:
@@ -99,11 +99,11 @@ def _bare_span(found: re.Match[str]) -> tuple[int, int]:
     return found.start("scheme") if found["scheme"] else found.start("plain"), found.end("plain")
 
 
-def _taken_for_one(text: str, found: re.Match[str]) -> bool:
+def _taken_for_one(text: str, found: re.Match[str], judge: Judge) -> bool:
     before = _NAME_BEFORE.search(text, max(0, found.start() - _NAME_CHARS_MAX), found.start())
     assert before is not None
     name = before["start"] + text[found.start() : found.end("many")]
-    said = says(name)
+    said = judge(name)
     if said is None or said is Says.COUNTED_MANY:
         return False
     if found["cookies"]:
@@ -148,9 +148,9 @@ def _has_digit(value: str) -> bool:
     return any(map(str.isdigit, value))
 
 
-def _without(option: re.Match[str], instead: str) -> str:
+def _without(option: re.Match[str], instead: str, judge: Judge) -> str:
     """An option of a command line whose value is a word of its own."""
-    said = says(option[0][: option.end("many") - option.start()])
+    said = judge(option[0][: option.end("many") - option.start()])
     value = option["plain"]
     if said not in (Says.SECRET, Says.COUNTED) or not _has_digit(value) or _STAND_IN.match(value):
         return option[0]

@@ -1,6 +1,7 @@
 """What is taken for a secret, and what is not."""
 
 import json
+import time
 from typing import Any
 
 import pytest
@@ -10,10 +11,11 @@ from hypothesis import strategies as st
 from homeostat.core.codec import Json, to_json
 from homeostat.core.redaction import (
     REDACTED,
+    Rules,
     hide_keys,
     redact,
+    redact_by,
     redact_json,
-    redact_members,
     redact_text,
     suspicious,
 )
@@ -51,7 +53,7 @@ SECRET_NAMES = (
         "card_pin",
         "pin",
     ),
-    *("ssh_key", "account_key", "passcode", "privateKey"),
+    *("ssh_key", "account_key", "passcode", "privateKey", "SecretString", "secret_string", "dbSecretString"),
 )
 EVERYDAY_NAMES = (
     *(
@@ -128,11 +130,30 @@ TEXTS_WITH_SECRETS = (
         "env:\n- name: DB_PASSWORD\n  value: swordfish\n- name: A\n  value: b",
         "env:\n- name: DB_PASSWORD\n  value: [redacted]\n- name: A\n  value: b",
     ),
+    ("redis://:hunter2x@host:6379/0", "redis://[redacted]@host:6379/0"),
+    ("see postgres://bob:hunter2@db/x", "see postgres://[redacted]@db/x"),
+    ("Authorization Bearer abcdefgh1, next", "Authorization Bearer [redacted], next"),
+    ("a bearer abcdef.ghijkl. Next", "a bearer [redacted] Next"),
+    ("(bearer abcdefghijklmnopqrst)", "(bearer [redacted])"),
+    ("sk-proj-abcdefghijklm1 x", "[redacted] x"),
+    ("{'ARN': 'x', 'SecretString': 'hunter'}", "{'ARN': 'x', 'SecretString': '[redacted]'}"),
+    ("SecretString=hunter2", "SecretString=[redacted]"),
     ("sent {'Key': 'api_key', 'Value': 'a b'}!", "sent {'Key': 'api_key', 'Value': '[redacted]'}!"),
     (
         'log: {\\"name\\": \\"DB_PASSWORD\\", \\"value\\": \\"hunter\\"} end',
         'log: {\\"name\\": \\"DB_PASSWORD\\", \\"value\\": \\"[redacted]\\"} end',
     ),
+)
+MADE_KEYS = (
+    *(f"{make}_{'4eC39HqLyjWDarjtT1zdp7dc'}" for make in ("sk_live", "sk_test", "rk_live", "rk_test")),
+    "hf_" + "aBcDeFgHiJkLmNoPq" * 2,
+    "gsk_" + "aBcD1eFgHiJkL" * 4,
+    "npm_" + "aBcDeFgHi" * 4,
+    "pypi-AgEIcHlwaS5vcmcCJ" + "a-_b1" * 12,
+    "SG." + "aBcDeFgHiJkLmNoPqRs-_t" + "." + "aBcDeFgHiJkLmNoPqRs-_t" * 2,
+    "xapp-1-A0123456789-1234567890123-" + "0a1b2c3d" * 8,
+    "whsec_" + "aB+/" * 8,
+    "whsec_" + "a1b2" * 7 + "abc=",
 )
 EVERYDAY_TEXTS = (
     "The password must have 8 characters. Choose a password: it should be long.",
@@ -155,12 +176,61 @@ EVERYDAY_TEXTS = (
     "gpio pin: 13, pin = 4; in my opinion: 5 stars; shipping: 2 days1",
     "cookie: a small text that a site keeps. The authorization: see chapter 2.",
     "Basic understanding of bearer bonds is required",
+    "the ring-bearer Frodo-Baggins, a pallbearer certificate1, a torch_bearer Olympia-2012",
+    "bearer certificates. Bearer authentication... and bearer instruments/ or so; Bearer {token} and Bearer <token>",
+    "sk-learn-pipeline-with-many-parts and a task-management-system-overview",
+    "hf_hub_download, npm_config_registry_of_the_house, gsk_, SG.x.y, xapp-1-a, whsec_short, check_test_of, sk_live_",
+    "pypi-package-publishing-workflow-of-the-house, https://x.org:8080/a@b, ://:, http://[::1]:80/a@b",
+    "the SecretString: a type. def f(x: SecretString = SecretString.empty) and secret strings: none",
     "pass: 12, fail: 3, first_pass=ok1",
     '{"usage": {"prompt_tokens": 12, "total_tokens": 30}, "token_count": 4}',
     '{"b": 1.0,  "a":[1e3], "note": "password: required"}',
     "const password: string = props.password;",
     "- name: DB_PASSWORD\n  valueFrom:\n    secretKeyRef:\n      name: db\n      key: password\n",
     "- name: DB_PASSWORD\n  value: $DB_PASSWORD\n- name: MAX_TOKENS\n  value: 512\n- name: TOKEN\n  value: 7",
+)
+ARGUMENTS_WITH_SECRETS: tuple[tuple[Any, Any], ...] = (
+    (["--password", "hunter2"], ["--password", REDACTED]),
+    (["login", "--token", "abc", "--user", "bob"], ["login", "--token", REDACTED, "--user", "bob"]),
+    (["--db_password", "a b", "--api-key", "x"], ["--db_password", REDACTED, "--api-key", REDACTED]),
+    (["--password", "--token", "x", "--pin", 1234], ["--password", "--token", REDACTED, "--pin", REDACTED]),
+    (["x", "--proxy.secret", ["a", "b"]], ["x", "--proxy.secret", REDACTED]),
+)
+EVERYDAY_ARGUMENTS: tuple[Any, ...] = (
+    ["--password", "--user", "bob"],
+    ["--max-tokens", "512", "--tokens", "512", "--token", 7],
+    ["--no-password", "db"],
+    ["--password-file", "/run/it", "--tokenizer", "gpt2"],
+    ["password", "token", "--"],
+    ["--password"],
+    ["---password", "a"],
+    ["--password", None, True],
+)
+DESCRIPTIONS: tuple[Any, ...] = (
+    {"properties": {"password": {"type": "string", "minLength": 8}}, "required": ["password"]},
+    {"properties": {"token": {"type": ["string", "null"], "description": "what to log in with", "default": None}}},
+    {"properties": {"secret": {"$ref": "#/$defs/Secret"}, "apiKeys": {"type": "array", "items": {"type": "string"}}}},
+    {"parameters": {"pin": {"anyOf": [{"type": "integer"}, {"type": "null"}], "title": "Pin"}}},
+    {"name": "password", "value": {"type": "string"}},
+    {"errors": {"password": ["is too short", "must have at least 8 characters, 2 of them digits"], "name": ["no"]}},
+    {"fieldErrors": {"token": ["This field is required."]}},
+)
+NO_DESCRIPTIONS: tuple[tuple[Any, Any], ...] = (
+    ({"password": {"type": "string", "value": "a"}}, {"password": REDACTED}),
+    ({"password": {"type": "plain"}}, {"password": REDACTED}),
+    ({"password": {"title": "a"}}, {"password": REDACTED}),
+    (
+        {"password": {"type": "string", "default": "hunter2", "enum": ["a", "b"]}},
+        {"password": {"type": "string", "default": REDACTED, "enum": [REDACTED, REDACTED]}},
+    ),
+    (
+        {"credentials": {"type": "object", "properties": {"pin": {"type": "integer", "const": 1234}}}},
+        {"credentials": {"type": "object", "properties": {"pin": {"type": "integer", "const": REDACTED}}}},
+    ),
+    ({"errors": {"password": ["hunter2"]}}, {"errors": {"password": REDACTED}}),
+    ({"errors": {"password": ["hunter2 is too short"]}}, {"errors": {"password": REDACTED}}),
+    ({"errors": {"pin": ["1 2 3 4"]}}, {"errors": {"pin": REDACTED}}),
+    ({"password": ["is too short"]}, {"password": REDACTED}),
 )
 PAIRS_WITH_SECRETS: tuple[tuple[Any, Any], ...] = (
     ({"name": "DB_PASSWORD", "value": "hunter"}, {"name": "DB_PASSWORD", "value": REDACTED}),
@@ -169,6 +239,7 @@ PAIRS_WITH_SECRETS: tuple[tuple[Any, Any], ...] = (
     ({"header": "X-Api-Key", "value": "a", "on": True}, {"header": "X-Api-Key", "value": REDACTED, "on": True}),
     ({"name": "pin", "value": 1234}, {"name": "pin", "value": REDACTED}),
     ({"env_name": "TOKEN", "default_value": "a"}, {"env_name": "TOKEN", "default_value": REDACTED}),
+    ({"name": "next_page_token5", "value": {"a": "b"}}, {"name": "next_page_token5", "value": REDACTED}),
     ({"label": "Your password", "value": "a"}, {"label": "Your password", "value": REDACTED}),
     ({"key": "db.password", "value": {"stringValue": "a"}}, {"key": "db.password", "value": REDACTED}),
     ({"key": "api_keys", "values": ["a", "b"]}, {"key": "api_keys", "values": [REDACTED, REDACTED]}),
@@ -226,12 +297,63 @@ def test_a_secret_is_known_by_the_name_beside_it(told: Any, kept: Any) -> None:
     assert json.loads(redact_json(to_json({"a": [told]}))) == {"a": [kept]}
     indented = json.dumps({"a": json.dumps([told], indent=2)}, indent=1)
     assert json.loads(json.loads(redact_json(Json(indented)))["a"]) == [kept]
-    assert redact_members(told) == told, "it was not known before"
+    assert redact_by(told, Rules(beside=False)) == told, "it was not known before"
 
 
 @pytest.mark.parametrize("told", EVERYDAY_PAIRS)
 def test_an_everyday_pair_stays_as_it_is(told: Any) -> None:
     assert redact(told) is told
+
+
+@pytest.mark.parametrize("key", MADE_KEYS)
+def test_a_key_of_a_well_known_make_is_known_by_its_looks(key: str) -> None:
+    for text in (key, f"it is {key}, they say", f"A={key}\n"):
+        kept = text.replace(key, REDACTED)
+        assert redact_text(text) == kept
+        assert json.loads(redact_json(to_json({"text": [text]}))) == {"text": [kept]}
+        assert json.loads(json.loads(redact_json(to_json({"raw": json.dumps([text])})))["raw"]) == [kept]
+
+
+@pytest.mark.parametrize(("told", "kept"), [*ARGUMENTS_WITH_SECRETS, *NO_DESCRIPTIONS])
+def test_a_secret_is_known_by_the_option_before_it_and_from_a_description(told: Any, kept: Any) -> None:
+    assert redact(told) == kept
+    assert redact(kept) == kept
+    assert json.loads(redact_json(to_json({"a": told}))) == {"a": kept}
+    indented = json.dumps({"a": json.dumps([told], indent=2)}, indent=1)
+    assert json.loads(json.loads(redact_json(Json(indented)))["a"]) == [kept]
+
+
+@pytest.mark.parametrize("told", [*EVERYDAY_ARGUMENTS, *DESCRIPTIONS])
+def test_everyday_arguments_and_descriptions_stay_as_they_are(told: Any) -> None:
+    assert redact(told) is told
+    text = to_json({"a": told, "raw": json.dumps(told)})
+    assert redact_json(text) is text
+
+
+def test_an_escaped_slash_hides_no_secret() -> None:
+    inner = json.dumps({"url": "redis://:hunter2@host/0", "a": "Bearer abcd/hunter2"}).replace("/", "\\/")
+    for text in (inner, json.dumps({"raw": inner}), json.dumps({"raw": json.dumps({"raw": inner})})):
+        assert "hunter2" not in redact_json(Json(text))
+
+
+def test_a_look_at_a_long_text_that_only_begins_like_a_secret_is_short() -> None:
+    for piece in (
+        "sk-",
+        "--pass",
+        "bearer a",
+        "Bearer aaaaaaa.",
+        "://",
+        "://:a",
+        "SG.a",
+        "xapp-1-",
+        "hf_a",
+        "--a-",
+        "eyJ",
+    ):
+        text = piece * (200_000 // len(piece))
+        begun = time.process_time()
+        redact_json(to_json({"text": text, "list": [text], "key@token": 1}))
+        assert time.process_time() - begun < 2.0, piece
 
 
 def test_a_string_that_is_json_is_looked_through_whatever_it_is_called() -> None:
@@ -355,6 +477,7 @@ PIECES = st.sampled_from(
         ),
     )
 )
+MORE_PIECES = st.sampled_from((*MADE_KEYS, "://:", "abcdefgh", "bearer ", "SecretString", "--token", "--db_password"))
 TEXTS = st.lists(PIECES, max_size=8).map("".join) | st.text(max_size=12)
 NAMES = (
     st.sampled_from((*SECRET_NAMES, *EVERYDAY_NAMES))
@@ -371,6 +494,9 @@ VALUES = st.recursive(
         st.lists(inner, max_size=3)
         | st.lists(st.tuples(NAMES, inner).map(list), max_size=3)
         | st.fixed_dictionaries({"name": NAMES, "value": inner})
+        | st.tuples(st.sampled_from(("--token", "--db.password", "--tokens", "--no-pin", "-x")), inner).map(list)
+        | st.fixed_dictionaries({"password": st.fixed_dictionaries({"type": st.just("string"), "default": inner})})
+        | st.fixed_dictionaries({"errors": st.dictionaries(NAMES, inner | st.just(["is too short"]), max_size=2)})
         | st.fixed_dictionaries({"defaultValue": inner, "Key": NAMES})
         | st.dictionaries(TEXTS, inner, max_size=3)
         | inner.map(json.dumps)
@@ -394,7 +520,7 @@ def test_whatever_is_taken_out_was_suspected_and_is_taken_out_once(value: Any) -
 
 
 @settings(max_examples=500)
-@given(st.lists(PIECES | NAMES, max_size=6).map("".join))
+@given(st.lists(PIECES | NAMES | MORE_PIECES, max_size=6).map("".join))
 def test_whatever_is_taken_out_of_a_text_was_suspected(text: str) -> None:
     """Texts are looked through only if they are."""
     if hide_values(hide_pairs(hide_keys(text), REDACTED), REDACTED) != text:

@@ -22,6 +22,9 @@ EARLIER = Path(__file__).parent / "data" / "earlier-rules.homeostat"
 BEFORE_PAIRS = Path(__file__).parent / "data" / "before-pairs.homeostat"
 """A run of `deploying`, written when secrets were known by the names of members, and not by those beside them."""
 
+BEFORE_OPTIONS = Path(__file__).parent / "data" / "before-options.homeostat"
+"""A run of `connecting`, written when keys of fewer makes were known and no lists of arguments, and more was hidden."""
+
 
 async def careless(turn: Turn) -> Any:
     """Hands secrets to steps, models and tools, under names and in texts of every kind."""
@@ -61,6 +64,28 @@ async def _deploy(given: list[Any], headers: list[Any]) -> list[dict[str, Any]]:
     return [{"Key": "client_secret", "Value": "hunter5"}, {"Key": "city", "Value": "Rome"}]
 
 
+async def connecting(turn: Turn) -> Any:
+    """Hands on secrets that were not known once, and what was taken for one."""
+    command = ["login", "--token", "hunter1", "--db_password", "hunter2"]
+    form = {"password": {"type": "string", "minLength": 8}, "token": {"type": ["string", "null"]}}
+    wrong = {"password": ["is too short"]}
+    words = "the ring-bearer Frodo-Baggins, bearer certificates and a sk-learn-pipeline-with-many-parts"
+    made = await turn.step("connect", _connect, command, url="redis://:hunter3x@host:6379/0", form={"properties": form})
+    keys = ("sk_live_", "rk_test_", "hf_", "gsk_", "npm_", "whsec_", "pypi-AgE", "xapp-1-A1B2-123-")
+    text = " ".join(key + "hunter4x" * 6 for key in keys) + f" SG.{'hunter5x' * 3}.{'hunter5x' * 5}"
+    first = await turn.llm([{"role": "user", "content": f"{words}; {text}"}], model="sim-small", name="think")
+    found = await turn.call("search", form={"properties": form}, errors=wrong, SecretString="hunter6", raw=made["raw"])
+    await turn.write(
+        "note", {"made": made, "words": words, "log": "got {'SecretString': 'hunter7'} for SecretString=hunter8"}
+    )
+    return {"made": made, "said": first.text, "found": found, "errors": wrong, "parameters": form, "args": command}
+
+
+async def _connect(given: list[str], url: str, form: dict[str, Any]) -> dict[str, Any]:
+    raw = json.dumps({"SecretString": json.dumps({"user": "bob"}), "argv": given, "url": url})
+    return {"raw": raw, "form": form, "url": url}
+
+
 async def recorded(agent: Any = careless) -> list[Entry]:
     async with studio() as bench:
         async with bench.working(careless=agent):
@@ -75,7 +100,7 @@ async def _again(bundle: Any, mode: Mode = Mode.EXACT, agent: Any = careless) ->
     return await replay(bundle, lambda _: lambda: FunctionAgent(agent), mode=mode, upstream=upstream)
 
 
-@pytest.mark.parametrize("agent", [careless, deploying])
+@pytest.mark.parametrize("agent", [careless, deploying, connecting])
 async def test_no_secret_is_in_the_ledger_and_a_replay_is_identical(agent: Any) -> None:
     entries = await recorded(agent)
     assert "hunter" not in "".join(entry.payload for entry in entries)
@@ -84,7 +109,10 @@ async def test_no_secret_is_in_the_ledger_and_a_replay_is_identical(agent: Any) 
         assert (report.verdict, report.live_calls) == ("identical", 0), report
 
 
-@pytest.mark.parametrize(("path", "agent", "entries"), [(EARLIER, careless, 8), (BEFORE_PAIRS, deploying, 7)])
+@pytest.mark.parametrize(
+    ("path", "agent", "entries"),
+    [(EARLIER, careless, 8), (BEFORE_PAIRS, deploying, 7), (BEFORE_OPTIONS, connecting, 7)],
+)
 async def test_a_ledger_that_was_written_by_earlier_rules_is_verified_and_replayed(
     path: Path, agent: Any, entries: int
 ) -> None:

@@ -9,7 +9,8 @@ from typing import Any, Final, cast
 
 from homeostat.core.codec import Json, from_json, to_json
 from homeostat.core.errors import HomeostatError
-from homeostat.core.redaction import REDACTED, hide_keys, redact_members
+from homeostat.core.redaction import REDACTED, Rules, hide_keys, redact_by
+from homeostat.core.secret_names import Says, says
 
 _GROWS: Final = 12
 _SECRET_NAME = re.compile(
@@ -19,11 +20,41 @@ _SECRET_NAME = re.compile(
     r"|bearer[_-]?token|session[_-]?token|token|cookie|set-cookie|credentials?)",
     re.IGNORECASE,
 )
+_SECRET_VALUE = re.compile(
+    r"hs_[0-9a-f]{48}"
+    r"|\bsk-[A-Za-z0-9_-]{16,}"
+    r"|\b(?:ghp|gho|ghu|ghs|ghr)_[A-Za-z0-9]{20,}|\bgithub_pat_[A-Za-z0-9_]{20,}"
+    r"|\bglpat-[A-Za-z0-9_-]{16,}"
+    r"|\bxox[abeoprs]-[A-Za-z0-9-]{10,}"
+    r"|\b(?:AKIA|ASIA)[A-Z0-9]{16}\b"
+    r"|\bAIza[A-Za-z0-9_-]{35}"
+    r"|(?<![A-Za-z0-9_-])eyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]+"
+    r"|(?<=[Bb]earer )[A-Za-z0-9._~+/=-]{8,}"
+    r"|(?<=://)[^\s/:@\"\\]+:[^\s/@\"\\]+(?=@)"
+    r"|-----BEGIN [A-Z ]*PRIVATE KEY-----(?:.*?-----END [A-Z ]*PRIVATE KEY-----|.*)",
+    re.DOTALL,
+)
+_UNKNOWN_NAME = re.compile(r"secret[_\-. ]?strings?(?:[_-]?[0-9]{1,4})?\Z", re.IGNORECASE | re.ASCII)
+
+
+def _said(name: str) -> Says | None:
+    return None if _UNKNOWN_NAME.search(name) else says(name)
+
+
+BEFORE_OPTIONS: Final = Rules(values=_SECRET_VALUE, says=_said, shapes=False)
+BEFORE_PAIRS: Final = BEFORE_OPTIONS._replace(beside=False)
+
+
+def _without_pairs(text: Json) -> Json:
+    """Secrets were known by the names they stand under or beside, and not behind the options of a list of arguments;
+    keys of fewer makes were known, and what describes a secret was taken for one.
+    """
+    return to_json(redact_by(from_json(text), BEFORE_OPTIONS), limit=_GROWS * len(text))
 
 
 def _without_members(text: Json) -> Json:
     """Secrets were known by the names they stand under, in every spelling, and behind them in texts."""
-    return to_json(redact_members(from_json(text)), limit=_GROWS * len(text))
+    return to_json(redact_by(from_json(text), BEFORE_PAIRS), limit=_GROWS * len(text))
 
 
 def _without_few(text: Json) -> Json:
@@ -31,13 +62,13 @@ def _without_few(text: Json) -> Json:
     return to_json(_redact(from_json(text)), limit=_GROWS * len(text))
 
 
-EARLIER: Final = (_without_members, _without_few)
+EARLIER: Final = (_without_pairs, _without_members, _without_few)
 """A JSON text as ledgers of those times have it."""
 
 
 def _redact(value: Any) -> Any:
     if isinstance(value, str):
-        return hide_keys(value)
+        return hide_keys(value, _SECRET_VALUE)
     if isinstance(value, dict):
         return {name: _redact_member(name, item) for name, item in cast("dict[str, Any]", value).items()}
     if isinstance(value, list):
@@ -52,5 +83,5 @@ def _redact_member(name: str, item: Any) -> Any:
         try:
             return _without_few(Json(item))
         except HomeostatError:
-            return hide_keys(item)
+            return hide_keys(item, _SECRET_VALUE)
     return _redact(item)
