@@ -85,11 +85,13 @@ class Enforcement:
         self._host = host
         self.tell: Tell = tell or _nobody
         self._holds: dict[AgentKey, dict[Strategy, Hold]] = {}
+        self._out_of_sight: set[AgentKey] = set()
         self._lanes = Lanes(self._settle)
 
     async def load(self) -> None:
         """Know what was wanted before this process began, or while another one decided."""
         self._holds = {}
+        self._out_of_sight.clear()
         for hold in await self.store.holds():
             self._holds.setdefault(hold.key, {})[hold.strategy] = hold
 
@@ -99,18 +101,41 @@ class Enforcement:
     @property
     def unsettled(self) -> set[AgentKey]:
         """Agents of whom something is wanted that is not known to be so."""
-        return {key for key, holds in self._holds.items() if not all(hold.settled for hold in holds.values())}
+        known = {key for key, holds in self._holds.items() if not all(hold.settled for hold in holds.values())}
+        return known | self._out_of_sight
+
+    @property
+    def out_of_sight(self) -> frozenset[AgentKey]:
+        """Agents of whom only the store knows what is wanted."""
+        return frozenset(self._out_of_sight)
+
+    def lose_sight(self, key: AgentKey) -> None:
+        """An agent was moved and this process has not seen it done: by another one, or by itself without an answer.
+
+        What is wanted of it may be stored and nobody at it, as whoever moved it may be gone.
+        """
+        self._out_of_sight.add(key)
+
+    async def _known(self, key: AgentKey, *, anew: bool = False) -> dict[Strategy, Hold]:
+        """What is wanted of an agent, by the store where somebody else may have had the last word."""
+        if anew or key not in self._holds or key in self._out_of_sight:
+            self._out_of_sight.discard(key)  # first: who moves it meanwhile is not forgotten
+            try:
+                self._holds[key] = {hold.strategy: hold for hold in await self.store.holds_of(key)}
+            except BaseException:
+                self._out_of_sight.add(key)
+                raise
+        return self._holds[key]
 
     # --- bringing about --------------------------------------------------------------------------------------
 
     async def foresee(self, patient: Patient) -> tuple[Hold, ...]:
         """What is to be stored with the decision itself. What cannot be told yet is stored when it is seen to."""
         key = patient.key
-        if key in self._lanes or self._mode is Mode.FIRST or (patient.phase in RUNS and key not in self._holds):
+        nobody_was_held = key not in self._holds and key not in self._out_of_sight
+        if key in self._lanes or self._mode is Mode.FIRST or (patient.phase in RUNS and nobody_was_held):
             return ()
-        known = self._holds.get(key)
-        if known is None:
-            known = self._holds[key] = {hold.strategy: hold for hold in await self.store.holds_of(key)}
+        known = await self._known(key)
         if any(hold.doubted or self._elsewhere(hold) for hold in known.values()):
             return ()
         try:
@@ -139,13 +164,12 @@ class Enforcement:
             await self._settle_as(patient, local_only=local_only)
         except AgentMoved:
             self._holds.pop(patient.key, None)  # another process knows better what is wanted
+            self.lose_sight(patient.key)
 
     async def _settle_as(self, patient: Patient, *, local_only: bool) -> None:
         key = patient.key
         shared = any(self._elsewhere(hold) for hold in self._holds.get(key, {}).values())
-        if key not in self._holds or local_only or shared:
-            self._holds[key] = {hold.strategy: hold for hold in await self.store.holds_of(key)}
-        known = self._holds[key]
+        known = await self._known(key, anew=local_only or shared)
         enforcers = [one for one in self.enforcers if one.local or not local_only]
         if verb_of(patient) is Verb.RELEASE:
             enforcers.reverse()

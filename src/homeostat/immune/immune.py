@@ -195,7 +195,7 @@ class Immune:
 
     async def reconcile(self) -> None:
         """See that everybody is held as wanted. What only this machine can do is done here, whoever decides."""
-        await self.ward.catch_up()
+        await self.ward.catch_up(self.enforcement.out_of_sight & self.ward.watches.keys())
         await self.enforcement.reconcile(self.orchestrator.to_be_held(), local_only=not self.leading)
 
     async def hold_again(self, key: AgentKey) -> None:

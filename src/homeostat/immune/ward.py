@@ -1,7 +1,7 @@
 """Every agent under watch, and the one way in which its phase changes: by the table, stored first, then told."""
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Protocol
 
@@ -63,6 +63,10 @@ class Holding(Protocol):
         """What was foreseen is stored."""
         ...
 
+    def lose_sight(self, key: AgentKey) -> None:
+        """An agent was moved, and it is not known here what came of it."""
+        ...
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
@@ -97,12 +101,12 @@ class Ward:
             await self._adopt(patient)
         await self._bus.subscribe(subject("*", Channel.EVT, "agent", "*", HEALTH), self._on_health)
 
-    async def catch_up(self) -> None:
+    async def catch_up(self, doubtful: Collection[AgentKey] = ()) -> None:
         """Take those as the store has them whom another process moved: word of it may be late, or lost with the bus."""
         stored = await self.store.unsettled()
-        for key in stored.keys() | self.unsettled:
+        for key in stored.keys() | self.unsettled | set(doubtful):
             watch, version = self.watches.get(key), stored.get(key)
-            if watch is None or watch.stale or version is None or watch.patient.version < version:
+            if watch is None or watch.stale or key in doubtful or version is None or watch.patient.version < version:
                 await self.reload(key)
 
     def phase(self, key: AgentKey) -> Phase:
@@ -158,6 +162,8 @@ class Ward:
 
     async def _adopt(self, patient: Patient) -> Watch:
         watch = self.watches.get(patient.key)
+        if patient.version != watch.patient.version if watch is not None else patient.phase in UNSETTLED:
+            self.holding.lose_sight(patient.key)
         if watch is None:
             watch = self.watches[patient.key] = Watch(patient)
         elif watch.phase is not patient.phase:
@@ -318,6 +324,8 @@ class Unheld:
         return ()
 
     def decided(self, holds: Sequence[Hold]) -> None: ...
+
+    def lose_sight(self, key: AgentKey) -> None: ...
 
 
 def _asked_or_answered(approval: Approval) -> Event:

@@ -8,7 +8,9 @@ from dataclasses import replace
 import pytest
 
 from homeostat.core.enforcement_errors import AgentMoved
+from homeostat.core.errors import StoreUnavailable
 from homeostat.core.machines.phase import Phase
+from homeostat.core.records.enforcement import Verb
 from homeostat.core.records.immune import IMMUNE_ACTOR, Chart, Patient
 from homeostat.core.records.turn import AgentKey
 from homeostat.testing.clinic import Clinic, clinic
@@ -83,3 +85,34 @@ async def test_who_was_too_late_is_told_so(ward: Clinic, monkeypatch: pytest.Mon
     }
     with pytest.raises(AgentMoved):
         await orders[word](ann, reason="please", actor="eve")
+
+
+@pytest.mark.parametrize("kept", ["only the answer was lost", "another process died over it"])
+async def test_a_release_that_was_stored_and_not_done_is_done(
+    ward: Clinic, monkeypatch: pytest.MonkeyPatch, kept: str
+) -> None:
+    """What was decided is in the store; whoever decided it may not know, or may not be there any more."""
+    immune, ann = ward.system.immune, ward.key("ann")
+    await immune.quarantine(ann, reason="it loops", actor="eve")
+    assert (await ward.call("ann")).status == 503
+    with monkeypatch.context() as patch:
+        if kept == "only the answer was lost":
+            save = immune.store.save
+
+            async def unanswered(chart: Chart) -> bool:
+                await save(chart)
+                raise StoreUnavailable(problem="the connection is gone")
+
+            patch.setattr(immune.store, "save", unanswered)
+            with pytest.raises(StoreUnavailable):
+                await immune.release(ann, reason="it was nothing", actor="eve")
+        else:
+            before = await immune.store.patient(ann)
+            assert before is not None
+            let_out = replace(before, version=before.version + 1, phase=Phase.PROBATION)
+            assert await immune.store.save(Chart(patients=(let_out,)))
+    await immune.reconcile()
+    assert immune.phase_of(ann) is Phase.PROBATION
+    assert (await immune.enforcement.receipt(ann)).verb is Verb.RELEASE
+    assert (await ward.call("ann")).status == 200
+    assert immune.enforcement.out_of_sight == set()
