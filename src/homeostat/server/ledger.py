@@ -11,7 +11,7 @@ from homeostat.app.inner_gateway import InnerGateway
 from homeostat.core.clock import rfc3339
 from homeostat.core.errors import Forbidden, InvalidRequest, Unauthenticated
 from homeostat.core.ids import ProjectId, RunId
-from homeostat.core.limits import EVENT_BEAT_SECONDS, NAME_CHARS_MAX, PAGE_MAX
+from homeostat.core.limits import CURSOR_MAX, EVENT_BEAT_SECONDS, NAME_CHARS_MAX, PAGE_MAX
 from homeostat.core.ports.upstream import Upstream
 from homeostat.core.records.provenance import Entry
 from homeostat.core.records.run import Run
@@ -36,6 +36,7 @@ STREAM: Final = "text/event-stream"
 BUNDLE: Final = "application/gzip"
 LIVE_HEADERS: Final = ((b"cache-control", b"no-store"), (b"x-accel-buffering", b"no"))
 LOOK_SECONDS: Final = 0.25
+CURSOR_DIGITS: Final = len(str(CURSOR_MAX)) + 1  # of more, so many are beyond it already
 
 _encode = msgspec.json.Encoder().encode
 
@@ -49,7 +50,8 @@ async def read_ledger(call: Call, query: w.LedgerQuery) -> w.LedgerPage:
         if query.order == "oldest":
             found = await ledgers.entries(project, run_id, after=seen or 0, limit=limit)
         else:
-            before = seen or (await _run(call)).tip.next_seq
+            end = (await _run(call)).tip.next_seq
+            before = min(seen or end, end)  # it is counted down from there
             found = await ledgers.newest(project, run_id, before=before, limit=limit)
         return [_entry(one) for one in found]
 
@@ -67,7 +69,7 @@ async def follow_ledger(call: Call, query: w.LiveQuery) -> Answer:
     """
     project, run_id, _ = await _ledger(call)
     shown = next((value for name, value in call.scope["headers"] if name == b"last-event-id"), b"")
-    after = int(shown) if shown.isdigit() else query.cursor
+    after = min(int(shown[:CURSOR_DIGITS]), CURSOR_MAX) if shown.isdigit() else query.cursor
     return StreamedAnswer(
         200, b"", STREAM.encode(), LIVE_HEADERS, parts=_live(call, project, run_id, after), close=lambda: None
     )
@@ -150,11 +152,10 @@ async def replay_run(call: Call, body: w.ReplayBody) -> w.ReplayShape:
     def allowed(module: str) -> bool:
         return module.partition(".")[0] == "homeostat" or module in modules
 
-    named = {agent_id: target for agent_id, target in body.agents.items() if allowed(target.partition(":")[0])}
     header = Header(project=project, run_id=run_id, heads=tuple(await ledgers.heads(run_id)))
     report = await replay_changed(
         Bundle(header, ledgers.pages(project, run_id)),
-        cast_from(named, allowed),
+        cast_from(body.agents, allowed, setting="replay_modules"),
         changes,
         mode=mode,
         upstream=None if mode is Mode.EXACT else _models(call, project, simulate=body.simulate_models),

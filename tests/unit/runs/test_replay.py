@@ -1,16 +1,28 @@
 """A recorded run does the same again; where its code does not, the first entry that differs is named in words."""
 
 import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
 from typing import ClassVar
+
+import pytest
 
 from homeostat.adapters.upstreams.simulated import Reply, SimulatedUpstream
 from homeostat.adapters.upstreams.simulated.upstream import INSTANT
+from homeostat.agent.errors import ModelRefused, RecoverableError
 from homeostat.agent.functions import FunctionAgent
+from homeostat.agent.managed import ManagedAgent
 from homeostat.agent.react import Profile, ReActAgent
 from homeostat.agent.turn import Turn
-from homeostat.core.codec import from_json
-from homeostat.core.ids import DEFAULT_PROJECT, RunId, chance
-from homeostat.core.records.provenance import START, Entry, EntryKind
+from homeostat.core.clock import Millis
+from homeostat.core.codec import NULL, from_json, to_json
+from homeostat.core.ids import DEFAULT_PROJECT, AgentId, RunId, chance
+from homeostat.core.ports.turns import WorkerSession
+from homeostat.core.records import provenance
+from homeostat.core.records.provenance import START, Chain, Entry, EntryKind
+from homeostat.core.records.turn import Grant
+from homeostat.core.records.view import Outcome
+from homeostat.runs import recording
 from homeostat.runs.bundle import Bundle, lines_of
 from homeostat.runs.replaying.casting import cast_from
 from homeostat.runs.replaying.changes import Changes, replay_changed
@@ -244,3 +256,204 @@ async def test_code_that_nobody_named_is_asked_for() -> None:
     report = await replay(bundle_of(entries), cast_from({}, lambda _: True))
     (skipped,) = report.skipped
     assert "--agent asking=MODULE:NAME" in skipped
+
+
+# --- ends ------------------------------------------------------------------------------------------------------
+
+End = Callable[[Workbench, WorkerSession, Grant], Awaitable[object]]
+
+
+async def ended_by(end: End) -> list[Entry]:
+    """A run whose only turn was ended without a word of its code, as by a worker in another language."""
+    async with Workbench() as bench:
+        run_id = RunId("run_" + "7" * 24)
+        turn_id = await bench.send("foreign", {"n": 1}, run_id=run_id)
+        session = await bench.source.open([(DEFAULT_PROJECT, AgentId("foreign"))], lambda _: None)
+        (grant,) = await session.claim(1, 10.0)
+        await end(bench, session, grant)
+        await bench.end(turn_id)
+        await session.close()
+        return await written(MemoryLedger(bench.store), bench.store, run_id, {turn_id: 0})
+
+
+async def _succeed(_: Workbench, session: WorkerSession, grant: Grant) -> None:
+    await session.deliver(grant, status=Outcome.SUCCESS, result=to_json({"n": 2}))
+
+
+async def _fail(_: Workbench, session: WorkerSession, grant: Grant) -> None:
+    error = {"code": "broken", "message": "no more disk"}
+    await session.deliver(grant, status=Outcome.FAILED, result=NULL, error=to_json(error))
+
+
+async def _stop(bench: Workbench, session: WorkerSession, grant: Grant) -> None:
+    del session
+    await bench.kernel.stop(DEFAULT_PROJECT, grant.turn.turn_id, reason="enough", actor="test")
+
+
+@pytest.mark.parametrize("end", [_succeed, _fail])
+async def test_a_turn_whose_code_is_not_recorded_is_run_by_what_is_named_or_skipped(end: End) -> None:
+    async def echo(turn: Turn) -> object:
+        return turn.input
+
+    entries = await ended_by(end)
+    report = await replay(bundle_of(entries), cast_from({}, lambda _: True))
+    assert (report.verdict, report.turns) == ("incomplete", 0)
+    (skipped,) = report.skipped
+    assert "--agent foreign=MODULE:NAME" in skipped
+    other = await replay(bundle_of(entries), lambda _: lambda: FunctionAgent(echo))
+    assert (other.verdict, other.turns) == ("diverged", 1)
+
+
+async def test_a_turn_whose_code_is_not_recorded_is_identical_where_what_is_named_does_the_same() -> None:
+    async def counting(turn: Turn) -> object:
+        return {"n": turn.input["n"] + 1}
+
+    report = await replay(bundle_of(await ended_by(_succeed)), lambda _: lambda: FunctionAgent(counting))
+    assert (report.verdict, report.turns) == ("identical", 1)
+
+
+async def test_a_turn_that_was_stopped_before_anybody_worked_on_it_needs_no_code() -> None:
+    report = await replay(bundle_of(await ended_by(_stop)), cast_from({}, lambda _: True))
+    assert (report.verdict, report.turns) == ("identical", 0)
+
+
+async def test_a_turn_whose_workers_were_lost_is_replayed_as_far_as_it_came() -> None:
+    async def going_on(turn: Turn) -> object:
+        return [await turn.step(name, nothing) for name in ("first", "second")]
+
+    async def nothing() -> None: ...
+
+    async def lose(_: Workbench, session: WorkerSession, grant: Grant) -> None:
+        await session.step(grant, "first", to_json({"ok": None}))
+        error = {"code": "attempts_exhausted", "message": "5 attempts were lost"}
+        await session.deliver(grant, status=Outcome.FAILED, result=NULL, error=to_json(error))
+
+    report = await replay(bundle_of(await ended_by(lose)), lambda _: lambda: FunctionAgent(going_on))
+    assert (report.verdict, report.turns) == ("identical", 1)
+
+
+class Full(RuntimeError):
+    """A kind of one's own."""
+
+
+def raising(error: Exception) -> Callable[[Turn], Awaitable[object]]:
+    async def failing(turn: Turn) -> object:
+        del turn
+        raise error
+
+    return failing
+
+
+async def failed_with(code: Callable[[Turn], Awaitable[object]]) -> list[Entry]:
+    async with Workbench() as bench:
+        run_id = RunId("run_" + "8" * 24)
+        async with bench.working(failing=code):
+            turn_id = await bench.send("failing", {}, run_id=run_id)
+            assert (await bench.end(turn_id)).error is not None
+        return await written(MemoryLedger(bench.store), bench.store, run_id, {turn_id: 0})
+
+
+@pytest.mark.parametrize(
+    "now",
+    [
+        ValueError("the disk"),
+        ValueError("on /srv: the disk is full"),
+        Full("the disk is full"),
+        RecoverableError("the disk is full"),
+        ValueError("Step 'write' failed with builtins.ValueError: the disk is full."),
+    ],
+)
+async def test_code_that_fails_otherwise_is_found(now: Exception) -> None:
+    entries = await failed_with(raising(ValueError("the disk is full")))
+    same = await replay(bundle_of(entries), lambda _: lambda: FunctionAgent(raising(ValueError("the disk is full"))))
+    assert same.verdict == "identical"
+    other = await replay(bundle_of(entries), lambda _: lambda: FunctionAgent(raising(now)))
+    assert other.divergence is not None
+    assert "failed otherwise" in other.divergence.message
+
+
+STEP_ERRORS = (
+    ValueError("the disk is full"),
+    KeyError("disk"),
+    ValueError(),
+    ValueError("x" * 3_000),
+    Full("the disk is full"),
+    ModelRefused(status=400, problem="too long"),
+    ValueError("password=hunter2"),
+)
+
+
+@pytest.mark.parametrize("error", STEP_ERRORS, ids=lambda error: type(error).__name__)
+async def test_what_a_step_raised_is_the_same_when_it_comes_from_what_was_stored(error: Exception) -> None:
+    async def broken() -> object:
+        raise error
+
+    async def plain(turn: Turn) -> object:
+        return await turn.step("write", broken)
+
+    async def telling(turn: Turn) -> object:
+        try:
+            return await turn.step("write", broken)
+        except Exception as problem:
+            raise Full(f"gave up: {problem}") from problem
+
+    async def again(turn: Turn) -> object:
+        told: list[str] = []
+        for name in ("write", "copy"):
+            try:
+                await turn.step(name, broken)
+            except Exception as problem:  # noqa: BLE001 - all of them are told
+                told.append(str(problem))
+        raise Full(" and ".join(told))
+
+    async def moved(turn: Turn) -> object:
+        with contextlib.suppress(Exception):
+            await turn.step("write", broken)
+        raise ValueError("something else")
+
+    for code in (plain, telling, again) if len(str(error)) < 2_000 else (plain,):
+        entries = await failed_with(code)
+        report = await replay(bundle_of(entries), lambda _, code=code: lambda: FunctionAgent(code))
+        assert report.verdict == "identical", report
+        report = await replay(bundle_of(entries), lambda _: lambda: FunctionAgent(moved))
+        assert report.verdict == "diverged"
+
+
+async def test_a_turn_whose_memory_its_ledger_had_no_room_for_is_not_called_identical(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Remembering(ManagedAgent):
+        memory_keys = frozenset({"note"})
+
+        async def process(self, turn: Turn) -> int:
+            del turn
+            seen: str = await self.memory.load("note", "")
+            self.memory.update("note", "x" * 50_000)
+            return len(seen)
+
+    async with studio() as bench:
+        run_id = RunId("run_" + "7" * 24)
+        async with bench.working(remembering=Remembering):
+            turns = [await bench.send("remembering", None, run_id=run_id) for _ in range(2)]
+            for turn_id in turns:
+                await bench.end(turn_id)
+        monkeypatch.setattr(recording, "ENTRY_BYTES_MAX", 40_000)
+        monkeypatch.setattr(provenance, "ENTRY_BYTES_MAX", 40_000)
+        tasks = {turn_id: number for number, turn_id in enumerate(turns)}
+        entries = await written(MemoryLedger(bench.store), bench.store, run_id, tasks)
+    first, second = [from_json(entry.payload) for entry in entries if entry.kind == EntryKind.TURN_ENDED]
+    assert ("left_out" in first, set(second["left_out"])) == (False, {"memory"})
+    report = await replay(bundle_of(entries), lambda _: Remembering)
+    assert (report.verdict, report.turns) == ("incomplete", 1)
+    assert report.skipped == ["task 1 (task1): its memory did not fit into the ledger"]
+
+
+async def test_a_run_of_which_something_could_not_be_written_down_is_not_called_identical() -> None:
+    async with studio() as bench:
+        (entries,) = await record(bench, [()])
+    chain = Chain(DEFAULT_PROJECT, entries[0].run_id, entries[-1].tip)
+    chain.add(EntryKind.RUN_CHANGED, {"change": "untold", "turn_id": "turn_1", "why": "box_unknown"}, at_ms=Millis(3))
+    chain.add(EntryKind.RUN_CHANGED, {"change": "approved", "task": '"change":"untold"'}, at_ms=Millis(3))
+    report = await replay(bundle_of([*entries, *chain.entries]), finding(()))
+    assert (report.verdict, report.turns) == ("incomplete", 1)
+    assert report.skipped == ["turn_1: the ledger does not tell of it (box_unknown)"]

@@ -22,21 +22,30 @@ class CodeUnknown(InvalidRequest):
     hint = "Name it: homeostat replay … --agent {id}=module:Class, where the module can be imported."
 
 
-def cast_from(named: Mapping[str, str], allowed: Callable[[str], bool]) -> FindFactory:
+def cast_from(named: Mapping[str, str], allowed: Callable[[str], bool], *, setting: str | None = None) -> FindFactory:
     """Take the code that is named for an agent, else what the recording names. Who wrote a recording names what is
-    imported here, so only modules that are allowed are taken from it."""
+    imported here, so only modules that are allowed are taken from it. Where a setting says which are, it holds for what
+    is named as well.
+    """
+
+    def check(agent_id: str, target: str, problem: str) -> None:
+        if not allowed(target.partition(":")[0]):
+            fix = "" if setting is None else f": the setting {setting} does not name its module"
+            raise CodeUnknown(agent_id=agent_id, problem=problem + fix)
 
     def find(end: TurnEnded) -> Factory:
-        target = named.get(end.agent_id) or named.get(EVERYBODY)
+        agent_id = end.agent_id
+        target = named.get(agent_id) or named.get(EVERYBODY)
         if target is None:
             if end.code is None:
-                fix = f"name it with --agent {end.agent_id}=MODULE:NAME"
-                raise CodeUnknown(agent_id=end.agent_id, problem=f"the recording does not name it; {fix}")
+                fix = f"name it with --agent {agent_id}=MODULE:NAME"
+                raise CodeUnknown(agent_id=agent_id, problem=f"the recording does not name it; {fix}")
             target = end.code.target
             if "<" in target:
-                raise CodeUnknown(agent_id=end.agent_id, problem=f"{target} cannot be imported")
-            if not allowed(target.partition(":")[0]):
-                raise CodeUnknown(agent_id=end.agent_id, problem=f"the recording names {target}, which is not taken")
+                raise CodeUnknown(agent_id=agent_id, problem=f"{target} cannot be imported")
+            check(agent_id, target, f"the recording names {target}, which is not taken")
+        elif setting is not None:
+            check(agent_id, target, f"{target}, which is named for it, is not allowed")
         return factory_of(target, load(target))
 
     return find

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from homeostat.agent.asking import Asking, digest_under
 from homeostat.agent.journal import Journal, Result
@@ -13,7 +13,7 @@ from homeostat.core.ids import CardId, ToolCallId
 from homeostat.core.limits import CALL_BODY_BYTES_MAX
 from homeostat.core.records.provenance import EntryKind
 from homeostat.core.records.turn import AfterExecution, Grant, WaitStatus
-from homeostat.core.records.view import Hydration
+from homeostat.core.records.view import Hydration, Outcome
 from homeostat.core.redaction import redact_json
 from homeostat.runs.replaying.differences import as_kept, difference, same, shown
 from homeostat.runs.replaying.earlier import EARLIER
@@ -21,6 +21,9 @@ from homeostat.runs.replaying.rules import Rules, model_of
 from homeostat.runs.replaying.tape import CallMade, StepTaken, Tape
 
 AGENT_TOOL: Final = "agent:"
+FINISHED: Final = frozenset({Outcome.SUCCESS.value, Outcome.FAILED.value})
+"""How a turn ends that somebody worked on to its end."""
+LOST: Final = "attempts_exhausted"  # its workers were gone, one after the other
 
 
 class Mode(StrEnum):
@@ -283,11 +286,16 @@ class ReplayJournal(Journal):
 
 
 def ended_by_code(tape: Tape) -> bool:
-    """Whether the author's code came to its end, or somebody ended it from outside."""
+    """Whether the author's code came to its end, or somebody ended it from outside: whoever stopped it, the last of the
+    workers it was lost with, or a result that ends its turn.
+    """
     end = tape.end
-    if end is None or end.status not in {"success", "failed"}:
+    if end is None or end.status not in FINISHED:
         return False
-    return end.code is not None
+    if any(call.after_execution == AfterExecution.TERMINATE and _answered(call) for call in tape.calls.values()):
+        return False
+    error = from_json(end.error_json)
+    return not (isinstance(error, dict) and cast("dict[str, Any]", error).get("code") == LOST)
 
 
 def _card(number: int) -> str:

@@ -24,7 +24,8 @@ from homeostat.core.records.view import Hydration
 from homeostat.kernel.deliver import check_result_fields
 from homeostat.runs.bundle import Bundle, each
 from homeostat.runs.replaying.differences import as_kept, difference, same, shown
-from homeostat.runs.replaying.journal import Divergence, Mode, ReplayJournal, ended_by_code
+from homeostat.runs.replaying.failures import same_failure
+from homeostat.runs.replaying.journal import FINISHED, Divergence, Mode, ReplayJournal, ended_by_code
 from homeostat.runs.replaying.outside import guarded, let_out
 from homeostat.runs.replaying.rules import Rules
 from homeostat.runs.replaying.tape import Tape, Tapes, TurnEnded
@@ -88,6 +89,7 @@ async def replay(
                 if report.divergence is not None:
                     return report
             report.entries = walk.size
+        report.skipped += tapes.untold
         walk.close(complete=bool(heads))
     except Found as found:
         report.tampered = True
@@ -117,6 +119,11 @@ class Stage:
         """Run one turn again."""
         end = tape.end
         assert end is not None
+        if end.left_out:  # whatever it did again, it would have read something else
+            self._report.skipped.append(
+                f"{end.label}: its {' and its '.join(end.left_out)} did not fit into the ledger"
+            )
+            return
         if not self._host(tape, end):
             return
         assert self._orchestrator is not None
@@ -151,7 +158,7 @@ class Stage:
             )
         if end.agent_id in self._known:
             return True
-        if end.code is None and not tape.steps and not tape.calls and not tape.cards:
+        if end.status not in FINISHED and end.code is None and not tape.steps and not tape.calls and not tape.cards:
             return False  # stopped before anybody worked on it
         try:
             factory = self._find(end)
@@ -190,8 +197,8 @@ class Stage:
             self._ended_otherwise(tape, words, was, now)
         elif not same(from_json(end.result_json), result):
             self._diverge(tape, end, "delivered something else", from_json(end.result_json), result)
-        elif ending.error is not None and not _same_error(
-            from_json(end.error_json), from_json(as_kept(ending.error, end.error_json))
+        elif ending.error is not None and not same_failure(
+            from_json(end.error_json), from_json(as_kept(ending.error, end.error_json)), tape
         ):
             self._diverge(tape, end, "failed otherwise", from_json(end.error_json), from_json(ending.error))
 
@@ -262,14 +269,6 @@ def _checked(grant: Grant, ending: Ending) -> Ending:
         except HomeostatError as problem:
             return failure(problem)
     return ending
-
-
-def _same_error(recorded: Any, now: Any) -> bool:
-    """Whether a turn failed for the same reason; a step that failed is told with its name when it is resumed."""
-    if same(recorded, now):
-        return True
-    old, new = (str(cast("Mapping[str, Any]", one or {}).get("message", "")) for one in (recorded, now))
-    return bool(old) and bool(new) and (old in new or new in old)
 
 
 class RecordedMemory:

@@ -81,6 +81,7 @@ class TurnEnded(msgspec.Struct, frozen=True, kw_only=True):
     context: tuple[ContextCard, ...] = ()
     code: Code | None = None
     in_order: bool = False
+    left_out: dict[str, str] = msgspec.field(default_factory=dict[str, str])
     memory: dict[str, Json] = msgspec.field(default_factory=dict[str, Json])
     status: str | None
     result_json: str = NULL
@@ -143,12 +144,24 @@ class Created(msgspec.Struct, frozen=True):
     config: Config = Config()
 
 
+class Untold(msgspec.Struct, frozen=True):
+    """That nothing could be written down of a turn, or of one thing it did; or any other change of a run."""
+
+    change: str = ""
+    turn_id: str = ""
+    key: str = ""
+    why: str = ""
+
+
 _KIND: Final = b'"kind":"'
 _created = msgspec.json.Decoder(Created)
 _step = msgspec.json.Decoder(StepTaken)
 _call = msgspec.json.Decoder(CallMade)
 _card = msgspec.json.Decoder(CardWritten)
 _end = msgspec.json.Decoder(TurnEnded)
+_untold = msgspec.json.Decoder(Untold)
+_UNTOLD: Final = b'"change":"untold"'
+_CHANGED: Final = EntryKind.RUN_CHANGED.value.encode()
 
 _CREATED: Final = EntryKind.RUN_CREATED.value.encode()
 _STEP, _MODEL, _TOOL, _CARD, _END = (
@@ -165,14 +178,23 @@ class Tapes:
         self._project = project
         self._run_id = run_id
         self._open: dict[str, Tape] = {}
+        self.untold: list[str] = []
+        """Of what nothing could be written down, in words."""
 
     def take(self, page: Page) -> Iterator[Tape]:
         """Tapes that are complete with this page."""
         for line in page:
             start = line.find(_KIND, 0, 48) + len(_KIND)
             kind = line[start : line.find(b'"', start)]
+            if kind == _CHANGED and _UNTOLD in line:
+                self._note_untold(line)
             if kind in _KINDS and (tape := self._wind(kind, line)) is not None:
                 yield tape
+
+    def _note_untold(self, line: bytes) -> None:
+        said = _untold.decode(read_line(line).payload)
+        if said.change == "untold":
+            self.untold.append(f"{said.turn_id or said.key}: the ledger does not tell of it ({said.why})")
 
     def _wind(self, kind: bytes, line: bytes) -> Tape | None:
         entry = read_line(line)
