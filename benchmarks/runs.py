@@ -1,5 +1,6 @@
 """Runs: what a task of a run of no-op tasks costs, of the processor and by the clock, beside bare turns of the same
-agents in the same minute; with all that is recorded for replays, as a server does, and without.
+agents in the same minute: in one process, with all that is recorded for replays, as a server does, and without; and
+through a server and a worker, as they are used.
 
 `HOMEOSTAT_BENCH_QUICK=1` takes smaller samples; `HOMEOSTAT_BENCH_ENGINES=sqlite` leaves PostgreSQL out.
 """
@@ -19,6 +20,7 @@ import msgspec
 import uvloop
 
 from benchmarks._measure import Rate, Report, cpu_seconds, heading
+from benchmarks._runs_deployed import deployed
 from benchmarks._turns import PAYLOAD, PROJECT, Bench, agents, bench
 from homeostat.app.stores import ledger_store, open_engine, run_store, turn_store
 from homeostat.core import collector
@@ -45,6 +47,7 @@ def run() -> None:
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner, tempfile.TemporaryDirectory() as folder:
         if "sqlite" in ENGINES:
             runner.run(_measure(report, "sqlite", f"sqlite://{Path(folder) / 'runs.db'}"))
+            runner.run(_deployed(report, "sqlite", Path(folder)))
         if "postgres" in ENGINES:
             with PostgresServer() as server:
                 runner.run(_postgres(report, server))
@@ -52,10 +55,18 @@ def run() -> None:
 
 
 async def _postgres(report: Report, server: PostgresServer) -> None:
+    urls = [server.url.rpartition("/")[0] + f"/{name}" for name in ("runs", "deployed")]
     connection = await asyncpg.connect(server.url)
-    await connection.execute("CREATE DATABASE runs")
+    for url in urls:
+        await connection.execute(f"CREATE DATABASE {url.rpartition('/')[2]}")
     await connection.close()
-    await _measure(report, "postgres", server.url.rpartition("/")[0] + "/runs")
+    await _measure(report, "postgres", urls[0])
+    with tempfile.TemporaryDirectory() as folder:
+        await _deployed(report, "postgres", Path(folder), "--store-url", urls[1])
+
+
+async def _deployed(report: Report, engine: str, folder: Path, *options: str) -> None:
+    await deployed(report, engine, folder, *options, tasks=TASKS // 2, pairs=PAIRS)
 
 
 async def _measure(report: Report, engine: str, url: str) -> None:

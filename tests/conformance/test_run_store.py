@@ -6,6 +6,7 @@ from msgspec.structs import replace
 from homeostat.adapters.stores.sqlite import SqliteLedger, SqliteRuns, SqliteTurns
 from homeostat.app import stores
 from homeostat.core.clock import Millis
+from homeostat.core.ids import AgentId, ProjectId, RunId, TurnId
 from homeostat.core.records.run import Run, RunChange
 from homeostat.core.records.writes import Saved, Writes
 from homeostat.testing.suites import run_store as suite
@@ -50,8 +51,25 @@ class Unasked(SqliteTurns):
         return await super().save(replace(writes, runs={}))
 
 
+class Pageless(SqliteRuns):
+    """Tells the first open turns of a run whatever was asked."""
+
+    async def open_turns(
+        self, project: ProjectId, run_id: RunId, *, after: TurnId | None = None, limit: int
+    ) -> list[tuple[AgentId, TurnId]]:
+        del after
+        return await super().open_turns(project, run_id, limit=limit)
+
+
 @pytest.mark.parametrize(
-    ("wrong", "turns"), [(Unfenced, SqliteTurns), (Gateless, SqliteTurns), (Greedy, SqliteTurns), (SqliteRuns, Unasked)]
+    ("wrong", "turns"),
+    [
+        (Pageless, SqliteTurns),
+        (Unfenced, SqliteTurns),
+        (Gateless, SqliteTurns),
+        (Greedy, SqliteTurns),
+        (SqliteRuns, Unasked),
+    ],
 )
 async def test_a_wrong_keeper_is_found_out(wrong: type[SqliteRuns], turns: type[SqliteTurns]) -> None:
     assert await found_out(

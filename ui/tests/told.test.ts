@@ -70,6 +70,7 @@ describe('entries of a ledger', () => {
   test.each([
     ['run.moved', { from: 'paused', to: 'applying', actor: 'olga', reason: 'approved' }, 'paused → applying by olga: approved'],
     ['run.changed', { change: 'approval_asked', task: 'publish' }, 'approval asked, publish'],
+    ['run.changed', { change: 'skipped', tasks: ['sum', 'send'] }, 'skipped, sum send'],
     ['task.ended', { task: 'read', status: 'failed', agent_id: 'ann', error: 'no', result: null }, 'read failed at ann: no'],
     ['turn.ended', { task: { name: 'read', status: 'succeeded' }, agent_id: 'ann', status: 'success', result_json: '9' }, 'read succeeded at ann: 9'],
     ['turn.ended', { task: { name: 'read' }, agent_id: 'ann', status: 'failed', result_json: 'null' }, 'ann ended with failed: null'],

@@ -76,6 +76,8 @@ class Booking(Admission):
             ask.prompt_hash if ask is not None else "",
             _offered(ask.tools) if ask is not None and ask.tools else (),
             statement.tools,
+            1,
+            self._refused_by,
         )
 
     def flight(self) -> Flight:

@@ -41,6 +41,7 @@ class Docket:
         "_outcome",
         "_pending",
         "_policy_id",
+        "_refused_by",
         "_relay",
         "_request",
         "_reservation",
@@ -110,4 +111,5 @@ class Docket:
         self._status = HUNG_UP
         self._code = "hung_up"
         self._policy_id = ""
+        self._refused_by = ""
         self._ended = 0.0

@@ -114,7 +114,7 @@ class Exchange(Booking):
 
     def _refuse(self, refusal: Refusal) -> None:
         self._outcome, self._status, self._code = Outcome.REFUSED, refusal.status, refusal.code
-        self._policy_id = refusal.policy_id
+        self._policy_id, self._refused_by = refusal.policy_id, refusal.bound
 
     def _entered(self, version: int) -> None:
         self._office.in_flight.entered(version)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import msgspec
 
 from homeostat.core.errors import HomeostatError, Refused, Unavailable
+from homeostat.core.gateway_errors import BudgetExceeded
 from homeostat.core.ports.upstream import Headers
 from homeostat.core.records.call import Api, CallId
 from homeostat.gateway.asgi import Inbound
@@ -44,6 +45,7 @@ class Refusal:
     should_retry: bool | None = False
     retry_after_seconds: int | None = None
     policy_id: str = ""
+    bound: str = ""
 
 
 class BudgetHeld(Refused):
@@ -59,7 +61,8 @@ def refusal_of(error: HomeostatError) -> Refusal:
     status = 400 if error.http_status == 422 else error.http_status
     if isinstance(error, BudgetHeld):
         return Refusal(status, error.code, error.message, should_retry=True, retry_after_seconds=HELD_RETRY_SECONDS)
-    return Refusal(status, error.code, error.message, None if isinstance(error, Unavailable) else False)
+    bound = ".".join(str(error.facts[name]) for name in ("kind", "limit")) if isinstance(error, BudgetExceeded) else ""
+    return Refusal(status, error.code, error.message, None if isinstance(error, Unavailable) else False, bound=bound)
 
 
 STRANGER = Refusal(

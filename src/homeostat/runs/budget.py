@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
 
 from homeostat.core.clock import Millis
-from homeostat.core.gateway_errors import BudgetExceeded
 from homeostat.core.ids import AgentId, ProjectId, RunId, scope_floor
 from homeostat.core.limits import CALL_SETTLES_SECONDS, PAGE_MAX, RUN_CALLS_BATCH_MAX
 from homeostat.core.records.budget import (
@@ -104,8 +103,10 @@ class Purse:
         for limit in limits:
             self.bank.warn(key_of(run.project, run.run_id), limit)
 
-    async def refused(self, run: Run, agent_id: AgentId, *, since: Millis) -> bool:
-        """Whether a call of an agent for a run was turned away because the run's money is used up."""
+    async def refused(self, run: Run, agent_id: AgentId, *, since: Millis) -> Alarm | None:
+        """The last call of an agent for a run that was turned away because the run's money is used up. What any other
+        budget refuses is none of it: raising the run's own would not help.
+        """
         wanted = CallFilter(
             project=run.project,
             run_id=run.run_id,
@@ -113,7 +114,12 @@ class Purse:
             outcome=Outcome.REFUSED,
             since_ms=since,
         )
-        return any(call.code == BudgetExceeded.code for call in await self.bank.calls(wanted, PAGE_MAX))
+        for call in await self.bank.calls(wanted, PAGE_MAX):
+            kind, _, limit = call.bound.partition(".")
+            if kind == BudgetKind.RUN:
+                cap = next(words for words, named in LIMITS.items() if named == limit)
+                return Alarm(call.started_at_ms, f"the {cap} cap leaves no room for a call", BudgetLimit(limit))
+        return None
 
     async def account(self, draft: Draft, *, before: Millis) -> bool:
         """Bring model calls into a run's ledger, oldest first, that were begun before the tasks that run now: which

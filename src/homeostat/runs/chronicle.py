@@ -1,9 +1,11 @@
 """The chronicle: brings what turns called, wrote and delivered into their run's ledger, as it happens and each once."""
 
-from collections.abc import Iterable, Mapping, Sequence
+import logging
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 from homeostat.core.clock import Millis
+from homeostat.core.errors import HomeostatError, Unavailable
 from homeostat.core.ids import TurnId
 from homeostat.core.limits import CALL_SETTLES_SECONDS, CHRONICLE_SECONDS, CHRONICLE_SECONDS_MAX, CHRONICLE_TASKS_MAX
 from homeostat.core.machines.task import TASK, TaskEvent, TaskStatus
@@ -14,6 +16,8 @@ from homeostat.core.records.view import Deliverable, Outcome
 from homeostat.core.redaction import unlooked
 from homeostat.runs.desk import Desk, Note
 from homeostat.runs.draft import Draft
+
+log = logging.getLogger(__name__)
 
 PLAN: Final = TaskTold(name="plan")
 FOR_A_REPLAY: Final = frozenset({EntryKind.STEP, EntryKind.CARD})
@@ -41,21 +45,42 @@ class Chronicle:
             return set()
         named = {end.turn_id: _succeeded(task) if end.status is Outcome.SUCCESS else _named(task) for task, end in ends}
         noted = {end.turn_id: task.noted for task, end in ends if task.noted}
-        found = await self._desk.notes(draft.run.project, named, noted, ended=True)
+        found = await self._notes(draft, named, noted, ended=True)
         fresh: list[Note] = []
         for task, end in ends:
             notes = found.get(end.turn_id, ())
             fresh += [note for note in notes if note.key not in task.noted] if task.noted else notes
-        _write(draft, fresh)
-        written = {note.key for note in fresh}
+        written = _write(draft, fresh)
         return {task.number for task, end in ends if end.status is Outcome.SUCCESS and end_of(end.turn_id) in written}
 
     async def plan_ended(self, draft: Draft, turn_id: TurnId) -> None:
         """The same for the turn of a plan."""
         if self._desk.notes is None:
             return
-        notes = await self._desk.notes(draft.run.project, {turn_id: PLAN}, {}, ended=True)
+        notes = await self._notes(draft, {turn_id: PLAN}, {}, ended=True)
         _write(draft, notes.get(turn_id, ()))
+
+    async def _notes(
+        self, draft: Draft, tasks: Mapping[TurnId, TaskTold], noted: Mapping[TurnId, Collection[str]], *, ended: bool
+    ) -> Mapping[TurnId, Sequence[Note]]:
+        """What is to be written down of turns. One of which nothing can be told holds up neither others nor its run."""
+        assert self._desk.notes is not None
+        try:
+            return await self._desk.notes(draft.run.project, tasks, noted, ended=ended)
+        except Unavailable:
+            raise  # it is asked for again
+        except Exception as problem:  # noqa: BLE001 - whatever it is, the run goes on
+            if len(tasks) > 1:
+                found: dict[TurnId, Sequence[Note]] = {}
+                for turn_id, task in tasks.items():
+                    mine = {turn_id: noted[turn_id]} if turn_id in noted else {}
+                    found |= await self._notes(draft, {turn_id: task}, mine, ended=ended)
+                return found
+            (turn_id,) = tasks
+            log.warning("nothing can be told of turn %s of run %s: %r", turn_id, draft.run.run_id, problem)
+            if ended:
+                draft.note(EntryKind.RUN_CHANGED, {"change": "untold", "turn_id": turn_id, "why": _why(problem)})
+            return {}
 
     def due_ms(self, began: Millis | None) -> Millis | None:
         """When to look after tasks that have not ended by then, of which the first began at that time."""
@@ -81,7 +106,7 @@ class Chronicle:
         noted = {turn_id: task.noted for turn_id, task in under_way.items() if task.noted}
         found: Mapping[TurnId, Sequence[Note]] = {}
         if named:
-            found = await self._desk.notes(draft.run.project, named, noted, ended=False)
+            found = await self._notes(draft, named, noted, ended=False)
         for turn_id, task in under_way.items():
             known = {*task.noted, end_of(turn_id)}  # its end is told with its outcome
             fresh = [note for note in found.get(turn_id, ()) if note.key not in known]
@@ -118,12 +143,25 @@ def _succeeded(task: Task) -> TaskTold:
     )
 
 
-def _write(draft: Draft, notes: Sequence[Note]) -> None:
-    """Notes as entries. What others wrote in them is looked through for all of them together."""
+def _why(problem: Exception) -> str:
+    return problem.code if isinstance(problem, HomeostatError) else type(problem).__name__
+
+
+def _write(draft: Draft, notes: Sequence[Note]) -> set[str]:
+    """Notes as entries; returns the keys of those that could be written. What others wrote in them is looked through
+    for all of them together.
+    """
+    written: set[str] = set()
     if not draft.run.config.replay:
         notes = [note for note in notes if note.kind not in FOR_A_REPLAY]
     said = iter(unlooked([note.said for note in notes if note.said is not None]))
     for note in notes:
-        draft.note(
-            note.kind, note.payload, at_ms=note.at_ms, plain=True, said=None if note.said is None else next(said)
-        )
+        others = None if note.said is None else next(said)
+        try:
+            draft.note(note.kind, note.payload, at_ms=note.at_ms, plain=True, said=others)
+        except HomeostatError as problem:  # it does not fit, or is no JSON: the run ends without it
+            log.warning("an entry of run %s cannot be written: %s", draft.run.run_id, problem)
+            draft.note(EntryKind.RUN_CHANGED, {"change": "untold", "key": note.key, "why": problem.code})
+        else:
+            written.add(note.key)
+    return written

@@ -131,9 +131,10 @@ class Conductor:
         while page := await self._desk.store.tasks(run.run_id, after=tasks[-1].number if tasks else -1, limit=PAGE_MAX):
             tasks += page
         self.run = run
-        self._board = Board(tasks)
+        now = self._desk.clock.now_ms()
+        self._board = Board(outcomes.within_pause(task, now) for task in tasks)
         if run.status is not RunStatus.PLANNING:
-            self._planning.leave()
+            await self._planning.leave_to(run)
         # It may have been resumed before this one had held it for the pause.
         await settle_hold(self._desk, run.project, run.run_id, held=run.held)
         if run.status is RunStatus.APPLYING:
@@ -246,8 +247,12 @@ class Conductor:
         for task in draft.tasks.values():
             if task.status in TASK.final:
                 self._board.put(task)
+        skipped: list[str] = []
         while (doomed := self._board.next_doomed()) is not None:
             self._board.put(draft.task(doomed, TaskEvent.SKIP, ended_at_ms=draft.now))
+            skipped.append(doomed.spec.name)
+        for first in range(0, len(skipped), PAGE_MAX):
+            draft.note(EntryKind.RUN_CHANGED, {"change": "skipped", "tasks": skipped[first : first + PAGE_MAX]})
 
     def _judge(self, draft: Draft) -> None:
         """End the run if there is nothing left to do, or nothing left to hope for."""
@@ -323,8 +328,7 @@ class Conductor:
 
     async def _end(self) -> bool:
         """See that nothing of a run that is over goes on, and write down what became of its tasks."""
-        if self.run.status is not RunStatus.COMPLETED:
-            await stop_turns(self._desk, self.run)
+        await stop_turns(self._desk, self.run)
         draft = Draft(self.run, self._desk.clock.now_ms())
         for number in sorted(self._board.running):
             task = self._board.tasks[number]

@@ -107,7 +107,7 @@ class Control:
         if isinstance(made, RedButton):
             raise pressed(made)
         if idempotency is not None and (idempotency.key, idempotency.fingerprint) not in made.keys:
-            raise IdempotencyKeyReused(key=idempotency.key)
+            raise IdempotencyKeyReused(key=idempotency.said)
         if made.run_id == run.run_id and draft.new_tasks:
             desk.remember(made, draft.new_tasks)
         await self._changed(made)
@@ -307,7 +307,7 @@ class Control:
         for key, fingerprint in run.keys:
             if key == idempotency.key:
                 if fingerprint != idempotency.fingerprint:
-                    raise IdempotencyKeyReused(key=key)
+                    raise IdempotencyKeyReused(key=idempotency.said)
                 return True
         return False
 

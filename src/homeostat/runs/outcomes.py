@@ -2,6 +2,8 @@
 
 from typing import Final, cast
 
+from msgspec.structs import replace
+
 from homeostat.core.clock import Millis
 from homeostat.core.codec import Json, from_json, to_json
 from homeostat.core.limits import TASK_BACKOFF_SECONDS_MAX
@@ -36,9 +38,21 @@ def conclude(draft: Draft, task: Task, end: Deliverable, *, told: bool = False, 
         error = to_json({"code": "task_timed_out", "message": f"it took longer than {seconds:g} s"})
     if (by is None or by == TIMEKEEPER) and task.attempt <= task.spec.retries:
         ended = draft.end(task, TaskEvent.RETRY, result=None, error=error)
-        pause = min(TASK_BACKOFF_SECONDS_MAX, task.spec.backoff_seconds * 2 ** (task.attempt - 1))
-        return draft.amend(ended, not_before_ms=Millis(draft.now + int(pause * 1000)))
+        return draft.amend(ended, not_before_ms=_after_pause(task, draft.now))
     return draft.end(task, TaskEvent.FAIL, result=None, error=error)
+
+
+def _after_pause(task: Task, now: Millis) -> Millis:
+    """When a task is tried again whose last attempt failed now."""
+    pause = min(TASK_BACKOFF_SECONDS_MAX, task.spec.backoff_seconds * 2 ** (task.attempt - 1))
+    return Millis(now + int(pause * 1000))
+
+
+def within_pause(task: Task, now: Millis) -> Task:
+    """A task that waits for longer than if it had failed just now was dated by a clock that ran ahead."""
+    if task.not_before_ms is None or task.not_before_ms <= (latest := _after_pause(task, now)):
+        return task
+    return replace(task, not_before_ms=latest)
 
 
 def fail(draft: Draft, task: Task, code: str, message: str) -> Task:

@@ -2,9 +2,10 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from homeostat.core.codec import to_json
-from homeostat.core.errors import HomeostatError, Unavailable
+from homeostat.core.errors import HomeostatError, TurnUnknown, Unavailable
 from homeostat.core.gateway_errors import BudgetExceeded
 from homeostat.core.ids import AgentId, turn_of
 from homeostat.core.machines.run import RunEvent
@@ -12,11 +13,12 @@ from homeostat.core.ports.runs import PlanFunction
 from homeostat.core.records.provenance import EntryKind
 from homeostat.core.records.run import Bounds, PlannerKind, Run, RunConfig, Task, TaskSpec
 from homeostat.core.records.turn import MessageType
-from homeostat.core.run_errors import PlannerUnknown, RunClosed, TurnExists
+from homeostat.core.run_errors import PlannerUnknown, RunClosed, RunHeld, TurnExists
 from homeostat.kernel.commands import Enqueue
 from homeostat.runs.chronicle import Chronicle
 from homeostat.runs.desk import Desk
 from homeostat.runs.draft import DRIVER, Draft
+from homeostat.runs.outcomes import KILLER
 from homeostat.runs.plan import check_plan, read_plan
 
 
@@ -28,6 +30,7 @@ class Planning:
         self._asked = False
         self._calling: asyncio.Task[Sequence[TaskSpec] | PlanProblem] | None = None
         self._until = 0.0
+        self._left = False
 
     async def advance(self, draft: Draft, *, woken: Callable[[], None]) -> bool:
         """Take the next step, if there is one to take now."""
@@ -84,6 +87,17 @@ class Planning:
         if self._calling is not None:
             self._calling.cancel()
 
+    async def leave_to(self, run: Run) -> None:
+        """Give up whoever is at it: the run has its plan. A turn that was asked for one, and did not make it, ends."""
+        self.leave()
+        turn_id, kernel = run.plan_turn_id, self._desk.kernel
+        if turn_id is None or self._left or run.final:  # whoever ended it says why
+            return
+        if await kernel.deliverables.get(run.project, turn_id) is None:
+            with suppress(TurnUnknown):  # it was named, and never made
+                await kernel.stop(run.project, turn_id, reason=f"run {run.run_id} has its plan", actor=KILLER)
+        self._left = True
+
     async def _ask(self, run: Run, woken: Callable[[], None]) -> Sequence[TaskSpec] | None:
         """The plan an agent delivered; None while it is at it. Its turn is named before it is made."""
         kernel, turn_id = self._desk.kernel, run.plan_turn_id
@@ -105,7 +119,7 @@ class Planning:
                 )
             except TurnExists:
                 pass
-            except RunClosed:
+            except (RunClosed, RunHeld):
                 return None
             self._asked = True
         watching = kernel.deliverables.watch(turn_id)
@@ -115,7 +129,8 @@ class Planning:
             return None
         if not end.succeeded:
             agent_id = AgentId(run.config.planner_name)
-            if run.bounds != Bounds() and await self._desk.purse.refused(run, agent_id, since=run.created_at_ms):
+            refused = run.bounds != Bounds() and await self._desk.purse.refused(run, agent_id, since=run.created_at_ms)
+            if refused:
                 problem = f"planning took more than the budget has: a call of the planning turn {turn_id} was refused"
                 raise PlanProblem(BudgetExceeded.code, problem)
             raise PlanProblem("planner_failed", f"the planning turn {turn_id} ended with {end.status}: {end.error}")

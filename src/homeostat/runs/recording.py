@@ -10,8 +10,8 @@ from homeostat.agent.journal import CARD
 from homeostat.core.canonical import Ordered, canonical_plain
 from homeostat.core.clock import Millis
 from homeostat.core.codec import NULL, Json, from_json, to_json
-from homeostat.core.ids import ProjectId, TurnId
-from homeostat.core.limits import PAYLOAD_BYTES_MAX
+from homeostat.core.ids import ProjectId, TurnId, digest_of
+from homeostat.core.limits import ENTRY_BYTES_MAX, PAYLOAD_BYTES_MAX
 from homeostat.core.ports.ledger import LedgerStore
 from homeostat.core.ports.store import TurnStore
 from homeostat.core.records.card import DELIVERABLE, KERNEL_CARDS, Card
@@ -38,6 +38,7 @@ class Delivered(msgspec.Struct, frozen=True):
 
 Ending = tuple[str | None, str, str]
 _delivered = msgspec.json.Decoder(Delivered)
+_encoder = msgspec.json.Encoder()
 
 
 class TurnTold(Ordered, frozen=True, gc=False):
@@ -51,6 +52,7 @@ class TurnTold(Ordered, frozen=True, gc=False):
     depth: int | UnsetType
     error_json: str | UnsetType
     in_order: bool | UnsetType
+    left_out: dict[str, str] | UnsetType  # what an entry has no room for, by its digest
     memory: msgspec.Raw | UnsetType
     order: tuple[str, ...] | UnsetType
     parent_turn_id: str | UnsetType
@@ -272,6 +274,18 @@ def _spelled(value: object) -> msgspec.Raw:
     return msgspec.Raw(canonical_plain(value).encode())
 
 
+def _fitting(told: TurnTold) -> TurnTold:
+    """What an entry has room for: of what the code read, which has no bound, it tells the digest where it has none."""
+    if sum(len(bytes(part)) for part in (told.context, told.memory) if part is not UNSET) <= ENTRY_BYTES_MAX // 4:
+        return told
+    left: dict[str, str] = {}
+    for name, part in (("context", told.context), ("memory", told.memory)):
+        if part is not UNSET and len(_encoder.encode(told)) > ENTRY_BYTES_MAX:
+            left[name] = digest_of(bytes(part).decode())
+            told = msgspec.structs.replace(told, left_out=left, **{name: UNSET})
+    return told
+
+
 def _ending(end: Deliverable | None, delivered: Card | None) -> Ending:
     """Status, result and error of a turn; where only its card is at hand, they are read from that."""
     if end is not None:
@@ -303,6 +317,7 @@ def _end_note(
         turn.depth or UNSET,
         UNSET if error == NULL else error,
         True if recording.get("order") and not recording.get("parallel") else UNSET,
+        UNSET,
         _remembered(recording) if recording else UNSET,
         tuple(order) if order else UNSET,
         turn.parent_turn_id or UNSET,
@@ -316,6 +331,9 @@ def _end_note(
         turn.turn_id,
         TYPES[turn.type],
     )
-    said = _said(turn, ending, context, recorded_as, task)
+    if context or told.memory is not UNSET:
+        told = _fitting(told)
+    shown = context if told.context is not UNSET else ()
+    said = _said(turn, ending, shown, recorded_as, task)
     at = delivered.created_at_ms if delivered is not None else turn.created_at_ms
     return Note(EntryKind.TURN_ENDED, told, at, end_of(turn.turn_id), "", said)

@@ -2,11 +2,11 @@
 
 import asyncio
 import logging
+from collections.abc import AsyncIterator
 
-from homeostat.core.errors import HomeostatError
-from homeostat.core.ids import ProjectId, RunId
+from homeostat.core.errors import HomeostatError, TurnUnknown
+from homeostat.core.ids import AgentId, ProjectId, RunId, TurnId
 from homeostat.core.limits import PAGE_MAX
-from homeostat.core.machines.task import TaskStatus
 from homeostat.core.records.run import Run
 from homeostat.runs.desk import Desk
 from homeostat.runs.outcomes import KILLER
@@ -28,29 +28,47 @@ async def stop_turns(desk: Desk, run: Run) -> int:
 
 
 async def _stop_all(desk: Desk, run: Run) -> int:
-    stopped = 0
-    while found := await desk.store.open_turns(run.run_id, PAGE_MAX):
-        reason = f"run {run.run_id} is {run.status} ({run.moved.reason})"
+    stopped, failed = 0, list[HomeostatError]()
+    reason = f"run {run.run_id} is {run.status} ({run.moved.reason})"
+    async for found in _open_turns(desk, run.project, run.run_id):
         ends = await asyncio.gather(
             *(desk.kernel.stop(run.project, turn_id, reason=reason, actor=KILLER) for _, turn_id in found),
             return_exceptions=True,
         )
         for end in ends:
-            if isinstance(end, BaseException) and not isinstance(end, HomeostatError):
-                raise end
-        failed = [end for end in ends if isinstance(end, HomeostatError)]
-        stopped += len(ends) - len(failed)
-        if failed:
-            raise failed[0]
+            match end:
+                case TurnUnknown():  # it was forgotten meanwhile: nothing of it goes on
+                    continue
+                case HomeostatError():
+                    failed.append(end)
+                case BaseException():
+                    raise end
+                case _:
+                    stopped += 1
+    if failed:
+        raise failed[0]
     return stopped
 
 
 async def preempt_turns(desk: Desk, run: Run) -> int:
     """Take the turns of a run from their workers: back to the front of the line, fenced off, with their steps kept."""
-    taken = 0
-    for agent_id, turn_id in await desk.store.open_turns(run.run_id, PAGE_MAX):
-        taken += await desk.kernel.preempt((run.project, agent_id), turn_id) is not None
+    taken, kernel = 0, desk.kernel
+    async for found in _open_turns(desk, run.project, run.run_id):
+        taken += sum(
+            back is not None
+            for back in await asyncio.gather(
+                *(kernel.preempt((run.project, agent_id), turn_id) for agent_id, turn_id in found)
+            )
+        )
     return taken
+
+
+async def _open_turns(desk: Desk, project: ProjectId, run_id: RunId) -> AsyncIterator[list[tuple[AgentId, TurnId]]]:
+    """Every turn of a run that has not ended, a page at a time: what is done to those of one page leads to the next."""
+    after: TurnId | None = None
+    while found := await desk.store.open_turns(project, run_id, after=after, limit=PAGE_MAX):
+        yield found
+        after = found[-1][1]
 
 
 async def settle_hold(desk: Desk, project: ProjectId, run_id: RunId, *, held: bool) -> None:
@@ -59,9 +77,9 @@ async def settle_hold(desk: Desk, project: ProjectId, run_id: RunId, *, held: bo
     if held:
         kernel.hold_run(run_id)
     elif run_id in kernel.flusher.held_runs:
-        running = await desk.store.tasks(run_id, status=TaskStatus.RUNNING, limit=PAGE_MAX)
-        others = await desk.store.open_turns(run_id, PAGE_MAX)
-        agents = {agent_id for agent_id, _ in others} | {task.agent_id for task in running if task.agent_id}
+        agents = {agent_id for agent_id, _ in await desk.store.marked(run_id)}
+        async for found in _open_turns(desk, project, run_id):
+            agents |= {agent_id for agent_id, _ in found}
         kernel.let_run_go(run_id, [(project, agent_id) for agent_id in sorted(agents)])
 
 

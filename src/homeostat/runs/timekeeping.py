@@ -4,6 +4,7 @@ from heapq import heappop, heappush
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from homeostat.core.clock import Millis
 from homeostat.core.errors import HomeostatError
@@ -24,6 +25,7 @@ class Look(Struct, frozen=True, order=True):
     turn_id: TurnId
     agent_id: AgentId
     timeout_ms: int
+    since_ms: int = 0  # since when it is worked on at least, where a clock that was wrong says that it has yet to begin
 
 
 class Timekeeper:
@@ -42,7 +44,7 @@ class Timekeeper:
         if seconds is None or task.started_at_ms is None or task.turn_id is None or task.agent_id is None:
             return
         timeout_ms = int(seconds * 1000)
-        at_ms = Millis(task.started_at_ms + timeout_ms)
+        at_ms = Millis(min(task.started_at_ms, self._desk.clock.now_ms()) + timeout_ms)
         heappush(self._looks, Look(at_ms, task.number, task.turn_id, task.agent_id, timeout_ms))
 
     @property
@@ -67,8 +69,12 @@ class Timekeeper:
             began = await self._desk.store.working(run.project, asked, after=run.moved.at_ms)
             while late:
                 look = late[-1]
-                ends = Millis(began.get(look.turn_id, now) + look.timeout_ms)
-                if ends <= now and look.turn_id in began:
+                since = began.get(look.turn_id)
+                if since is not None and since > now:
+                    look = replace(look, since_ms=look.since_ms or now)
+                    since = look.since_ms
+                ends = Millis((now if since is None else since) + look.timeout_ms)
+                if ends <= now and since is not None:
                     reason = "it took too long"
                     await self._desk.kernel.stop(run.project, look.turn_id, reason=reason, actor=TIMEKEEPER)
                 else:
@@ -79,4 +85,4 @@ class Timekeeper:
                 self._again(look, Millis(now + RETRY_MS))
 
     def _again(self, look: Look, at_ms: Millis) -> None:
-        heappush(self._looks, Look(at_ms, look.number, look.turn_id, look.agent_id, look.timeout_ms))
+        heappush(self._looks, replace(look, at_ms=at_ms))

@@ -52,7 +52,10 @@ class Treasurer:
             return True
         if task.agent_id is None or task.started_at_ms is None:
             return False
-        return await self._desk.purse.refused(run, task.agent_id, since=task.started_at_ms)
+        alarm = await self._desk.purse.refused(run, task.agent_id, since=task.started_at_ms)
+        if alarm is not None:  # word of it was lost: without it the task would be tried again at once, and for ever
+            self._desk.purse.alarm(run.run_id, alarm)
+        return alarm is not None
 
     async def check(self, draft: Draft) -> None:
         """Warn at 80 % of each cap, once; at 100 % pause or fail, whichever the policy says. Where a call is refused

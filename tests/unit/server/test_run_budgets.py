@@ -11,11 +11,12 @@ from homeostat import Client
 from homeostat.app.assemble import System
 from homeostat.core.clock import Millis
 from homeostat.core.codec import Json as Text
-from homeostat.core.errors import InvalidRequest
+from homeostat.core.errors import HomeostatError, InvalidRequest
 from homeostat.core.ids import DEFAULT_PROJECT, RunId
 from homeostat.core.records.budget import BudgetLimit
-from homeostat.core.records.turn import Grant
+from homeostat.core.records.turn import AgentKey, Grant
 from homeostat.core.records.view import Outcome
+from homeostat.gateway.office import Office
 from homeostat.runs.budget import judge
 from homeostat.testing.crews import crew, eventually
 
@@ -67,7 +68,7 @@ async def reached(http: httpx2.AsyncClient, run: Json, status: str) -> Json:
         found = await look(http, run)
         return found["status"] == status and found["at_rest"]
 
-    await eventually(there)
+    await eventually(there, 20)
     return await look(http, run)
 
 
@@ -178,3 +179,36 @@ async def test_a_client_sends_no_budget_that_bounds_nothing(client: Client) -> N
             await client.runs.create("x", tasks=[], budget={"usd": amount})
         with pytest.raises(InvalidRequest):
             await client.runs.resume("run_1", budget={"seconds": amount})
+
+
+async def test_what_an_agent_s_own_budget_refuses_is_an_ordinary_failure_of_its_task(
+    system: System, http: httpx2.AsyncClient
+) -> None:
+    """Whatever the run may spend: to try it again at once, and for ever, would change nothing."""
+    callers = Callers(http)
+    await callers.register("ann")
+    assert (await http.put("/v1/budgets/agent/ann", json={"tokens": 10})).is_success
+    async with crew(system.kernel, "ann", work=callers.work):
+        run = await begin(http, 1, budget={"tokens": 100_000})
+        failed = await reached(http, run, "failed")
+    assert failed["tasks"] == {"failed": 1}
+    assert callers.answers == [402]
+
+
+async def test_a_run_that_has_no_room_for_a_call_is_held_though_word_of_it_is_lost(
+    system: System, http: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def untold(office: Office, error: HomeostatError, agent: AgentKey) -> None:
+        del office, error, agent
+
+    monkeypatch.setattr(Office, "tell", untold)
+    callers = Callers(http)
+    await callers.register("ann")
+    async with crew(system.kernel, "ann", work=callers.work):
+        run = await begin(http, 1, budget={"tokens": 10})
+        paused = await reached(http, run, "paused")
+    assert paused["paused_by"] == "budget"
+    assert paused["moved"]["reason"] == "the tokens cap leaves no room for a call"
+    assert paused["tasks"] == {"waiting": 1}
+    assert set(callers.answers) == {402}
+    assert len(callers.answers) <= 2, "it is not tried again and again"

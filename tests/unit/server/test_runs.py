@@ -117,7 +117,16 @@ async def test_what_does_not_depend_on_a_failure_goes_on(system: System, http: h
             http, task("bad", on_failure="continue"), task("after bad", "bad"), task("then", "after bad"), task("good")
         )
         done = await reached(http, run, "completed")
+        path = f"/v1/runs/{run['run_id']}"
+        entries = (await http.get(f"{path}/ledger", params={"limit": 100})).json()["entries"]
+        assert (await http.get(f"{path}/verify")).json()["valid"]
+        replayed = await http.post(f"{path}/replay", json={})
     assert done["tasks"] == {"failed": 1, "skipped": 2, "succeeded": 1}
+    skipped = [entry["payload"] for entry in entries if entry["payload"].get("change") == "skipped"]
+    assert [name for said in skipped for name in said["tasks"]] == ["after bad", "then"], (
+        "the ledger tells of them, too"
+    )
+    assert replayed.json()["verdict"] != "tampered"
 
 
 async def test_a_task_that_takes_too_long_is_stopped(system: System, http: httpx2.AsyncClient) -> None:
@@ -231,6 +240,32 @@ async def test_a_kill_stops_turns_and_starts_nothing_more(system: System, http: 
         message = {"type": "turn", "payload": {}, "run_id": run["run_id"]}
         refused = await http.post("/v1/agents/ann/inbox", json=message)
         assert (refused.status_code, refused.json()["code"]) == (409, "run_closed")
+
+
+async def test_a_message_names_a_run_of_its_own_project_or_is_refused(system: System, http: httpx2.AsyncClient) -> None:
+    hands = Hands()
+    hands.waiting = {"first": asyncio.Event()}
+    other = {"x-homeostat-project": "other"}
+    assert (
+        await http.post("/v1/agents/register", json={"agent_type": "t", "agent_id": "eve"}, headers=other)
+    ).is_success
+    async with crew(system.kernel, "ann", work=hands.work):
+        run = await begin(http, task("first"))
+        await hands.has_begun("first")
+        for agent, named, headers in (
+            ("eve", run["run_id"], other),
+            ("ann", "run_" + "0" * 24, {}),
+            ("ann", "none at all", {}),
+        ):
+            message = {"type": "turn", "payload": {}, "run_id": named}
+            refused = await http.post(f"/v1/agents/{agent}/inbox", json=message, headers=headers)
+            assert (refused.status_code, refused.json()["code"]) == (404, "run_unknown"), agent
+        joined = await http.post("/v1/agents/ann/inbox", json={"type": "turn", "payload": {}, "run_id": run["run_id"]})
+        assert joined.status_code == 202
+        await act(http, run, "kill")
+        await at_rest(http, run)
+        end = (await http.get(f"/v1/turns/{joined.json()['turn_id']}/deliverable")).json()
+        assert end["status"] == "stop"
 
 
 async def test_a_plan_waits_where_its_policy_says_so(system: System, http: httpx2.AsyncClient) -> None:

@@ -14,7 +14,7 @@ const TOLD: Record<string, (told: Payload) => string> = {
   'run.created': (told) => `${told.actor} wants: ${told.config.goal}`,
   'plan.made': (told) => `${told.by} planned ${plural(told.tasks.length, 'task')}`,
   'run.moved': (told) => `${told.from} → ${told.to} by ${told.actor}: ${told.reason}`,
-  'run.changed': (told) => [words(told.change), told.task, told.actor && `by ${told.actor}`, told.reason].filter(Boolean).join(', '),
+  'run.changed': (told) => [words(told.change), told.task, Array.isArray(told.tasks) && told.tasks.join(' '), told.actor && `by ${told.actor}`, told.reason].filter(Boolean).join(', '),
   'task.ended': (told) => `${told.task} ${told.status} at ${told.agent_id}: ${brief(told.error ?? told.result)}`,
   'turn.ended': (told) =>
     told.task?.status

@@ -97,8 +97,10 @@ class RunsReading(ABC):
     async def lost_ledgers(self) -> list[tuple[ProjectId, RunId]]:
         return [(ProjectId(row[0]), RunId(row[1])) for row in await self._all("ledgers_lost")]
 
-    async def open_turns(self, run_id: RunId, limit: int) -> list[tuple[AgentId, TurnId]]:
-        return [(row[0], row[1]) for row in await self._all("turns_open", run_id, limit)]
+    async def open_turns(
+        self, project: ProjectId, run_id: RunId, *, after: TurnId | None = None, limit: int
+    ) -> list[tuple[AgentId, TurnId]]:
+        return [(row[0], row[1]) for row in await self._all("turns_open", project, run_id, after or "", limit)]
 
     async def working(
         self, project: ProjectId, turns: Collection[tuple[AgentId, TurnId]], *, after: Millis

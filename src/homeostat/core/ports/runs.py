@@ -53,8 +53,10 @@ class RunStore(Protocol):
         """What tasks delivered."""
         ...
 
-    async def open_turns(self, run_id: RunId, limit: int) -> list[tuple[AgentId, TurnId]]:
-        """Turns of a run that have not ended, those included that its agents asked of others."""
+    async def open_turns(
+        self, project: ProjectId, run_id: RunId, *, after: TurnId | None = None, limit: int
+    ) -> list[tuple[AgentId, TurnId]]:
+        """Turns of a run that have not ended, those included that its agents asked of others, by their ids."""
         ...
 
     async def working(

@@ -121,6 +121,7 @@ class Call(Struct, frozen=True, omit_defaults=True):
     tools_offered: tuple[str, ...] = ()
     tool_calls: tuple[ToolUse, ...] = ()
     repeats: int = 1
+    bound: str = ""  # the bound of a budget that left no room for it, as in `run.tokens`
 
     @property
     def error(self) -> bool:

@@ -249,7 +249,7 @@ async def check_a_gate_holds_from_its_commit_on(keepers: Keepers) -> None:
     made = await make(keepers, gate=GateState.OPEN)
     first = turn_of(1, made)
     assert (await enqueue(keepers, first)).ok
-    assert await keepers.runs.open_turns(made.run_id, 10) == [(ANN, first.turn_id)]
+    assert await keepers.runs.open_turns(PROJECT, made.run_id, limit=10) == [(ANN, first.turn_id)]
     assert await keepers.runs.ended(made.run_id) is None
     await already_there(keepers, first)
     paused = change_of(following(made, status=RunStatus.PAUSED, forced=True), gate=GateState.HOLDING)
@@ -268,11 +268,24 @@ async def check_a_gate_holds_from_its_commit_on(keepers: Keepers) -> None:
     found = await keepers.turns.head(PROJECT, ANN)
     assert found is not None
     assert found.head.version == 0, "a save that would begin a turn of a run that is over moves no head"
-    assert [turn_id for _, turn_id in await keepers.runs.open_turns(made.run_id, 10)] == [
+    assert [turn_id for _, turn_id in await keepers.runs.open_turns(PROJECT, made.run_id, limit=10)] == [
         first.turn_id,
         turn_of(3, made).turn_id,
     ]
     assert (await enqueue(keepers, turn_of(6, run_of(77)))).ok  # a run that nobody knows holds nobody
+
+
+async def check_the_open_turns_of_a_run_are_those_of_its_project_page_by_page(keepers: Keepers) -> None:
+    made, other = await make(keepers, gate=GateState.OPEN), ProjectId("other")
+    turns = [turn_of(number, made) for number in range(1, 6)]
+    for turn in (*turns, replace(turn_of(9, made), project=other)):
+        assert (await enqueue(keepers, turn)).ok
+    found: list[TurnId] = []
+    while page := await keepers.runs.open_turns(PROJECT, made.run_id, after=found[-1] if found else None, limit=2):
+        assert len(page) <= 2
+        assert page[0][1] not in found
+        found += [turn_id for _, turn_id in page]
+    assert found == [turn.turn_id for turn in turns], "what another project says is of a run is none of it"
 
 
 def wait_of(turn: Turn, at_ms: int) -> Wait:
@@ -370,6 +383,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     check_runs_are_listed_newest_first,
     check_a_red_button_lets_no_run_begin,
     check_a_gate_holds_from_its_commit_on,
+    check_the_open_turns_of_a_run_are_those_of_its_project_page_by_page,
     check_a_turn_is_under_way_since_somebody_took_it,
     check_turns_of_one_attempt_are_told_from_others,
 )
