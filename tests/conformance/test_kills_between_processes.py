@@ -106,7 +106,7 @@ async def begun(url: str, bus: LocalBus, tasks: int) -> RunKey:
         made = await driving.control.create(PROJECT, config, specs(tasks), actor="test")
 
         async def in_line() -> bool:
-            return len(await driving.store.open_turns(made.run_id, 10)) == tasks
+            return len(await driving.store.open_turns(PROJECT, made.run_id, limit=10)) == tasks
 
         await eventually(in_line)
     return (PROJECT, made.run_id)
@@ -142,7 +142,7 @@ async def test_a_turn_in_line_does_not_begin_elsewhere_once_a_kill_is_committed(
             return not (await last.get(*key)).live
 
         await eventually(rests)
-        assert not await last.store.open_turns(key[1], 10), "whoever drives it later stops them"
+        assert not await last.store.open_turns(*key, limit=10), "whoever drives it later stops them"
         assert (await last.get(*key)).counts == {"succeeded": 1, "stopped": 2}
 
 

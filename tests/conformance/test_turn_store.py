@@ -20,7 +20,7 @@ from homeostat.adapters.stores.sqlite import SqliteEngine, SqliteTurns
 from homeostat.adapters.stores.sqlite.turns import SQL
 from homeostat.core.clock import Millis
 from homeostat.core.errors import StoreUnavailable
-from homeostat.core.ids import AgentId, CardId, ProjectId, Scope, TurnId
+from homeostat.core.ids import AgentId, CardId, ProjectId, Scope, TurnId, WorkerId
 from homeostat.core.ports.store import TurnStore
 from homeostat.core.records.card import Card
 from homeostat.core.records.head import Mailbox
@@ -28,6 +28,7 @@ from homeostat.core.records.turn import AgentKey, OpenTurn
 from homeostat.core.records.view import Due
 from homeostat.core.records.writes import Saved, Writes
 from homeostat.testing.memory import MemoryTurns
+from homeostat.testing.suites import turn_records as a
 from homeostat.testing.suites.turn_store import CHECKS, Check, OpenStore
 
 TABLES = ("heads", "turns", "inbox", "waits", "cards", "box_owners", "steps", "leases", "answers", "outbox")
@@ -90,6 +91,70 @@ async def test_postgres(check: Check, emptied_url: str) -> None:
         await open_store()
         await execute(emptied_url, *(f"DELETE FROM {table}" for table in TABLES))
         await check(open_store)
+
+
+# --- what is looked through in rounds ------------------------------------------------------------------------------
+
+
+async def look(store: TurnStore) -> Due:
+    return await store.due(a.NOW, unclaimed=(Millis(0), Millis(0)), lease_ms=10_000, limit=3)
+
+
+async def no_turn_without_a_lease_is_passed_over_where_there_was_no_room_for_it(open_store: OpenStore) -> None:
+    """Sixteen agents are three rounds of five and one of one; a round with room for three of five takes two looks."""
+    looking = await open_store()
+    turns = [a.turn(1, agent_id=f"agent-{number:02}") for number in range(16)]
+    heads = [
+        a.holding(a.idle(one.agent_id), one, worker_id=WorkerId("wrk_none" if number < 11 else "wrk_dead"))
+        for number, one in enumerate(turns)
+    ]
+    await a.put(looking, new_heads={head.key: head for head in heads}, turns=a.by_id(turns))
+    orphans = [(await look(looking)).lost for _ in range(5)]
+    found = [lost[0][1] for round_ in orphans for lost in round_]
+    assert found[:15] == [head.agent_id for head in heads[:15]]
+    await a.put(looking, leases={WorkerId("wrk_dead"): a.NOW})
+    assert {lost[3] for lost in (await look(looking)).lost} == {"wrk_dead"}, "there is no room for others"
+    found = [lost[0][1] for _ in range(2) for lost in (await look(looking)).lost if lost[3] == "wrk_none"]
+    assert found == [], "nor is any of them looked for"
+    await a.put(looking, leases={WorkerId("wrk_dead"): Millis(a.NOW + 1)})
+    found = [lost[0][1] for _ in range(5) for lost in (await look(looking)).lost]
+    assert sorted(set(found)) == [head.agent_id for head in heads[:11]]
+
+
+async def no_call_from_the_future_is_passed_over_where_there_was_no_room_for_it(open_store: OpenStore) -> None:
+    looking = await open_store()
+    waiting = a.turn()
+    day = 24 * 3600 * 1000
+    calls = [
+        a.wait(waiting, f"call-{number:02}", created_at_ms=Millis(a.NOW + day), deadline=a.NOW + day + number // 4)
+        for number in range(16)
+    ]
+    await a.put(looking, turns=a.by_id([waiting]), new_waits=a.waits_of(*calls))
+    found = [wait.call_id for _ in range(6) for wait in (await look(looking)).misdated]
+    assert found[:16] == [call.call_id for call in calls]
+
+
+@pytest.fixture
+def short_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No more than five rows are looked through in a round."""
+    for name in ("ORPHAN_ROWS_MAX", "MISDATED_ROWS_MAX"):
+        monkeypatch.setattr(f"homeostat.adapters.stores.turns_read.{name}", 5)
+
+
+IN_ROUNDS = (
+    no_turn_without_a_lease_is_passed_over_where_there_was_no_room_for_it,
+    no_call_from_the_future_is_passed_over_where_there_was_no_room_for_it,
+)
+
+
+@pytest.mark.parametrize("check", IN_ROUNDS, ids=lambda check: check.__name__)
+async def test_rounds_on_sqlite(check: Check, short_rounds: None, tmp_path: Path) -> None:
+    await test_sqlite(check, tmp_path)
+
+
+@pytest.mark.parametrize("check", IN_ROUNDS, ids=lambda check: check.__name__)
+async def test_rounds_on_postgres(check: Check, short_rounds: None, emptied_url: str) -> None:
+    await test_postgres(check, emptied_url)
 
 
 # --- stores that break a promise -----------------------------------------------------------------------------------
@@ -195,6 +260,13 @@ class SeesNoOrphans(SqliteTurns):
         return []
 
 
+class LooksAtTheFirstCallsOnly(SqliteTurns):
+    async def _misdated(self, after: int, limit: int) -> list[Sequence[Any]]:
+        found = await super()._misdated(after, limit)
+        self._dated_up_to = (0, "", "")
+        return found
+
+
 class SweepsWithoutBound(SqliteTurns):
     async def due(self, now: Millis, *, unclaimed: tuple[Millis, Millis], lease_ms: int, limit: int) -> Due:
         return await super().due(now, unclaimed=unclaimed, lease_ms=lease_ms, limit=10 * limit)
@@ -231,6 +303,7 @@ class ExpiresNothing(SqliteTurns):
         LeavesReferencesEmpty,
         SeesNoSecondDeliverable,
         SeesNoOrphans,
+        LooksAtTheFirstCallsOnly,
         SweepsWithoutBound,
         TrustsEveryClock,
         ExpiresWithoutBound,

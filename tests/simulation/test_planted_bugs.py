@@ -237,6 +237,15 @@ def read_contexts_as_they_are(patch: Patch) -> None:
     patch.setattr(boxes, "with_context", with_context)
 
 
+def believe_deadlines_from_the_future(patch: Patch) -> None:
+    """A call that began tomorrow may take until then."""
+
+    def nothing(*_: object) -> list[object]:
+        return []
+
+    patch.setattr(Watchdog, "_overdue", nothing)
+
+
 KILLED = {"never_a_turn_of_a_killed_run_begins", "never_a_turn_of_a_killed_run_is_made"}
 
 PLANTED: dict[Callable[[Patch], None], set[str]] = {
@@ -256,6 +265,7 @@ PLANTED: dict[Callable[[Patch], None], set[str]] = {
     enqueue_again_instead_of_ringing_again: {"finally_one_request_is_one_turn"},
     refuse_from_memory: {"never_a_result_is_refused_while_its_turn_waits"},
     believe_leases_from_the_future: {"finally_nothing_is_stranded"},
+    believe_deadlines_from_the_future: {"finally_nothing_is_stranded"},
     forget_first_answers: {"finally_one_request_is_one_turn", "always_a_key_has_one_answer"},
     hydrate_nothing: {"never_a_stored_step_runs_twice"},
     lose_the_replies_of_joined_turns: {"always_the_end_of_a_joined_turn_is_its_parent_s_result"},

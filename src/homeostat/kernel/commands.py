@@ -32,6 +32,15 @@ class Idempotency(Struct, frozen=True, gc=False):
     key: str
     fingerprint: str
 
+    def of(self, sender: str) -> "Idempotency":
+        """The same promise, made by this sender: what another says under the key is another's."""
+        return Idempotency(f"{self.key}\n{sender}", self.fingerprint)  # no key has more than a line
+
+    @property
+    def said(self) -> str:
+        """The key as the caller knows it."""
+        return self.key.partition("\n")[0]
+
 
 class Register(Struct, frozen=True, kw_only=True, gc=False):
     """Give an agent a head, if it has none."""
@@ -124,12 +133,13 @@ class Report(Struct, frozen=True, kw_only=True, gc=False):
     idempotency: Idempotency | None = None
 
 
-class Reported(Struct, frozen=True, gc=False):
+class Reported(Struct, frozen=True, gc=False, omit_defaults=True):
     """Whether the result was news. A late, repeated or foreign one is acknowledged all the same."""
 
     accepted: bool
     result_card_id: CardId | None = None
     trace_id: TraceId | None = None
+    repeated: bool = False  # it was news when this was asked first, under the same key
 
 
 class Deliver(Struct, frozen=True, kw_only=True, gc=False):

@@ -9,9 +9,10 @@ from msgspec.structs import replace
 from homeostat.core.codec import NULL, from_json, to_json
 from homeostat.core.errors import BoxNotYours, BoxUnknown, HomeostatError, IdempotencyKeyReused, Unavailable
 from homeostat.core.ids import BoxId, ProjectId, scope_of, turn_of
+from homeostat.core.limits import READ_ON_PAGES_MAX, READ_ON_ROWS_MAX
 from homeostat.core.ports.store import TurnStore
 from homeostat.core.records.head import Mailbox
-from homeostat.core.records.turn import AgentKey
+from homeostat.core.records.turn import AgentKey, OpenTurn
 from homeostat.core.records.writes import Answer
 from homeostat.kernel import commands as c
 from homeostat.kernel.deliver import Followups
@@ -40,7 +41,8 @@ class Pending:
 def _recall_key(command: c.Command, idempotency: c.Idempotency) -> RecallKey | None:
     """Under which key a first answer would be found: within the turn, the agent or else the project it is about.
 
-    Models count their calls from one: in a wider scope, what one agent says would be taken for what another did.
+    Models count their calls from one: in a wider scope, what one agent says would be taken for what another did. For
+    the same reason a message's sender is part of it.
     """
     match command:
         case c.PutCards():
@@ -51,6 +53,8 @@ def _recall_key(command: c.Command, idempotency: c.Idempotency) -> RecallKey | N
             return (command.key[0], f"{command.turn.turn_id} {idempotency.key}")
         case c.WriteCards() | c.Suspend() | c.Release():
             return (command.key[0], f"{command.fence.turn_id} {idempotency.key}")
+        case c.Enqueue(source=str(source)):
+            return (command.key[0], f"{command.key[1]} {idempotency.of(source).key}")
         case _:
             return None if command.key is None else (command.key[0], f"{command.key[1]} {idempotency.key}")
 
@@ -80,7 +84,7 @@ class Decision:
             await self._follow()
         if doubtful := self._doubtful_of(batch):
             await self._reconsider(doubtful)
-        if behind := self._used_up():
+        if behind := self._used_up(batch):
             await self._read_on(behind)
 
     # --- answering -----------------------------------------------------------------------------------------
@@ -131,7 +135,7 @@ class Decision:
     def _repeat(pending: Pending, first: Answer) -> object:
         assert pending.idempotency is not None
         if first.fingerprint != pending.idempotency.fingerprint:
-            raise IdempotencyKeyReused(key=pending.idempotency.key)
+            raise IdempotencyKeyReused(key=pending.idempotency.said)
         return ANSWERS[type(pending.command)](from_json(first.answer))
 
     async def _follow(self) -> None:
@@ -189,16 +193,17 @@ class Decision:
                 plan.base[key] = mailbox.head.version
         self._fresh.update(missing)
 
-    def _used_up(self) -> list[AgentKey]:
-        """Idle agents with mail behind the front that was at hand, where a batch used all of it up."""
-        mailboxes = self._plan.mailboxes
+    def _used_up(self, batch: Sequence[Pending]) -> list[AgentKey]:
+        """Idle agents with mail behind the front that was at hand, where that is used up, or its runs are held."""
+        plan = self._plan
+        helped = [cast(AgentKey, pending.key) for pending in batch if isinstance(pending.command, c.Dispatch)]
         return [
             key
-            for key in self._plan.touched
-            if (mailbox := mailboxes[key]) is not None
-            and mailbox.head.queued
-            and not mailbox.queue
+            for key in (dict.fromkeys((*plan.touched, *helped)) if helped else plan.touched)
+            if (mailbox := plan.mailboxes[key]) is not None
+            and mailbox.head.queued > len(mailbox.queue)
             and can_dispatch(mailbox.head)
+            and not any(plan.may_begin(entry.turn.run_id) for entry in mailbox.queue)
         ]
 
     async def _read_on(self, keys: Iterable[AgentKey]) -> None:
@@ -206,13 +211,28 @@ class Decision:
         plan = self._plan
         for key in keys:
             mailbox = cast(Mailbox, plan.mailboxes[key])
-            gone = [seq for *owner, seq in plan.writes.inbox_drop if tuple(owner) == key]
-            line = await self._store.inbox(*key, after_seq=-1, limit=len(gone) + 1)
-            waiting = {entry.turn.seq: entry for entry in line if entry.turn.seq not in gone}
-            waiting |= {seq: entry for (*owner, seq), entry in plan.writes.inbox_put.items() if tuple(owner) == key}
-            if waiting:  # else the head has moved meanwhile, and the swap will say so
-                plan.put(replace(mailbox, queue=(waiting[min(waiting)],)))
+            put = (entry for (*owner, _), entry in plan.writes.inbox_put.items() if tuple(owner) == key)
+            waiting = [entry for entry in put if plan.may_begin(entry.turn.run_id)]
+            if (stored := await self._first_behind(key, mailbox)) is not None:
+                waiting.append(stored)
+            if waiting:  # else the head has moved meanwhile, and the swap will say so; or nobody may begin
+                plan.put(replace(mailbox, queue=(min(waiting, key=lambda entry: entry.turn.seq),)))
                 dispatch(plan, key)
+
+    async def _first_behind(self, key: AgentKey, mailbox: Mailbox) -> OpenTurn | None:
+        """The first in line behind what is at hand that may begin."""
+        plan = self._plan
+        gone = {seq for *owner, seq in plan.writes.inbox_drop if tuple(owner) == key}
+        after, limit = (mailbox.queue[-1].turn.seq if mailbox.queue else -1), len(gone) + 1
+        for _ in range(READ_ON_PAGES_MAX):
+            line = await self._store.inbox(*key, after_seq=after, limit=limit)
+            for entry in line:
+                if entry.turn.seq not in gone and plan.may_begin(entry.turn.run_id):
+                    return entry
+            if len(line) < limit:
+                return None
+            after, limit = line[-1].turn.seq, READ_ON_ROWS_MAX
+        return None
 
     async def _fetch(self, need: Need) -> None:
         plan = self._plan

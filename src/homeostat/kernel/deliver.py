@@ -1,27 +1,30 @@
 """Ending turns: every way out writes a deliverable, and there is one terminal event."""
 
-from typing import cast
+from typing import Final, cast
 
 from msgspec.structs import replace
 
 from homeostat.core.codec import NULL, Json, from_json, to_json
 from homeostat.core.errors import ResultFieldsMissing
 from homeostat.core.ids import CardId
-from homeostat.core.limits import ATTEMPTS_MAX, LEFT_CHARS_MAX
+from homeostat.core.limits import ATTEMPTS_MAX, LEFT_CHARS_MAX, RERING_SECONDS
 from homeostat.core.machines.turn import HEAD, HeadStatus, TurnEvent
 from homeostat.core.records.card import DELIVERABLE, DELIVERABLE_POSITION
 from homeostat.core.records.event import Channel, Event
 from homeostat.core.records.head import Head, Mailbox
 from homeostat.core.records.recording import RECORDING, Worked
-from homeostat.core.records.turn import MessageType, OpenTurn, Step, Turn, WaitStatus
+from homeostat.core.records.turn import Grant, MessageType, OpenTurn, Step, Turn, WaitStatus
 from homeostat.core.records.view import Deliverable, Outcome
 from homeostat.core.records.work import Delivered
 from homeostat.kernel.claim import claim, hand_on
-from homeostat.kernel.commands import Claim, Deliver, Recover, Report, Stop, Stopped
+from homeostat.kernel.commands import Claim, Deliver, Dispatch, Recover, Report, Stop, Stopped
 from homeostat.kernel.dispatch import dispatch, lease_front, revoke
 from homeostat.kernel.plan import Need, Plan
 
 Followups = list[Report]
+
+KERNEL: Final = "kernel"
+"""In whose name turns are stopped that nobody else stops."""
 
 
 def deliver(plan: Plan, command: Deliver, followups: Followups) -> Delivered:
@@ -98,6 +101,41 @@ def stop(plan: Plan, command: Stop, followups: Followups) -> Stopped:
     card_id = conclude(plan, entry, moved.epoch, status=Outcome.STOP, result=NULL, error=error, followups=followups)
     dispatch(plan, command.key)  # it may have been what others waited behind: a turn of a run that may begin nothing
     return Stopped(stopped=True, card_id=card_id)
+
+
+def enter(plan: Plan, command: Claim, followups: Followups) -> Grant | None:
+    """Let a worker enter a turn. One that its run left behind is ended, for it would keep its agent for good."""
+    grant = claim(plan, command)
+    mailbox = plan.mailbox(command.key)
+    head, entry = mailbox.head, mailbox.active
+    if grant is None and entry is not None and head.status is HeadStatus.DISPATCHED and _left_behind(plan, head, entry):
+        stop(plan, _as_left(entry), followups)
+    return grant
+
+
+def redispatch(plan: Plan, command: Dispatch, followups: Followups) -> bool:
+    """The watchdog's version: an idle agent with mail should not exist, and is helped if it does. What runs left
+    behind in its line is ended.
+    """
+    mailbox = plan.mailbox(command.key)
+    head = mailbox.head
+    left = [entry for entry in mailbox.queue if head.status is HeadStatus.IDLE and _left_behind(plan, head, entry)]
+    for entry in left:
+        plan.rolling(entry)
+    for entry in left:
+        stop(plan, _as_left(entry), followups)
+    return dispatch(plan, command.key) or bool(left)
+
+
+def _left_behind(plan: Plan, head: Head, entry: OpenTurn) -> bool:
+    """Whether a turn's run is over, and whoever ended that has had the time to stop the turn and to say why."""
+    run_id = entry.turn.run_id
+    over = run_id in plan.closed_runs and run_id not in plan.held_runs
+    return over and plan.now - head.since_ms >= RERING_SECONDS * 1000
+
+
+def _as_left(entry: OpenTurn) -> Stop:
+    return Stop(turn=entry.turn, reason=f"run {entry.turn.run_id} is over", actor=KERNEL)
 
 
 def recover(plan: Plan, command: Recover, followups: Followups) -> bool:

@@ -6,7 +6,7 @@ from homeostat.core.ids import TurnId
 from homeostat.core.machines.turn import HEAD, HeadStatus, TurnEvent
 from homeostat.core.records.head import Gate, Head, Mailbox
 from homeostat.core.records.turn import AgentKey, OpenTurn
-from homeostat.kernel.commands import Dispatch, Fence, Preempt, Release, SetGate
+from homeostat.kernel.commands import Fence, Preempt, Release, SetGate
 from homeostat.kernel.plan import Plan
 
 
@@ -71,11 +71,6 @@ def lease_front(plan: Plan, mailbox: Mailbox) -> Mailbox:
         entry, queue = behind, tuple(other for other in line if other is not behind)
     plan.dequeue_row(entry)
     return lease(plan, Mailbox(head, mailbox.active, queue), entry, queued=head.queued - 1)
-
-
-def redispatch(plan: Plan, command: Dispatch) -> bool:
-    """The watchdog's version: an idle agent with mail should not exist, and is helped if it does."""
-    return dispatch(plan, command.key)
 
 
 def set_gate(plan: Plan, command: SetGate) -> Gate:

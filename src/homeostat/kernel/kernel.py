@@ -72,7 +72,7 @@ from homeostat.kernel.workers import Workers
 
 Loop = tuple[str, Callable[[], Awaitable[None]]]
 
-OnResult = Callable[[AgentKey, ToolCallId, TraceId | None, Json], None]
+OnResult = Callable[[AgentKey, TurnId, ToolCallId, TraceId | None, Json], None]
 """Hears of each result that a tool brought, once it is stored. It must not take long."""
 
 
@@ -96,7 +96,7 @@ class Kernel:
         self.lease_seconds = lease_seconds
         name = self.ids.scope()
         self._located: dict[TurnId, AgentKey] = {}
-        self.on_result: OnResult = lambda _key, _call, _trace, _result: None
+        self.on_result: OnResult = lambda _key, _turn, _call, _trace, _result: None
         self.dock = Dock()
         self.deliverables = Deliverables(store=store)
         self.flusher = Flusher(
@@ -198,8 +198,8 @@ class Kernel:
                 idempotency=idempotency,
             )
         )
-        if reported.accepted:
-            self.on_result(key, call_id, reported.trace_id, result)
+        if reported.accepted and not reported.repeated:
+            self.on_result(key, turn_id, call_id, reported.trace_id, result)
         return reported
 
     async def stop(
@@ -245,6 +245,8 @@ class Kernel:
         """Make a box from outside any turn, for use as context or as rolling memory."""
         scope = self.ids.scope()
         cards = boxes.new_cards(project, scope, drafts, author, self.clock.now_ms())
+        if idempotency is not None and author is not None:
+            idempotency = idempotency.of(author)
         return await self._put_box(scope, cards, project, idempotency)
 
     async def fork_box(self, project: ProjectId, box_id: BoxId, *, idempotency: Idempotency | None = None) -> BoxId:

@@ -7,9 +7,8 @@ import msgspec
 
 from homeostat.core.records.work import Suspended
 from homeostat.kernel import commands as c
-from homeostat.kernel.claim import claim
-from homeostat.kernel.deliver import Followups, deliver, recover, stop
-from homeostat.kernel.dispatch import preempt, redispatch, release, set_gate
+from homeostat.kernel.deliver import Followups, deliver, enter, recover, redispatch, stop
+from homeostat.kernel.dispatch import preempt, release, set_gate
 from homeostat.kernel.enqueue import enqueue, enqueue_all, register
 from homeostat.kernel.plan import Plan
 from homeostat.kernel.steps import put_cards, store_step, swap_boxes, write_cards
@@ -42,8 +41,8 @@ RULES: Mapping[type, Rule] = {
     c.Register: _plain(register),
     c.Enqueue: _plain(enqueue),
     c.EnqueueAll: _plain(enqueue_all),
-    c.Claim: _plain(claim),
-    c.Dispatch: _plain(redispatch),
+    c.Claim: enter,
+    c.Dispatch: redispatch,
     c.Suspend: suspend,
     c.Report: report,
     c.Deliver: deliver,
@@ -63,7 +62,7 @@ RULES: Mapping[type, Rule] = {
 
 ANSWERS: Mapping[type, Callable[[Any], object]] = {
     c.Enqueue: lambda stored: c.Enqueued(**stored),
-    c.Report: lambda stored: c.Reported(**stored),
+    c.Report: lambda stored: c.Reported(**stored, repeated=True),
     c.Stop: lambda stored: c.Stopped(**stored),
     c.Register: bool,
     c.WriteCards: tuple,

@@ -8,10 +8,12 @@ from dataclasses import replace
 from homeostat.core.clock import Clock, Millis
 from homeostat.core.codec import Json, to_json
 from homeostat.core.errors import BusUnavailable, HomeostatError, Unavailable
-from homeostat.core.ids import scope_floor
+from homeostat.core.ids import ToolCallId, TurnId, scope_floor
 from homeostat.core.limits import (
     LEASE_BEATS,
+    MISDATED_ROWS_MAX,
     RERING_SECONDS,
+    RETENTION_PAUSE_SECONDS,
     SWEEP_ROWS_MAX,
     WATCHDOG_IDLE_SECONDS,
 )
@@ -53,9 +55,11 @@ class Watchdog:
         self._sooner = asyncio.Event()
         self._next_ms: Millis | None = None
         self._rung_up_to = Millis(0)
-        self._retained_at = clock.monotonic()
+        self._retain_at = clock.monotonic() + RETENTION_EVERY_SECONDS
+        self._backlog = False
         self._wall_ahead = self._ahead()
         self._patient_until = clock.monotonic()
+        self._misdated: dict[tuple[TurnId, ToolCallId], tuple[float, Wait]] = {}
 
     def expect(self, instant: Millis) -> None:
         """Something new will be due; look then, if that is sooner than planned."""
@@ -97,14 +101,32 @@ class Watchdog:
         )
         if due.next_ms is not None:
             self.expect(due.next_ms)  # a commit meanwhile may have named an earlier date
-        due = self._believable(due)
+        due = self._believable(replace(due, timeouts=(*due.timeouts, *self._overdue(due.misdated))))
         self._flusher.forget(self._doubtful(due))
-        # Leases end first: a turn may go back to the very worker that lost it, which then needs a lease that lasts.
-        done = await self._each([EndLease(worker_id=worker_id) for worker_id in due.dead_workers])
-        done += await self._each([*self._recoveries(due), *(self._timeout(wait) for wait in due.timeouts)])
-        done += await self._each([Dispatch(key=key) for key in due.stranded])
+        done = await self._recover(due)
+        done += await self._each([self._timeout(wait) for wait in due.timeouts])
+        helped = await self._each([Dispatch(key=key) for key in due.stranded])
+        if helped:
+            self.expect(now)  # others may be behind them, or before those this round began with
         self._ring(due)
-        return done + await self._announce() + await self._retain()
+        return done + helped + await self._announce() + await self._retain()
+
+    async def _recover(self, due: Due) -> int:
+        """Take from dead workers what they hold. While there may be more of it, the next look is at once.
+
+        Leases end first: a turn may go back to the very worker that lost it, which then needs a lease that lasts. They
+        stay as long as they lead to more turns than one round takes, since without one a turn has to be searched for.
+        """
+        dead = frozenset(due.dead_workers)
+        ends = [EndLease(worker_id=worker_id) for worker_id in due.dead_workers]
+        whole = sum(lost[3] in dead for lost in due.lost) < SWEEP_ROWS_MAX
+        done = await self._each(ends) if whole else 0
+        recovered = await self._each(self._recoveries(due))
+        if recovered:
+            self.expect(self._clock.now_ms())
+        elif not whole:
+            done += await self._each(ends)  # those in front cannot be helped, and must not hide the others
+        return done + recovered
 
     def _believable(self, due: Due) -> Due:
         """A lease is judged by the wall clock. After that jumped, live workers get one lease's time to renew."""
@@ -118,6 +140,23 @@ class Watchdog:
         dead = frozenset(due.dead_workers)
         orphans = tuple(lost for lost in due.lost if lost[3] not in dead)  # no lease at all: no clock is in doubt
         return replace(due, dead_workers=(), lost=orphans)
+
+    def _overdue(self, misdated: Sequence[Wait]) -> list[Wait]:
+        """A call that began in the future has a deadline that may be days away. It is given the time it was to have
+        from when it was seen here first, which is never too little.
+        """
+        now, known = self._clock.monotonic(), self._misdated
+        for wait in misdated:
+            if len(known) < MISDATED_ROWS_MAX:
+                until = now + (wait.deadline_ms - wait.created_at_ms) / 1000
+                known.setdefault((wait.turn_id, wait.call_id), (until, wait))
+        over = [wait for until, wait in known.values() if until <= now]
+        for wait in over:
+            del known[wait.turn_id, wait.call_id]
+        if known:
+            soonest = min(until for until, _ in known.values()) - now
+            self.expect(Millis(self._clock.now_ms() + int(soonest * 1000)))
+        return over
 
     def _ahead(self) -> float:
         """How far the wall clock is ahead of the one that cannot jump."""
@@ -174,11 +213,19 @@ class Watchdog:
         return sum(1 for answer in answers if answer and not isinstance(answer, BaseException))
 
     async def _retain(self) -> int:
-        """Forget finished turns past their time, a bounded number per round."""
-        if self._clock.monotonic() - self._retained_at < RETENTION_EVERY_SECONDS:
-            return 0
-        before = scope_floor(self._clock.now_ms() - self._retention_ms)
-        removed = await self._store.expire(before, SWEEP_ROWS_MAX)
-        if removed < SWEEP_ROWS_MAX:
-            self._retained_at = self._clock.monotonic()
+        """Forget what ended past its time, a bounded number per round, round after round while there is more.
+
+        Turns come first: at least half of the time the store has nothing of it to do.
+        """
+        began, removed = self._clock.monotonic(), 0
+        if began >= self._retain_at:
+            before = scope_floor(self._clock.now_ms() - self._retention_ms)
+            removed = await self._store.expire(before, SWEEP_ROWS_MAX)
+            ended = self._clock.monotonic()
+            self._backlog = removed >= SWEEP_ROWS_MAX
+            pause = max(RETENTION_PAUSE_SECONDS, ended - began) if self._backlog else RETENTION_EVERY_SECONDS
+            self._retain_at = ended + pause
+        if self._backlog:
+            left = self._retain_at - self._clock.monotonic()
+            self.expect(Millis(self._clock.now_ms() + int(left * 1000) + 1))
         return removed

@@ -27,6 +27,7 @@ class MemoryTurns(MemoryTurnsReading):
     def __init__(self, *, queue_front: int = QUEUE_FRONT) -> None:
         super().__init__()
         self._queue_front = queue_front
+        self._helped_up_to: tuple[str, str] = ("", "")
 
     # --- loading -------------------------------------------------------------------------------------------
 
@@ -81,6 +82,7 @@ class MemoryTurns(MemoryTurnsReading):
         lost = [head for head in heads if head.worker_id in dead][:limit]
         orphans = [head for head in heads if head.worker_id is not None and head.worker_id not in ends][:limit]
         late = [wait for wait in self.pending.values() if wait.deadline_ms <= now]
+        ahead = [wait for wait in self.pending.values() if wait.created_at_ms > now + lease_ms]
         after, up_to = unclaimed
         waiting = [head for head in heads if after < head.since_ms <= up_to and _waits_for_a_worker(head)]
         instants = [*ends.values(), *(wait.deadline_ms for wait in self.pending.values())]
@@ -88,16 +90,24 @@ class MemoryTurns(MemoryTurnsReading):
             dead_workers=tuple(dead),
             lost=tuple(
                 (head.key, head.turn_id, head.epoch, head.worker_id)
-                for head in (*lost, *orphans)
+                for head in (*lost, *orphans)[:limit]
                 if head.turn_id is not None and head.worker_id is not None
             ),
             timeouts=tuple(sorted(late, key=lambda wait: wait.deadline_ms)[:limit]),
             unclaimed=tuple(
                 (head.key, head.since_ms) for head in sorted(waiting, key=lambda head: head.since_ms)[:limit]
             ),
-            stranded=tuple(head.key for head in heads if _stranded(head))[:limit],
+            stranded=self._stranded(limit),
+            misdated=tuple(ahead[:limit]),
             next_ms=Millis(min(instants)) if instants else None,
         )
+
+    def _stranded(self, limit: int) -> tuple[AgentKey, ...]:
+        """In rounds: those who were told of once are told of again after all others."""
+        keys = sorted((head.agent_id, head.project) for head in self.heads_by_key.values() if _stranded(head))
+        found = [key for key in keys if key > self._helped_up_to][:limit]
+        self._helped_up_to = found[-1] if len(found) == limit else ("", "")
+        return tuple((project, agent_id) for agent_id, project in found)
 
     # --- saving --------------------------------------------------------------------------------------------
 
@@ -191,9 +201,10 @@ class MemoryTurns(MemoryTurnsReading):
             self.waits.pop(turn_id, None)
             del self.turns[turn_id]
             self.swept_up_to = max(self.swept_up_to, turn_id)
-        for key in [key for key, answer in self.answers.items() if answer.created_at_ms < instant][:limit]:
+        given = [key for key, answer in self.answers.items() if answer.created_at_ms < instant][:limit]
+        for key in given:
             del self.answers[key]
-        return len(old)
+        return len(old) + len(given)
 
     def _ended(self, turn_id: TurnId, before_ms: int) -> bool:
         card = self.cards.get(scope_of(turn_id), {}).get(DELIVERABLE_POSITION)

@@ -1,10 +1,11 @@
 """Deciding a batch: first answers, doubts about memory, and what one command may not do to another."""
 
 import pytest
+from msgspec.structs import replace
 
 from homeostat.core.codec import NULL, Json
 from homeostat.core.errors import IdempotencyKeyReused, StoreUnavailable
-from homeostat.core.ids import DEFAULT_PROJECT, BoxId, ProjectId, Scope, ToolCallId, digest_of
+from homeostat.core.ids import DEFAULT_PROJECT, AgentId, BoxId, ProjectId, Scope, ToolCallId, digest_of
 from homeostat.core.machines.turn import HeadStatus
 from homeostat.core.records.card import Card
 from homeostat.core.records.turn import MessageType
@@ -36,6 +37,20 @@ def test_agents_and_turns_whose_models_count_from_one_do_not_answer_for_each_oth
         desk.deliver(desk.claim(agent))
 
 
+def test_a_key_is_its_senders() -> None:
+    desk = Desk("cyd")
+    call_1 = Idempotency("call_1", "the same words")
+    sent = [desk.message("cyd", source=AgentId(source), idempotency=call_1) for source in ("ann", "bob", "ann")]
+    outside = desk.message("cyd", idempotency=call_1)
+    first, of_another, again, of_nobody = [desk.do(message).turn_id for message in (*sent, outside)]
+    assert again == first
+    assert len({first, of_another, of_nobody}) == 3
+    other = desk.message("cyd", source=AgentId("bob"), idempotency=Idempotency("call_1", "other words"))
+    with pytest.raises(IdempotencyKeyReused) as refused:
+        desk.do(other)
+    assert refused.value.facts["key"] == "call_1"
+
+
 def test_a_repeated_key_in_one_batch_gets_the_first_answer_even_if_that_was_reconsidered() -> None:
     desk = Desk("a")
     grant = desk.begin("a")
@@ -45,7 +60,7 @@ def test_a_repeated_key_in_one_batch_gets_the_first_answer_even_if_that_was_reco
     first, second = desk.decide(report, report, known=before)  # memory says that nobody waits for it
     assert isinstance(first, Reported)
     assert first.accepted
-    assert second == first
+    assert second == replace(first, repeated=True)
     (answer,) = desk.writes.answers.values()
     assert '"accepted":true' in answer.answer
 

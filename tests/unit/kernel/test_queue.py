@@ -3,10 +3,14 @@
 import pytest
 from msgspec.structs import replace
 
-from homeostat.core.ids import RunId
+from homeostat.core.codec import from_json
+from homeostat.core.ids import RunId, WorkerId
+from homeostat.core.limits import RERING_SECONDS
 from homeostat.core.machines.turn import HeadStatus
 from homeostat.core.records.head import Gate
-from homeostat.kernel.commands import Preempt, SetGate, Stop
+from homeostat.core.records.view import Outcome
+from homeostat.kernel.commands import Claim, Dispatch, Preempt, SetGate, Stop
+from homeostat.kernel.deliver import enter
 from homeostat.testing.desk import Desk, key_of
 from homeostat.testing.memory import MemoryTurns
 
@@ -85,3 +89,73 @@ def test_the_front_in_memory_never_loses_count() -> None:
         seen.append(desk.store.turns[desk.head("a").turn_id or stops[0].turn.turn_id].seq)
         desk.deliver(desk.claim("a"))
     assert seen == [seq for seq in range(1, 41) if not 31 <= seq <= 35]
+
+
+@pytest.mark.parametrize("held", [1, 2, 3, 150])
+def test_a_run_that_is_held_keeps_nobody_behind_it_waiting(held: int) -> None:
+    desk = Desk("a", store=MemoryTurns(queue_front=2))
+    run = RunId("run_" + "1" * 24)
+    for _ in range(held):
+        desk.enqueue("a", run_id=run)
+    first = desk.head("a").turn_id
+    assert first is not None
+    desk.store.closed_runs.add(run)
+    free = desk.enqueue("a")
+    last = desk.enqueue("a")
+    desk.do(Stop(turn=desk.store.turns[first], reason="enough", actor="ann"))
+    assert desk.head("a").turn_id == free
+    desk.do(Stop(turn=desk.store.turns[free], reason="enough", actor="ann"))
+    assert desk.head("a").turn_id == last
+    desk.do(Stop(turn=desk.store.turns[last], reason="enough", actor="ann"))
+    assert (desk.head("a").status, desk.head("a").queued) == (HeadStatus.IDLE, held - 1)
+
+
+def test_who_is_found_idle_behind_a_held_front_is_helped() -> None:
+    desk = Desk("a", store=MemoryTurns(queue_front=2))
+    run = RunId("run_" + "1" * 24)
+    for _ in range(5):
+        desk.enqueue("a", run_id=run)
+    desk.do(SetGate(key=key_of("a"), gate=Gate.CLOSED))
+    desk.do(Preempt(key=key_of("a")))
+    desk.store.closed_runs.add(run)
+    free = desk.enqueue("a")
+    head = desk.head("a")
+    desk.store.heads_by_key[head.key] = replace(head, gate=Gate.OPEN)  # as another process would leave it
+    assert desk.do(Dispatch(key=key_of("a"))) is not None
+    assert desk.head("a").turn_id == free
+
+
+def test_whoever_comes_for_a_turn_of_a_run_that_is_over_ends_it_if_nobody_else_has() -> None:
+    """Whoever ended the run stops its turns and says why; what came back since has nobody else."""
+    desk, run_id = Desk("a"), RunId("run_over")
+    left, waits, after = desk.enqueue("a", run_id=run_id), desk.enqueue("a", run_id=run_id), desk.enqueue("a")
+    desk.store.closed_runs.add(run_id)
+    come = Claim(key=key_of("a"), worker_id=WorkerId("wrk_1"))
+    assert desk.do(come) is None
+    assert desk.deliverable(left) is None, "it is about to be stopped"
+    desk.clock.advance(RERING_SECONDS)
+    desk.do(come)
+    ended = desk.deliverable(left)
+    assert ended is not None
+    assert ended.status is Outcome.STOP
+    assert from_json(ended.error or "null")["code"] == "stopped"
+    assert desk.head("a").turn_id == after, "what stands behind it goes on"
+    desk.deliver(desk.claim("a"))
+    assert desk.deliverable(waits) is None
+    desk.clock.advance(RERING_SECONDS)
+    desk.do(Dispatch(key=key_of("a")))
+    ended = desk.deliverable(waits)
+    assert ended is not None
+    assert ended.status is Outcome.STOP
+    assert desk.head("a").queued == 0
+
+
+def test_a_turn_of_a_run_that_is_held_here_is_not_ended_however_long_that_takes() -> None:
+    desk, run_id = Desk("a"), RunId("run_held")
+    held = desk.enqueue("a", run_id=run_id)
+    desk.clock.advance(10 * RERING_SECONDS)
+    plan = desk.load("a")
+    plan.held_runs = plan.closed_runs = {run_id}
+    assert enter(plan, Claim(key=key_of("a"), worker_id=WorkerId("wrk_1")), []) is None
+    assert not plan.writes
+    assert desk.deliverable(held) is None

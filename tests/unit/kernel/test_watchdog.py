@@ -5,13 +5,13 @@ from typing import Any
 import pytest
 
 from homeostat.core.codec import from_json
-from homeostat.core.ids import WorkerId
-from homeostat.core.limits import ATTEMPTS_MAX, RERING_SECONDS
+from homeostat.core.ids import DEFAULT_PROJECT, RunId, WorkerId
+from homeostat.core.limits import ATTEMPTS_MAX, RERING_SECONDS, RETENTION_PAUSE_SECONDS, SWEEP_ROWS_MAX
 from homeostat.core.machines.turn import HeadStatus
 from homeostat.core.records.turn import WaitStatus
 from homeostat.core.records.view import Due, Outcome
 from homeostat.core.records.work import Fence
-from homeostat.kernel.commands import Report
+from homeostat.kernel.commands import Idempotency, Report
 from homeostat.kernel.kernel import Kernel
 from homeostat.kernel.rules import RULES
 from homeostat.kernel.watchdog import RETENTION_EVERY_SECONDS
@@ -71,6 +71,52 @@ async def test_a_worker_that_beats_keeps_its_turn_however_long_it_takes() -> Non
         assert desk.head("a").status is HeadStatus.RUNNING
 
 
+async def at_once(kernel: Kernel) -> int:
+    """Look as often as the watchdog itself would before it sleeps; returns how often that was."""
+    for looks in range(1, 100):
+        await kernel.watchdog.tick()
+        soonest = kernel.watchdog._next_ms
+        if soonest is None or soonest > kernel.clock.now_ms():
+            return looks
+    raise AssertionError("it never comes to rest")
+
+
+async def test_however_many_turns_a_dead_worker_held_they_are_taken_without_a_pause() -> None:
+    names = [f"a{number}" for number in range(2 * SWEEP_ROWS_MAX + 10)]
+    desk = Desk(*names)
+    async with running_kernel(desk.store, clock=desk.clock, lease_seconds=LEASE_SECONDS) as kernel:
+        for name in names:
+            desk.begin(name, "wrk_1")
+        desk.store.leases[WorkerId("wrk_1")] = desk.clock.now_ms()
+        assert await at_once(kernel) <= 5
+        assert {desk.head(name).losses for name in names} == {1}
+        assert desk.store.leases == {}
+
+
+async def test_turns_of_workers_without_a_trace_are_taken_without_a_pause_too() -> None:
+    names = [f"a{number}" for number in range(SWEEP_ROWS_MAX + 10)]
+    desk = Desk(*names)
+    async with running_kernel(desk.store, clock=desk.clock, lease_seconds=LEASE_SECONDS) as kernel:
+        for name in names:
+            desk.begin(name, f"wrk_{name}")
+        desk.store.leases.clear()
+        assert await at_once(kernel) <= 4
+        assert {desk.head(name).losses for name in names} == {1}
+
+
+async def test_many_idle_agents_with_mail_are_helped_without_a_pause() -> None:
+    names = [f"a{number}" for number in range(SWEEP_ROWS_MAX + 10)]
+    desk = Desk(*names)
+    async with running_kernel(desk.store, clock=desk.clock) as kernel:
+        for name in names:
+            kernel.hold_run(RunId("run_1"))
+            await kernel.enqueue(desk.message(name, run_id=RunId("run_1")))
+        assert await at_once(kernel) == 1, "what is held is not looked at again and again"
+        kernel.let_run_go(RunId("run_1"), ())
+        assert await at_once(kernel) <= 3
+        assert {desk.head(name).status for name in names} == {HeadStatus.DISPATCHED}
+
+
 async def test_attempts_are_bounded_and_the_last_one_ends_in_a_deliverable() -> None:
     desk = Desk("a")
     clock = shared(desk)
@@ -102,6 +148,35 @@ async def test_waits_time_out_at_their_deadline_and_not_before() -> None:
         assert desk.wait(grant.turn.turn_id, "soon").status is WaitStatus.TIMEOUT
         assert desk.wait(grant.turn.turn_id, "later").status is WaitStatus.PENDING
         assert desk.head("a").waiting == 1
+
+
+async def test_a_call_that_a_clock_a_day_ahead_dated_gets_its_time_from_when_it_is_seen() -> None:
+    desk = Desk("a")
+    clock = shared(desk)
+    async with running_kernel(desk.store, clock=clock) as kernel:
+        grant = desk.begin("a")
+        clock.jump(24 * HOUR)
+        desk.suspend(grant, call("soon", 5.0), call("later", 50.0))
+        clock.jump(-24 * HOUR)
+        for seconds, over in ((0.0, ()), (4.9, ()), (0.2, ("soon",)), (44.0, ("soon",)), (1.0, ("soon", "later"))):
+            clock.advance(seconds)
+            await kernel.watchdog.tick()
+            for name in ("soon", "later"):
+                expected = WaitStatus.TIMEOUT if name in over else WaitStatus.PENDING
+                assert desk.wait(grant.turn.turn_id, name).status is expected, (seconds, name)
+        assert desk.head("a").status is HeadStatus.DISPATCHED
+
+
+async def test_the_watchdog_looks_again_when_a_misdated_call_has_had_its_time() -> None:
+    desk = Desk("a")
+    clock = shared(desk)
+    async with running_kernel(desk.store, clock=clock) as kernel:
+        grant = desk.begin("a")
+        clock.jump(24 * HOUR)
+        desk.suspend(grant, call("soon", 5.0))
+        clock.jump(-24 * HOUR)
+        await kernel.watchdog.tick()
+        assert kernel.watchdog._next_ms == clock.now_ms() + 5_000
 
 
 async def test_ringing_again_writes_nothing_and_moves_no_date() -> None:
@@ -204,6 +279,38 @@ async def test_what_ended_long_ago_is_forgotten_and_not_before() -> None:
         clock.advance(RETENTION_EVERY_SECONDS + 2)
         await kernel.watchdog.tick()
         assert list(desk.store.turns) == [open_turn]
+
+
+@pytest.mark.parametrize("what", ["turns", "answers"])
+async def test_retention_goes_on_until_all_is_forgotten_and_lets_turns_go_first(what: str) -> None:
+    many = 3 * SWEEP_ROWS_MAX + 10
+    desk = Desk("a")
+    store, clock = desk.store, shared(desk)
+    async with running_kernel(store, clock=clock, retention_seconds=HOUR) as kernel:
+        for number in range(many):
+            if what == "turns":
+                desk.deliver(desk.begin("a"))
+            else:
+                await kernel.create_box(DEFAULT_PROJECT, (), None, idempotency=Idempotency(f"k{number}", "f"))
+        left = store.turns if what == "turns" else store.answers
+        clock.advance(HOUR + RETENTION_EVERY_SECONDS + 1)
+        sizes = []
+        while left:
+            await kernel.watchdog.tick()
+            sizes.append(len(left))
+            await kernel.watchdog.tick()
+            assert len(left) == sizes[-1], "there is a pause between rounds, whatever else there is to do"
+            if left:
+                soonest = kernel.watchdog._next_ms
+                assert soonest is not None
+                assert RETENTION_PAUSE_SECONDS * 1000 - 1 <= soonest - clock.now_ms() <= 1000
+                clock.advance((soonest - clock.now_ms()) / 1000)
+        assert sizes == [many - SWEEP_ROWS_MAX, many - 2 * SWEEP_ROWS_MAX, 10, 0]
+        desk.deliver(desk.begin("a"))
+        clock.advance(RETENTION_EVERY_SECONDS - 1)
+        before = store.swept_up_to
+        await kernel.watchdog.tick()
+        assert store.swept_up_to == before
 
 
 class Late(MemoryTurns):

@@ -8,7 +8,7 @@ from homeostat.adapters.stores import rows
 from homeostat.adapters.stores.views import resolve, turn_view
 from homeostat.core.clock import Millis
 from homeostat.core.ids import AgentId, BoxId, CardId, ProjectId, Scope, TraceId, TurnId, WorkerId
-from homeostat.core.limits import ORPHAN_ROWS_MAX, PAGE_MAX
+from homeostat.core.limits import MISDATED_ROWS_MAX, ORPHAN_ROWS_MAX, PAGE_MAX
 from homeostat.core.records.card import EMPTY_BOX, Card, reaches
 from homeostat.core.records.turn import AgentKey, OpenTurn, Turn
 from homeostat.core.records.view import Deliverable, Due, Edge, HeadView, Hydration, TurnView, read_deliverable
@@ -20,6 +20,7 @@ AFTER_ALL: Final = "turn_~"  # behind every turn there can be
 Row = Sequence[Any]
 
 _START = ("", "")
+_FIRST = (0, "", "")
 
 
 class TurnsReading(ABC):
@@ -39,6 +40,8 @@ class TurnsReading(ABC):
 
     def __init__(self) -> None:
         self._looked_up_to: tuple[str, str] = _START
+        self._dated_up_to: tuple[int, str, str] = _FIRST
+        self._helped_up_to: tuple[str, str] = _START
 
     async def _one(self, name: str, *values: object) -> Row | None:
         found = await self._all(name, *values)
@@ -80,18 +83,40 @@ class TurnsReading(ABC):
 
     async def _orphans(self, limit: int) -> list[Row]:
         """Turns held by workers that have no lease. Nothing points to them, so heads are looked through in rounds."""
+        if limit <= 0:
+            return []
         found = await self._all("due_orphans", *self._looked_up_to, ORPHAN_ROWS_MAX)
         end = next((row for row in found if row[4] is None), None)
-        self._looked_up_to = (end[0], end[1]) if end is not None and end[3] == ORPHAN_ROWS_MAX else _START
-        return [row for row in found if row[4] is not None][:limit]
+        orphans = [row for row in found if row[4] is not None]
+        if len(orphans) > limit:
+            orphans = sorted(orphans, key=lambda row: (row[0], row[1]))[:limit]
+            self._looked_up_to = (orphans[-1][0], orphans[-1][1])
+        else:
+            self._looked_up_to = (end[0], end[1]) if end is not None and end[3] == ORPHAN_ROWS_MAX else _START
+        return orphans
+
+    async def _misdated(self, after: int, limit: int) -> list[Row]:
+        """Open calls with a date that lies ahead. An index would cost every call, so they are looked through, too."""
+        found = await self._all("due_misdated", after, *self._dated_up_to, MISDATED_ROWS_MAX)
+        end = next((row for row in found if row[4] is None), None)
+        misdated = [row for row in found if row[4] is not None]
+        if len(misdated) > limit:
+            misdated = sorted(misdated, key=_by_deadline)[:limit]
+            self._dated_up_to = _by_deadline(misdated[-1])
+        else:
+            more = end is not None and end[10] == MISDATED_ROWS_MAX
+            self._dated_up_to = _by_deadline(end) if end is not None and more else _FIRST
+        return misdated
 
     async def due(self, now: Millis, *, unclaimed: tuple[Millis, Millis], lease_ms: int, limit: int) -> Due:
         dead = tuple(WorkerId(row[0]) for row in await self._all("due_leases", now, lease_ms, limit))
         lost = await self._all("due_lost", self._list(dead), limit) if dead else []
-        lost = [*lost, *await self._orphans(limit)][:limit]
+        lost = [*lost, *await self._orphans(limit - len(lost))]
         timeouts = await self._all("due_waits", now, limit)
         waiting = await self._all("due_unclaimed", *unclaimed, limit)
-        stranded = await self._all("due_stranded", limit)
+        stranded = await self._all("due_stranded", *self._helped_up_to, limit)
+        self._helped_up_to = (stranded[-1][1], stranded[-1][0]) if len(stranded) == limit else _START
+        misdated = await self._misdated(now + lease_ms, limit)
         following = await self._one("due_next")
         return Due(
             dead_workers=dead,
@@ -99,6 +124,7 @@ class TurnsReading(ABC):
             timeouts=tuple(rows.read_wait(row) for row in timeouts),
             unclaimed=tuple(((row[0], row[1]), row[2]) for row in waiting),
             stranded=tuple((row[0], row[1]) for row in stranded),
+            misdated=tuple(map(rows.read_wait, misdated)),
             next_ms=following[0] if following else None,
         )
 
@@ -219,6 +245,11 @@ class TurnsReading(ABC):
             return {}
         found = await self._all("cards_at", project, *self._pairs((scope, position) for scope, position, _ in places))
         return {card.card_id: card for row in found if (card := rows.read_card(row)).reference is None}
+
+
+def _by_deadline(row: Row) -> tuple[int, str, str]:
+    """Where a row of `due_misdated` stands."""
+    return row[11], row[0], row[1]
 
 
 def _turn_view(row: Row) -> TurnView:

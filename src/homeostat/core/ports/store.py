@@ -56,6 +56,7 @@ class TurnStore(Protocol):
         """Everything that is late, at most `limit` of each kind.
 
         `unclaimed` bounds when a turn that nobody entered was dispatched: after the first instant, up to the second.
+        What began more than a lease from now was dated by a wrong clock; such calls are found in rounds.
         """
         ...
 
@@ -131,7 +132,10 @@ class TurnStore(Protocol):
         ...
 
     async def expire(self, before: Scope, limit: int) -> int:
-        """Forget turns that ended before the instant of a scope, with all that belongs to them; returns how many."""
+        """Forget turns that ended before the instant of a scope, with all that belongs to them, and older answers.
+
+        At most `limit` of either; returns how many turns and answers there were.
+        """
         ...
 
     async def swept(self) -> TurnId:

@@ -123,7 +123,8 @@ class Due:
     """What the watchdog found, and when it should look again.
 
     `lost` are turns of dead workers, `unclaimed` dispatched turns that nobody entered (with when they were
-    dispatched), `stranded` idle agents with mail, of which there should be none.
+    dispatched), `stranded` idle agents with mail, of which there should be none. `misdated` are open tool calls that
+    began in the future.
     """
 
     dead_workers: tuple[WorkerId, ...] = ()
@@ -131,6 +132,7 @@ class Due:
     timeouts: tuple[Wait, ...] = ()
     unclaimed: tuple[tuple[AgentKey, Millis], ...] = ()
     stranded: tuple[AgentKey, ...] = ()
+    misdated: tuple[Wait, ...] = ()
     next_ms: Millis | None = None
 
 

@@ -294,24 +294,11 @@ class Operator:
             if self._world.memory.heads_by_key[key].gate is not Gate.OPEN:
                 await self._world.rpc(self._order(key, Gate.OPEN))
 
-    async def give_up_on(self, turn_id: TurnId) -> None:
-        """Stop a turn that waits for a day that a wrong clock named."""
-        project = self._world.agents[0][0]
-        await self._world.rpc(lambda kernel: kernel.stop(project, turn_id, reason="clock", actor="operator"))
-
     async def finish_killed(self) -> None:
         """Stop what is left of killed runs, as the next driver of such a run would."""
         for turn_id in self.killed():
             key = self._world.memory.turns[turn_id].key
             await self._world.rpc(lambda kernel, key=key, turn_id=turn_id: _end_killed(kernel, key, turn_id))
-
-    def hopeless(self) -> list[TurnId]:
-        """Turns that wait for a deadline nobody will live to see."""
-        world = self._world
-        horizon = world.true_ms() + 60_000
-        heads = world.memory.heads_by_key.values()
-        waiting = [head for head in heads if head.status is HeadStatus.SUSPENDED and head.turn_id is not None]
-        return [h.turn_id for h in waiting if h.turn_id and h.deadline_ms and h.deadline_ms > horizon]
 
 
 async def _end_killed(kernel: Kernel, key: AgentKey, turn_id: TurnId) -> None:

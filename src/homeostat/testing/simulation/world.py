@@ -166,15 +166,8 @@ class World:
                 await self.operator.open_everything()  # an order to close may have been on its way for long
                 await self.operator.finish_killed()
             await self.sleep(4.0)
-            with suppress(Unavailable):
-                await self._give_up()
             if self._at_rest():
                 return
-
-    async def _give_up(self) -> None:
-        for turn_id in self.operator.hopeless():
-            self.trace.count("waited_for_a_wrong_day")
-            await self.operator.give_up_on(turn_id)
 
     def _at_rest(self) -> bool:
         store = self.memory

@@ -6,7 +6,8 @@ from typing import cast
 from msgspec.structs import replace
 
 from homeostat.core.clock import Millis
-from homeostat.core.ids import BoxId, Scope, TurnId, WorkerId, scope_floor, scope_of
+from homeostat.core.ids import BoxId, Scope, ToolCallId, TurnId, WorkerId, scope_floor, scope_of
+from homeostat.core.limits import MISDATED_ROWS_MAX
 from homeostat.core.machines.turn import HeadStatus
 from homeostat.core.ports.store import TurnStore
 from homeostat.core.records.head import Gate, Head
@@ -94,6 +95,36 @@ async def waits_are_due_at_their_deadline(open_store: OpenStore) -> None:
     assert (await _due(store, now=a.NOW)) == Due(next_ms=Millis(a.NOW + 1))
 
 
+async def calls_that_began_in_the_future_are_found(open_store: OpenStore) -> None:
+    """Their deadline may be a day away, though nobody's clock is: a clock was wrong when it was written."""
+    store = await open_store()
+    waiting = a.turn()
+    day = 24 * 3600 * 1000
+    far = a.wait(waiting, "far", created_at_ms=Millis(a.NOW + LEASE_MS + 1), deadline=a.NOW + day)
+    near = a.wait(waiting, "near", created_at_ms=Millis(a.NOW + LEASE_MS), deadline=a.NOW + day)
+    patient = a.wait(waiting, "patient", deadline=a.NOW + 2 * day)
+    answered = replace(far, call_id=ToolCallId("answered"), status=WaitStatus.SUCCESS)
+    await a.put(store, turns=a.by_id([waiting]), new_waits=a.waits_of(far, near, patient, answered))
+    for _ in range(2):
+        assert (await _due(store)).misdated == (far,)
+    assert (await _due(store, now=a.NOW + 1)).misdated == ()
+    await a.put(store, waits=a.waits_of(replace(far, status=WaitStatus.TIMEOUT)))
+    assert (await _due(store)).misdated == ()
+
+
+async def calls_that_began_in_the_future_are_looked_for_in_rounds(open_store: OpenStore) -> None:
+    """However many calls are open, and however many of them have one deadline, each has its turn."""
+    store = await open_store()
+    waiting = a.turn()
+    others = [
+        a.wait(waiting, f"call-{n:04d}", deadline=a.NOW + 3600_000 + n // 100) for n in range(MISDATED_ROWS_MAX + 5)
+    ]
+    late = replace(others[-1], call_id=ToolCallId("last"), created_at_ms=Millis(a.NOW + LEASE_MS + 1))
+    await a.put(store, turns=a.by_id([waiting]), new_waits=a.waits_of(*others, late))
+    rounds = [(await _due(store)).misdated for _ in range(3)]
+    assert (late,) in rounds
+
+
 async def the_next_look_is_for_what_comes_first(open_store: OpenStore) -> None:
     store = await open_store()
     waiting = a.turn()
@@ -174,6 +205,17 @@ async def a_sweep_is_bounded(open_store: OpenStore) -> None:
     due = await _due(store, now=a.NOW + 5000, limit=3)
     assert [len(due.dead_workers), len(due.timeouts), len(due.stranded)] == [3, 3, 3]
     assert 1 <= len(due.lost) <= 3
+
+
+async def those_who_cannot_be_helped_hide_nobody(open_store: OpenStore) -> None:
+    """Idle agents whose mail is of held runs stay as they are: the others come after them, and then they once more."""
+    store = await open_store()
+    stranded = [a.idle(f"stranded-{n}", queued=1) for n in range(5)]
+    await a.register(store, *stranded)
+    rounds = [(await _due(store, limit=2)).stranded for _ in range(6)]
+    assert [len(found) for found in rounds] == [2, 2, 1, 2, 2, 1]
+    assert {key for found in rounds[:3] for key in found} == {head.key for head in stranded}
+    assert rounds[:3] == rounds[3:]
 
 
 async def announcements_wait_until_they_are_made(open_store: OpenStore) -> None:
@@ -278,7 +320,7 @@ async def what_lives_is_kept_however_old_it_is(open_store: OpenStore) -> None:
     )
     before = await store.load([head.key])
     kept = [await _left(store, active), await _left(store, queued)]
-    assert await store.expire(scope_floor(a.NOW + 2), 99) == 0
+    assert await store.expire(scope_floor(a.NOW + 2), 99) == 2, "two answers"
     assert await store.load([head.key]) == before
     assert [await _left(store, active), await _left(store, queued)] == kept
     assert await store.box_length(a.PROJECT, BoxId("box_" + rolling)) == 1
@@ -292,10 +334,12 @@ async def forgotten_answers_are_bounded_too(open_store: OpenStore) -> None:
     store = await open_store()
     names = "abcde"
     await a.put(store, answers={(a.PROJECT, name): a.answer(name, at=a.NOW + n) for n, name in enumerate(names)})
-    await store.expire(scope_floor(a.NOW + 4), 3)
+    assert await store.expire(scope_floor(a.NOW + 4), 3) == 3, "whoever looks for more has to know that there is"
     assert len(await store.recall([(a.PROJECT, name) for name in names])) == 2
-    await store.expire(scope_floor(a.NOW + 4), 3)
+    await a.finished(store, a.turn())
+    assert await store.expire(scope_floor(a.NOW + 4), 3) == 2, "an answer and a turn"
     assert set(await store.recall([(a.PROJECT, name) for name in names])) == {(a.PROJECT, "e")}
+    assert await store.expire(scope_floor(a.NOW + 4), 3) == 0
 
 
 async def _left(store: TurnStore, of: Turn) -> int:
@@ -311,10 +355,13 @@ CHECKS: tuple[Check, ...] = (
     a_lease_beyond_every_clock_is_dead,
     a_turn_whose_worker_has_no_lease_is_lost,
     waits_are_due_at_their_deadline,
+    calls_that_began_in_the_future_are_found,
+    calls_that_began_in_the_future_are_looked_for_in_rounds,
     the_next_look_is_for_what_comes_first,
     whom_nobody_came_for_is_found,
     what_a_worker_holds_is_known,
     a_sweep_is_bounded,
+    those_who_cannot_be_helped_hide_nobody,
     announcements_wait_until_they_are_made,
     what_is_old_and_finished_is_forgotten,
     every_project_forgets,

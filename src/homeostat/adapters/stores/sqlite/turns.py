@@ -59,8 +59,8 @@ class SqliteTurns(TurnsReading):
                 connection.execute(SQL["expire_turns"], (json.dumps(found),))
                 if old:
                     connection.execute(SQL["swept_put"], (max(old),))
-                connection.execute(SQL["expire_answers"], (instant, limit))
-            return len(old)
+                answers = connection.execute(SQL["expire_answers"], (instant, limit)).rowcount
+            return len(old) + answers
 
         return await self._engine.write(work)
 

@@ -1,5 +1,5 @@
 -- Forgets turns that ended before the instant $3, at most $2 of them, with all that belongs to them but for cards
--- another box refers to, and as many answers; returns how many turns there were, and remembers up to where it went.
+-- another box refers to, and as many answers; returns how many of both there were, and remembers up to where it went.
 -- None was asked for after $1. Of several processes that forget at once each waits for the one before.
 -- Projects are looked through one after the other, each found behind the one before it.
 WITH RECURSIVE mark AS MATERIALIZED (SELECT turn_id FROM swept FOR UPDATE),
@@ -38,5 +38,6 @@ expired_answers AS (
     DELETE FROM answers WHERE (project, key) IN (
         SELECT project, key FROM answers WHERE created_at_ms < $3 ORDER BY created_at_ms LIMIT $2
     )
+    RETURNING 1
 )
-SELECT count(*) FROM old
+SELECT (SELECT count(*) FROM old) + (SELECT count(*) FROM expired_answers)

@@ -1,2 +1,5 @@
--- Idle agents with mail behind an open gate: there should be none.
-SELECT project, agent_id FROM heads WHERE status = 'idle' AND queued > 0 AND gate = 'open' LIMIT ?1
+-- Idle agents with mail behind an open gate, in rounds: ?1 and ?2 name the one to go on behind. There should be none, but
+-- those whose mail is of runs that are held.
+SELECT project, agent_id FROM heads
+WHERE status = 'idle' AND queued > 0 AND gate = 'open' AND (agent_id, project) > (?1, ?2)
+ORDER BY agent_id, project LIMIT ?3
