@@ -14,7 +14,7 @@ from homeostat.agent.errors import NonDeterministic, StepFailed, as_json
 from homeostat.core.codec import Json, from_json, to_json
 from homeostat.core.errors import InvalidRequest
 from homeostat.core.ids import CardId, ToolCallId, scope_of
-from homeostat.core.limits import NAME_CHARS_MAX, STEPS_PER_TURN_MAX
+from homeostat.core.limits import NAME_CHARS_MAX, STEP_ERROR_CHARS_MAX, STEPS_PER_TURN_MAX
 from homeostat.core.records.card import KERNEL_CARDS, Card
 from homeostat.core.records.turn import Grant, Wait, WaitStatus
 from homeostat.core.records.view import Hydration
@@ -205,7 +205,7 @@ def succeeded(value: Any, step: str, asked: Asked | None = None) -> Json:
 
 def failed(problem: Exception, asked: Asked | None = None) -> Json:
     kind = type(problem)
-    error = {"kind": f"{kind.__module__}.{kind.__qualname__}", "message": str(problem)[:2_000]}
+    error = {"kind": f"{kind.__module__}.{kind.__qualname__}", "message": str(problem)[:STEP_ERROR_CHARS_MAX]}
     return to_json({"error": error} if asked is None else {"error": error, "asked": asked})
 
 

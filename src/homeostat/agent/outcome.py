@@ -31,7 +31,7 @@ class Ending:
             return
         said = isinstance(problem, HomeostatError) and not isinstance(problem, StartupError)
         hint = f" {problem.hint}" if isinstance(problem, HomeostatError) and problem.hint else ""
-        words = f"{type(problem).__name__}: {problem}{hint}"
+        words = f"{type(problem).__name__}: {words_of(problem)}{hint}"
         log.warning("turn %s of %s failed: %s", turn_id, agent_id, words, exc_info=None if said else problem)
 
 
@@ -45,12 +45,20 @@ def failure(problem: BaseException) -> Ending:
     return Ending(Outcome.FAILED, error=to_json(describe(problem)), problem=problem)
 
 
+def words_of(problem: BaseException) -> str:
+    """What an exception says; a failure is told even if that cannot be written, or the exception cannot say it."""
+    try:
+        return str(problem).encode(errors="backslashreplace").decode()
+    except Exception as worse:  # noqa: BLE001 - an author's code, once more
+        return f"it cannot say what happened: {type(worse).__qualname__}"
+
+
 def describe(problem: BaseException, depth: int = 0) -> dict[str, Any]:
     kind = type(problem)
     told: dict[str, Any] = {
         "code": problem.code if isinstance(problem, HomeostatError) else "agent_error",
         "type": kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}",
-        "message": (str(problem) or kind.__qualname__)[:ERROR_CHARS_MAX],
+        "message": (words_of(problem) or kind.__qualname__)[:ERROR_CHARS_MAX],
     }
     if isinstance(problem, HomeostatError) and problem.hint:
         told["hint"] = problem.hint

@@ -223,6 +223,9 @@ class Worker:
                 await self._hand_back(running)
             else:
                 raise
+        except Exception:
+            await self._give_up(running)
+            raise
         finally:
             self._remember(running)
             line.length -= 1
@@ -287,6 +290,8 @@ class Worker:
                     return failure(problem)
                 log.warning("turn %s begins again: %s", grant.turn.turn_id, problem)
                 self.counts.deferred += 1
+            except (Exception, BaseExceptionGroup, SystemExit) as problem:  # noqa: BLE001 - the deliverable has it
+                return failure(problem)  # the agent cannot be made, or its boxes cannot be read
             await asyncio.sleep(self._ids.uniform(pause / 2, pause))
             pause = min(pause * 2, DEFERRAL_SECONDS_MAX)
         raise AssertionError("the last round returns")
@@ -341,13 +346,21 @@ class Worker:
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, DEFERRAL_SECONDS_MAX)
 
+    async def _give_up(self, running: Running) -> None:
+        """Hand back a turn that even its failure could not end, not at once: it may come straight back."""
+        try:
+            await asyncio.sleep(self._ids.uniform(DEFERRAL_SECONDS_MAX / 2, DEFERRAL_SECONDS_MAX))
+        finally:
+            if not running.revoked:
+                await self._hand_back(running)
+
     async def _hand_back(self, running: Running) -> None:
         if running.turn is not None:
             running.turn.leave(Lost())
         try:
             await self.session.release(running.grant)
             self.counts.released += 1
-        except (StaleEpoch, Unavailable) as problem:
+        except HomeostatError as problem:
             log.info("turn %s was not handed back: %s", running.grant.turn.turn_id, problem)
 
 

@@ -6,7 +6,7 @@ from typing import Final
 
 from homeostat.core.clock import Clock
 from homeostat.core.codec import Json, from_json
-from homeostat.core.ids import AgentId, ToolCallId, TraceId
+from homeostat.core.ids import AgentId, ToolCallId, TraceId, TurnId
 from homeostat.core.ports.bus import Bus
 from homeostat.core.ports.gateway import Listener
 from homeostat.core.records.conversation import Speaker, Utterance
@@ -32,7 +32,7 @@ class TurnVitals:
         self._standstills = standstills
         self._listener = listener
         self._clock = clock
-        self._results: deque[tuple[AgentKey, ToolCallId, TraceId | None, Json]] = deque(maxlen=RESULTS_WAITING_MAX)
+        self._results: deque[tuple[AgentKey, str, TraceId | None, Json]] = deque(maxlen=RESULTS_WAITING_MAX)
         self._wanted = asyncio.Event()
         self._listening = asyncio.Lock()
 
@@ -62,9 +62,11 @@ class TurnVitals:
             )
         )
 
-    def on_result(self, key: AgentKey, call_id: ToolCallId, trace_id: TraceId | None, result: Json) -> None:
+    def on_result(
+        self, key: AgentKey, turn_id: TurnId, call_id: ToolCallId, trace_id: TraceId | None, result: Json
+    ) -> None:
         """Keep what a tool brought until there is time to look at it."""
-        self._results.append((key, call_id, trace_id, result))
+        self._results.append((key, f"{turn_id}:{call_id}", trace_id, result))  # each turn has a first call
         self._wanted.set()
 
     async def run(self) -> None:
@@ -79,13 +81,13 @@ class TurnVitals:
             while self._results:
                 await self._look(*self._results.popleft())
 
-    async def _look(self, key: AgentKey, call_id: ToolCallId, trace_id: TraceId | None, result: Json) -> None:
+    async def _look(self, key: AgentKey, sample_id: str, trace_id: TraceId | None, result: Json) -> None:
         said = Utterance(Speaker.TOOL, _words(result))
         hearsay = await asyncio.to_thread(self._listener.listen, (said,))
         if hearsay is not None:
             await self._immune.report(
                 Vitals(
-                    sample_id=f"{trace_id}:{call_id}",
+                    sample_id=sample_id,
                     project=key[0],
                     agent_id=key[1],
                     at_ms=self._clock.now_ms(),

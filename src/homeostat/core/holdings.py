@@ -33,13 +33,16 @@ class Holdings:
         held = self._fences.get(fence.turn_id)
         if held == fence:
             return False
+        if not self._fences:
+            self.beaten()  # whoever holds nothing does not beat; a claim renews the lease
         if held is not None:
             self.revoke(held)
         self._fences[fence.turn_id] = fence
         return True
 
     def adopt(self, fence: Fence) -> None:
-        """Hold a turn that was granted to the same worker before."""
+        """Hold a turn that was granted to the same worker before; with this it shows itself, as by a beat."""
+        self.beaten()
         self._fences[fence.turn_id] = fence
 
     def drop(self, grant: Grant) -> None:

@@ -6,11 +6,12 @@ from typing import Any, cast
 import pytest
 
 from homeostat import FatalError, LifecycleConfig, ManagedAgent, Profile, ReActAgent
+from homeostat.agent import outcome
 from homeostat.agent.orchestrator import Orchestrator
 from homeostat.agent.turn import Turn
 from homeostat.agent.worker import Worker
 from homeostat.core.codec import Json, from_json
-from homeostat.core.errors import StaleEpoch, StoreUnavailable
+from homeostat.core.errors import AgentUnknown, StaleEpoch, StoreUnavailable
 from homeostat.core.ids import DEFAULT_PROJECT, AgentId
 from homeostat.core.machines.turn import HeadStatus
 from homeostat.core.records.card import CardDraft
@@ -642,6 +643,133 @@ async def test_a_source_that_is_away_is_told_of_once_and_so_is_its_return(
     assert len(told) == 2, told
     assert told[0].startswith("no turns can be claimed")
     assert told[1] == "turns are claimed again"
+
+
+class Broken(Exception):
+    """Says what is wrong with an agent that cannot be made."""
+
+
+async def test_an_agent_that_cannot_be_made_fails_its_turn_and_not_those_of_others(bench: Workbench) -> None:
+    class Misbegotten(ManagedAgent):
+        def __init__(self) -> None:
+            raise SystemExit("its settings are missing")
+
+        async def process(self, turn: Turn) -> Any: ...
+
+    def misfiled() -> ManagedAgent:
+        raise Broken("no such file: prompt.txt")
+
+    gated = Gated()
+    worker = bench.worker(gated=gated, misbegotten=Misbegotten)
+    worker.host("misfiled", misfiled)
+    await worker.open()
+    running = asyncio.create_task(worker.run())
+    waiting = await bench.send("gated", "work")
+    await gated.entered.wait()
+    assert (await bench.fails("misfiled"))["message"] == "no such file: prompt.txt"
+    error = await bench.fails("misbegotten")
+    assert (error["type"], error["message"]) == ("SystemExit", "its settings are missing")
+    gated.gate.set()
+    assert from_json((await bench.end(waiting)).result) == "done work"
+    worker.stop()
+    await running
+    assert (worker.counts.delivered, worker.counts.failed) == (3, 2)
+
+
+class Speechless(Exception):
+    """Cannot say what happened."""
+
+    def __str__(self) -> str:
+        raise Broken
+
+
+@pytest.mark.parametrize(
+    ("problem", "words"),
+    [
+        (OSError("no such file: caf\udce9.txt"), r"no such file: caf\udce9.txt"),
+        (Speechless(), "it cannot say what happened: Broken"),
+    ],
+    ids=["words that are no text", "no words"],
+)
+async def test_a_failure_is_delivered_whatever_its_words_are(
+    bench: Workbench, monkeypatch: pytest.MonkeyPatch, problem: Exception, words: str
+) -> None:
+    monkeypatch.setattr(outcome.log, "disabled", True)  # whoever runs the tests could not pass such a log on
+
+    async def agent(turn: Turn) -> str:
+        raise problem
+
+    async with bench.working(agent=agent):
+        assert (await bench.fails("agent"))["message"] == words
+
+
+class Breaking:
+    """A source of turns with sessions that break for good where they are asked for something."""
+
+    def __init__(self, source: Any, method: str, problem: Exception, times: int = 10**9) -> None:
+        self.register = source.register
+        self._source, self._method, self._problem, self._times = source, method, problem, times
+
+    async def open(self, hosted: Any, on_revoke: Any) -> Any:
+        session = await self._source.open(hosted, on_revoke)
+        whole = getattr(session, self._method)
+
+        async def broken(*args: Any, **named: Any) -> Any:
+            self._times -= 1
+            if self._times < 0:
+                return await whole(*args, **named)
+            raise self._problem
+
+        setattr(session, self._method, broken)
+        return session
+
+
+async def test_a_turn_that_cannot_be_read_fails_with_the_reason(bench: Workbench) -> None:
+    async def agent(turn: Turn) -> str:
+        return "done"
+
+    source = Breaking(bench.source, "hydrate", Broken("a card nobody can read"))
+    async with bench.working(agent=agent, source=source):
+        assert (await bench.fails("agent"))["message"] == "a card nobody can read"
+
+
+@pytest.mark.parametrize("problem", [Broken("nobody expects this"), AgentUnknown(agent_id="agent", project="p")])
+async def test_a_turn_that_ends_unexpectedly_is_handed_back_while_its_worker_works_on(
+    bench: Workbench, quick: None, caplog: pytest.LogCaptureFixture, problem: Exception
+) -> None:
+    gated = Gated()
+
+    async def agent(turn: Turn) -> str:
+        return "done"
+
+    source = Breaking(bench.source, "deliver", problem, times=2)
+    async with bench.working(gated=gated, agent=agent, source=source) as worker:
+        waiting = await bench.send("gated", "work")
+        await gated.entered.wait()
+        ended = await bench.end(await bench.send("agent"))
+        assert from_json(ended.result) == "done"
+        assert worker.counts.released >= 1
+        gated.gate.set()
+        await bench.end(waiting)
+    assert any("ended unexpectedly" in record.getMessage() for record in caplog.records)
+
+
+async def test_a_worker_that_stops_meanwhile_hands_back_what_ended_unexpectedly(bench: Workbench) -> None:
+    broken = asyncio.Event()
+
+    async def agent(turn: Turn) -> str:
+        broken.set()
+        return "done"
+
+    async with bench.working(
+        agent=agent, source=Breaking(bench.source, "deliver", Broken("no")), stop_seconds=0.0
+    ) as worker:
+        await bench.send("agent")
+        await broken.wait()
+    assert worker.counts.released == 1
+    head = await bench.store.head(*key("agent"))
+    assert head is not None
+    assert head.head.status is HeadStatus.DISPATCHED
 
 
 async def test_a_turn_that_stays_unavailable_fails_in_the_end(bench: Workbench, quick: None) -> None:

@@ -61,3 +61,37 @@ def test_a_whole_lease_without_a_beat_takes_everything() -> None:
     clock.jump(-86_400)
     held.missed()
     assert told == [fence_of(grant)]
+
+
+def test_a_claim_is_a_beat_for_whoever_held_nothing() -> None:
+    """A worker that holds nothing does not beat: the time it was idle for is not one of missed beats."""
+    grant = Desk("a").begin("a")
+    clock = ManualClock()
+    for adopted in (False, True):
+        told: list[Fence] = []
+        held = holdings(clock, told)
+        clock.advance(3_600)
+        if adopted:
+            held.adopt(fence_of(grant))
+        else:
+            held.take(grant)
+        clock.advance(LEASE_SECONDS - 0.1)
+        held.missed()
+        assert told == []
+        clock.advance(0.2)
+        held.missed()
+        assert told == [fence_of(grant)]
+
+
+def test_what_is_claimed_between_missed_beats_does_not_stand_in_for_one() -> None:
+    desk = Desk("a", "b")
+    first, second = desk.begin("a"), desk.begin("b")
+    clock = ManualClock()
+    told: list[Fence] = []
+    held = holdings(clock, told)
+    held.take(first)
+    clock.advance(LEASE_SECONDS - 0.1)
+    held.take(second)
+    clock.advance(0.2)
+    held.missed()
+    assert set(told) == {fence_of(first), fence_of(second)}
