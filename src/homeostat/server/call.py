@@ -125,7 +125,7 @@ class Call:
 
     @property
     def idempotency(self) -> Idempotency | None:
-        """The caller's key, tied to what was asked; the body has to be read by now."""
+        """The key of a caller, and of no other, tied to what was asked; the body has to be read by now."""
         raw = self.headers.get(b"idempotency-key")
         if raw is None:
             return None
@@ -134,7 +134,8 @@ class Call:
             problem = f"it must have 1 to {IDEMPOTENCY_KEY_CHARS_MAX} printable characters"
             raise MalformedPayload(field="Idempotency-Key", problem=problem)
         asked = f"{self.scope['method']} {self.scope['path']}\n{(self._body or b'').decode('latin-1')}"
-        return Idempotency(key, digest_of(asked))
+        said, caller = Idempotency(key, digest_of(asked)), self.principal
+        return said if caller.kind is PrincipalKind.LOCAL else said.of(f"{caller.kind} {caller.name}")
 
     # --- the query -----------------------------------------------------------------------------------------
 

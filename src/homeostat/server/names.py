@@ -5,7 +5,7 @@ from typing import Final
 
 from homeostat.core.errors import AgentUnknown, BoxUnknown, CardUnknown, MalformedPayload, TurnUnknown
 from homeostat.core.ids import AgentId, BoxId, CardId, ProjectId, RunId, TurnId
-from homeostat.core.limits import NAME_CHARS_MAX
+from homeostat.core.limits import CURSOR_MAX, NAME_CHARS_MAX
 from homeostat.core.records.turn import AgentKey
 from homeostat.server.call import Call
 
@@ -15,7 +15,6 @@ _BOX: Final = re.compile(r"box_[0-9a-f]{24}")
 _CARD: Final = re.compile(r"card_[0-9a-f]{24}_[0-9]{1,9}_[0-9a-f]{32}")
 _POSITION: Final = re.compile(r"[0-9]{1,16}")
 _UNPRINTABLE: Final = re.compile(r"[\x00-\x1f\x7f]")
-CURSOR_MAX: Final = 1 << 53
 OBJECT_CHARS_MAX: Final = 2_000
 _NOUNS: Final = {
     "task": "task",

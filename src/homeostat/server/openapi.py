@@ -42,7 +42,8 @@ TITLE: Final = "Homeostat"
 DESCRIPTION: Final = (
     "Keeps a fleet of AI agents alive, bounded and healthy. "
     "Errors are `application/problem+json` with a stable `code`. "
-    "A POST takes an `Idempotency-Key`: repeated with the same body it answers as it did the first time. "
+    "A POST takes an `Idempotency-Key`: "
+    "repeated by the same caller with the same body it answers as it did the first time. "
     "Where none is named, as for beats and claims, a request may be repeated without. "
     "A request belongs to the project of its `X-Homeostat-Project` header, or of `?project=`, or to the default one."
 )

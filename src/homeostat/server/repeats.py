@@ -66,15 +66,15 @@ class Repeats:
         await call.read(endpoint.body_bytes_max)
         said = call.idempotency
         assert said is not None
-        request = Request(project=call.project, actor=call.principal.name, key=said.key, fingerprint=said.fingerprint)
+        request = Request(project=call.project, actor=call.principal.name, key=said.said, fingerprint=said.fingerprint)
         now = self._clock.now_ms()
         await self._tidy(now)
         before = await self._store.claim(request, now, Millis(now - ABANDONED_SECONDS * 1000))
         if before is not None:
             if before.fingerprint != request.fingerprint:
-                raise IdempotencyKeyReused(key=said.key)
+                raise IdempotencyKeyReused(key=said.said)
             if before.answer is None:
-                raise RequestUnderWay(key=said.key)
+                raise RequestUnderWay(key=said.said)
             return _read(before.answer)
         try:
             answer = await work()

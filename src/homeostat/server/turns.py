@@ -21,10 +21,11 @@ from homeostat.core.errors import (
     Unauthenticated,
     UnknownMessageType,
 )
-from homeostat.core.ids import AgentId, ToolCallId, TraceId, TurnId
+from homeostat.core.ids import AgentId, RunId, ToolCallId, TraceId, TurnId
 from homeostat.core.records.card import EMPTY_BOX, CardDraft
 from homeostat.core.records.turn import OPENS_A_TURN, WaitStatus
 from homeostat.core.records.view import HeadView, TurnView
+from homeostat.core.run_errors import RunUnknown
 from homeostat.core.wire import answers as a
 from homeostat.core.wire import bodies as b
 from homeostat.core.wire.orders import OrderBody
@@ -64,6 +65,7 @@ async def _turn(call: Call, turn_id: TurnId) -> TurnView:
         AgentBusy,
         GateClosed,
         QueueFull,
+        RunUnknown,
         IdempotencyKeyReused,
     ),
     examples={
@@ -96,6 +98,8 @@ async def send_message(call: Call, message: b.Message) -> a.Accepted:
     parent = None
     if message.parent_turn_id is not None:
         parent = (await _turn(call, names.turn_id(message.parent_turn_id))).turn
+    if message.run_id is not None:
+        await call.system.runs.get(call.project, RunId(message.run_id))
     command = messages.enqueue_of(key, kind, message, call.trace_id, idempotency, source=source, parent=parent)
     enqueued = await call.system.kernel.enqueue(command)
     call.trace_id = enqueued.trace_id

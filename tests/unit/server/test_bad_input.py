@@ -357,3 +357,17 @@ async def test_every_pattern_of_the_api_has_words(http: httpx2.AsyncClient) -> N
     found = patterns((await http.get("/openapi.json")).json()["components"])
     assert found
     assert found <= set(PATTERNS)
+
+
+async def test_every_number_of_a_question_has_bounds_that_a_store_can_hold(http: httpx2.AsyncClient) -> None:
+    described = (await http.get("/openapi.json")).json()
+    unbounded = {
+        (path, parameter["name"])
+        for path, methods in described["paths"].items()
+        for operation in methods.values()
+        for parameter in operation.get("parameters", ())
+        for schema in (parameter["schema"], *parameter["schema"].get("anyOf", ()))
+        if schema.get("type") == "integer"
+        if not (schema.get("minimum", -(1 << 64)) >= -1 and schema.get("maximum", 1 << 64) <= 1 << 53)
+    }
+    assert unbounded == set()

@@ -46,13 +46,14 @@ def damage(kept: Path) -> None:
     kept.write_bytes(first[:-20] + b"\n" + last + b"\n")
 
 
-async def killed(http: httpx2.AsyncClient, run_id: RunId) -> None:
+async def killed(system: System, http: httpx2.AsyncClient, run_id: RunId) -> None:
+    """A run is at rest before its last head is signed: that head is waited for."""
     (await http.post(f"/v1/runs/{run_id}/kill", json={"reason": "enough"})).raise_for_status()
 
-    async def over() -> bool:
-        return (await http.get(f"/v1/runs/{run_id}")).json()["at_rest"]
+    async def sealed() -> bool:
+        return len(await system.runs.ledgers.heads(run_id)) == 2
 
-    await eventually(over)
+    await eventually(sealed)
 
 
 async def test_a_head_that_was_torn_was_never_given_out_and_spoils_no_other(
@@ -60,7 +61,7 @@ async def test_a_head_that_was_torn_was_never_given_out_and_spoils_no_other(
 ) -> None:
     tear(kept)
     assert (await http.get(f"/v1/runs/{run_id}/verify")).json()["valid"]
-    await killed(http, run_id)
+    await killed(system, http, run_id)
     first, last = await system.runs.ledgers.heads(run_id)
     assert first.size < last.size
     exported = await http.get(f"/v1/runs/{run_id}/export")
@@ -71,7 +72,7 @@ async def test_a_head_that_was_torn_was_never_given_out_and_spoils_no_other(
 async def test_a_head_that_was_damaged_is_told_of(
     system: System, http: httpx2.AsyncClient, run_id: RunId, kept: Path
 ) -> None:
-    await killed(http, run_id)
+    await killed(system, http, run_id)
     damage(kept)
     verdict = (await http.get(f"/v1/runs/{run_id}/verify")).json()
     assert (verdict["valid"], verdict["finding"]["code"]) == (False, "head_damaged")

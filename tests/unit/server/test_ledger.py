@@ -131,6 +131,27 @@ async def test_a_ledger_is_read_from_its_end_as_from_its_beginning(
     assert await read("newest") == forwards[::-1]
 
 
+async def test_a_cursor_beyond_the_end_is_answered_and_one_beyond_all_numbers_refused(
+    http: httpx2.AsyncClient, run_id: str
+) -> None:
+    ledger, last = f"/v1/runs/{run_id}/ledger", 1 << 53
+    whole = (await http.get(ledger, params={"order": "newest"})).json()["entries"]
+    for cursor in (1 << 31, last):
+        assert (await http.get(ledger, params={"cursor": cursor})).json()["entries"] == []
+        newest = await http.get(ledger, params={"cursor": cursor, "order": "newest"}, timeout=10.0)
+        assert newest.json()["entries"] == whole
+        tasks = await http.get(f"/v1/runs/{run_id}/tasks", params={"cursor": cursor})
+        assert tasks.json()["tasks"] == []
+        assert (await http.get(f"{ledger}/live", params={"cursor": cursor})).status_code == 200
+    for beyond in (last + 1, 1 << 63, int("9" * 20), int("9" * 400)):
+        for path in (ledger, f"{ledger}/live", f"/v1/runs/{run_id}/tasks"):
+            answer = await http.get(path, params={"cursor": beyond})
+            assert (answer.status_code, answer.json()["code"]) == (422, "malformed_payload"), path
+    for shown in (str(last), str(last + 1), "9" * 5_000, "\u00b2"):
+        live = await http.get(f"{ledger}/live", headers=[(b"last-event-id", shown.encode("latin-1"))])
+        assert live.status_code == 200
+
+
 async def test_a_ledger_tells_everything_and_no_secrets(http: httpx2.AsyncClient, run_id: str) -> None:
     entries: list[Json] = []
     cursor: int | None = 0
@@ -157,6 +178,10 @@ async def test_a_ledger_tells_everything_and_no_secrets(http: httpx2.AsyncClient
 
 
 async def test_it_is_signed_at_the_end_and_verifies(system: System, http: httpx2.AsyncClient, run_id: str) -> None:
+    async def signed() -> bool:
+        return bool(await system.runs.ledgers.heads(RunId(run_id)))
+
+    await eventually(signed)
     (head,) = await system.runs.ledgers.heads(RunId(run_id))
     verdict = verify(await exported(http, run_id), public_key=system.runs.ledgers.public_key)
     assert verdict.ok, verdict
@@ -207,8 +232,14 @@ async def test_the_server_runs_no_code_it_does_not_know(http: httpx2.AsyncClient
     told = (await http.post(f"/v1/runs/{run_id}/replay", json={})).json()
     assert told["verdict"] == "incomplete"
     assert "which is not taken" in told["skipped"][0]
-    named = {"searcher": "os:system"}
-    assert (await http.post(f"/v1/runs/{run_id}/replay", json={"agents": named})).json()["verdict"] == "incomplete"
+    assert "the setting replay_modules does not name its module" in told["skipped"][0]
+    for named in ({"searcher": "os:system"}, {"*": "os:system"}):
+        told = (await http.post(f"/v1/runs/{run_id}/replay", json={"agents": named})).json()
+        assert told["verdict"] == "incomplete"
+        refused = (
+            "os:system, which is named for it, is not allowed: the setting replay_modules does not name its module"
+        )
+        assert refused in told["skipped"][0]
     assert (await http.post("/v1/runs/run_x/replay", json={})).status_code == 404
     assert (await http.post(f"/v1/runs/{run_id}/replay", json={"mode": "other"})).status_code == 422
 

@@ -1,6 +1,9 @@
 """What the routes promise: durable messages, deliverables that arrive at once, answers that repeat."""
 
 import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -8,7 +11,8 @@ import pytest
 from msgspec.structs import replace
 
 from homeostat import Client
-from homeostat.app.assemble import System
+from homeostat.app.assemble import System, assemble
+from homeostat.app.settings import Settings
 from homeostat.client.turns import HttpTurns
 from homeostat.core.codec import to_json
 from homeostat.core.errors import (
@@ -24,9 +28,12 @@ from homeostat.core.ids import AgentId, ProjectId, ToolCallId
 from homeostat.core.limits import DEPTH_MAX
 from homeostat.core.machines.turn import HeadStatus
 from homeostat.core.ports.turns import WorkerSession
+from homeostat.core.records.access import Role
 from homeostat.core.records.card import CardDraft
 from homeostat.core.records.turn import Grant, ToolCall, TurnStatus
 from homeostat.core.records.view import Outcome
+from homeostat.server.serving import bind, serving, url_of
+from homeostat.testing.servers import free_port
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 
@@ -36,6 +43,15 @@ async def working(client: Client, *names: str) -> WorkerSession:
     source = HttpTurns(client)
     await source.register(keys)
     return await source.open(keys, lambda fence: None)  # noqa: ARG005
+
+
+@asynccontextmanager
+async def served(data: Path) -> AsyncGenerator[httpx2.AsyncClient]:
+    """Another server process, as far as one can tell from outside: nothing but the store is shared."""
+    async with assemble(Settings(data_dir=data)) as system:
+        listener = bind("127.0.0.1", free_port())
+        async with serving(system, listener), httpx2.AsyncClient(base_url=url_of(listener), trust_env=False) as http:
+            yield http
 
 
 async def one(session: WorkerSession) -> Grant:
@@ -105,6 +121,59 @@ async def test_a_repeated_key_returns_the_first_answer(client: Client, http: htt
     assert [answer.json() for answer in stopped] == [stopped[0].json()] * 2
     other = await http.post(stop[0], json={"reason": "another"}, headers=stop[1])
     assert other.json()["code"] == "idempotency_key_reused"
+
+
+async def test_a_key_is_its_senders_wherever_it_is_shown(
+    client: Client, http: httpx2.AsyncClient, tmp_path: Path
+) -> None:
+    """Models count their calls from one: what two agents say under `call_1` are two messages to a third."""
+    keys = {name: (await client.register("tester", agent_id=name)).api_key for name in ("ann", "bob", "cyd")}
+
+    async def say(http: httpx2.AsyncClient, who: str | None, path: str, body: Any) -> httpx2.Response:
+        shown = {} if who is None else {"authorization": f"Bearer {keys[who]}"}
+        return await http.post(path, json=body, headers={"idempotency-key": "call_1"} | shown)
+
+    for path, made, body, other in (
+        ("/v1/agents/cyd/inbox", "turn_id", {"type": "turn", "payload": 1}, {"type": "turn", "payload": 2}),
+        ("/v1/boxes", "box_id", {"cards": [{"type": "note", "content": 1}]}, {"cards": []}),
+    ):
+        first = {who: (await say(http, who, path, body)).json()[made] for who in ("ann", "bob", None)}
+        assert len(set(first.values())) == 3, first
+        async with served(tmp_path) as elsewhere:
+            for who, known in first.items():
+                assert (await say(elsewhere, who, path, body)).json()[made] == known
+                refused = (await say(elsewhere, who, path, other)).json()
+                assert refused["code"] == "idempotency_key_reused"
+                assert "'call_1'" in refused["detail"], "a key is told of as it was sent"
+
+
+async def test_where_nobody_logs_in_a_key_is_the_agents_that_the_request_names(
+    client: Client, http: httpx2.AsyncClient
+) -> None:
+    await client.register("tester", agent_id="cyd")
+    for path, made, name in (("/v1/agents/cyd/inbox", "turn_id", "source_agent_id"), ("/v1/boxes", "box_id", "author")):
+        body = {"type": "turn"} if made == "turn_id" else {"cards": [{"type": "note", "content": 1}]}
+        first, again, other = [
+            (await http.post(path, json=body | {name: who}, headers={"idempotency-key": "call_1"})).json()
+            for who in ("ann", "ann", "bob")
+        ]
+        assert first[made] == again[made] != other[made]
+
+
+async def test_operators_who_use_the_same_key_make_two_runs(
+    client: Client, system: System, http: httpx2.AsyncClient
+) -> None:
+    await client.register("tester", agent_id="ann")
+    body = {"goal": "x", "tasks": [{"name": "a", "agent": "ann", "input": 1}]}
+    made = {}
+    for name in ("kim", "lee"):
+        issued = await system.access.keys.create(
+            name=name, role=Role.OPERATOR, project=None, expires_in_seconds=100, by="test"
+        )
+        headers = {"idempotency-key": "k1", "authorization": f"Bearer {issued.secret}"}
+        answers = [await http.post("/v1/runs", json=body, headers=headers) for _ in range(2)]
+        (made[name],) = {answer.json()["run_id"] for answer in answers}
+    assert made["kim"] != made["lee"]
 
 
 async def _twice(http: httpx2.AsyncClient, path: str, body: Any) -> tuple[Any, Any]:

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import msgspec
 
-from homeostat.core.limits import PAGE_MAX
+from homeostat.core.limits import CURSOR_MAX, PAGE_MAX
 from homeostat.core.records.access import AuditOutcome, PrincipalKind, Role
 from homeostat.core.wire.fields import Body, FilterText, Instant, Name, Shape, Value
 
@@ -105,14 +105,14 @@ class AuditQuery(msgspec.Struct, frozen=True, kw_only=True):
     """Which part of the log."""
 
     limit: Annotated[int, msgspec.Meta(ge=1, le=PAGE_MAX)] = 50
-    cursor: Annotated[int, msgspec.Meta(ge=1, le=1 << 53)] | None = None
+    cursor: Annotated[int, msgspec.Meta(ge=1, le=CURSOR_MAX)] | None = None
     q: FilterText | None = None
 
 
 class ExportQuery(msgspec.Struct, frozen=True, kw_only=True):
     """Where to go on."""
 
-    after: Annotated[int, msgspec.Meta(ge=0, le=1 << 53)] = 0
+    after: Annotated[int, msgspec.Meta(ge=0, le=CURSOR_MAX)] = 0
 
 
 class ActShape(Shape, frozen=True, kw_only=True):

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import msgspec
 
-from homeostat.core.limits import HISTORY_SAMPLES_MAX, PAGE_MAX, TAG_CHARS_MAX, TYPE_CHARS_MAX
+from homeostat.core.limits import CURSOR_MAX, HISTORY_SAMPLES_MAX, PAGE_MAX, TAG_CHARS_MAX, TYPE_CHARS_MAX
 from homeostat.core.machines.liveness import Liveness
 from homeostat.core.machines.phase import Phase
 from homeostat.core.records.fleet import ReportedStatus
@@ -224,4 +224,4 @@ class FeedQuery(msgspec.Struct, frozen=True, kw_only=True, rename={"agent_type":
     tag: Annotated[str, msgspec.Meta(max_length=TAG_CHARS_MAX)] | None = None
     project: Name | None = None
     stream: Annotated[str, msgspec.Meta(max_length=100)] | None = None
-    since: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    since: Annotated[int, msgspec.Meta(ge=0, le=CURSOR_MAX)] | None = None

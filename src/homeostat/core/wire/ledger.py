@@ -4,12 +4,12 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from homeostat.core.limits import PAGE_DEFAULT, PROMPT_CHARS_MAX
+from homeostat.core.limits import CURSOR_MAX, PAGE_DEFAULT, PROMPT_CHARS_MAX
 from homeostat.core.wire.bodies import Limit
 from homeostat.core.wire.fields import Body, FilterText, Instant, Name, Shape, Value
 from homeostat.core.wire.gateway import Names
 
-Seq = Annotated[int, msgspec.Meta(ge=0, description="The number of the last entry that was seen.")]
+Seq = Annotated[int, msgspec.Meta(ge=0, le=CURSOR_MAX, description="The number of the last entry that was seen.")]
 
 
 class LiveQuery(Body, frozen=True, kw_only=True, forbid_unknown_fields=False):

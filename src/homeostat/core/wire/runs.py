@@ -6,6 +6,7 @@ import msgspec
 
 from homeostat.core.limits import (
     BUDGET_MAX,
+    CURSOR_MAX,
     GOAL_CHARS_MAX,
     PAGE_DEFAULT,
     TASK_BACKOFF_SECONDS_MAX,
@@ -149,7 +150,9 @@ class TasksQuery(Body, frozen=True, kw_only=True, forbid_unknown_fields=False):
     """Which tasks."""
 
     status: TaskStanding | None = None
-    cursor: int = -1
+    cursor: Annotated[
+        int, msgspec.Meta(ge=-1, le=CURSOR_MAX, description="The number of the last task that was seen.")
+    ] = -1
     limit: Limit = PAGE_DEFAULT
     q: FilterText | None = None
 
