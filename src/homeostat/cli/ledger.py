@@ -12,6 +12,7 @@ from homeostat.cli.db import DataDir, StoreUrl
 from homeostat.cli.failures import ERROR, USAGE, explained, fail
 from homeostat.cli.nouns import bare
 from homeostat.cli.output import Output, OutputOption
+from homeostat.cli.tables import plain
 from homeostat.cli.verification import verify_store
 
 if TYPE_CHECKING:
@@ -157,9 +158,9 @@ def replay(  # noqa: PLR0917 — each is an option of the command
 
 def _tell(shape: "ReplayShape") -> None:
     for words in shape.skipped:
-        typer.echo(f"Not replayed: {words}", err=True)
+        typer.echo(f"Not replayed: {plain(words)}", err=True)
     for target in shape.changed_code:
-        typer.echo(f"Note: the file of {target} is not the one that ran.", err=True)
+        typer.echo(f"Note: the file of {plain(target)} is not the one that ran.", err=True)
     if shape.unreached:
         names = ", ".join(shape.unreached)
         typer.echo(f"The other prompt or model reached nobody: no agent here has a profile ({names}).", err=True)
@@ -167,7 +168,7 @@ def _tell(shape: "ReplayShape") -> None:
     if shape.divergence is None:
         typer.echo(f"{shape.verdict}: {counted}")
     else:
-        typer.echo(f"{shape.verdict} at entry {shape.divergence.seq}: {shape.divergence.message}")
+        typer.echo(f"{shape.verdict} at entry {shape.divergence.seq}: {plain(shape.divergence.message)}")
 
 
 async def _replay(  # noqa: PLR0917 — what the command was given
@@ -222,9 +223,10 @@ def _changes(
     prompt: str | None, model: str | None, deny_model: list[str] | None, deny_tool: list[str] | None
 ) -> "Changes":
     """What is to be otherwise."""
+    from homeostat.cli.files import text_of
     from homeostat.runs.replaying.changes import Changes
 
-    text = Path(prompt[1:]).read_text("utf-8") if prompt is not None and prompt.startswith("@") else prompt
+    text = text_of(prompt[1:]) if prompt is not None and prompt.startswith("@") else prompt
     return Changes(prompt=text, model=model, deny_models=deny_model or (), deny_tools=deny_tool or ())
 
 

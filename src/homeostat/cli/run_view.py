@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 import typer
 
-from homeostat.cli.tables import Cell, Column, distance, money, screen, table
+from homeostat.cli.tables import Cell, Column, distance, money, plain, screen, table
 from homeostat.core.clock import SystemClock, parse_rfc3339
 from homeostat.core.moments import moment
 
@@ -29,7 +29,7 @@ async def follow(client: "Client", begun: Row, *, quiet: bool) -> Row:
     said = ""
     run = begun
     if not quiet:
-        typer.echo(f"{run['run_id']}  {run['goal']}")
+        typer.echo(f"{run['run_id']}  {_on_a_line(run['goal'])}")
     while True:
         line = progress(run)
         if not quiet and line != said:
@@ -50,7 +50,7 @@ async def follow(client: "Client", begun: Row, *, quiet: bool) -> Row:
 
 def _ending(run: Row) -> list[str]:
     moved = run["moved"]
-    lines = [f"{run['status']} by {moved['actor']}: {moved['reason']}"]
+    lines = [_on_a_line(f"{run['status']} by {moved['actor']}: {moved['reason']}")]
     if run["paused_by"] == "gate" and run["status"] == "paused":
         lines.append(f"  homeostat approve {run['run_id']}/TASK, or reject, answers; the run goes on by itself.")
     elif run["status"] == "paused":
@@ -114,6 +114,11 @@ def listing(runs: list[Row], *, wide: bool = False) -> tuple[list[Column], list[
     return columns, cells
 
 
+def _on_a_line(text: str) -> str:
+    """What others wrote, of whatever length and with whatever in it."""
+    return plain(" ".join(text.split()))
+
+
 def _when(instant: str) -> str:
     return moment(parse_rfc3339(instant), SystemClock().now_ms())
 
@@ -136,7 +141,7 @@ def page(run: Row, tasks: list[Row], *, more: bool) -> list[str]:
         "Driven by": "" if run["driver"] is None else f"{run['driver']} (epoch {run['epoch']})",
         "Error": "" if run["error"] is None else str(run["error"].get("message", run["error"])),
     }
-    lines = [f"{name:<10} {value}" for name, value in facts.items() if value]
+    lines = [f"{name:<10} {_on_a_line(value)}" for name, value in facts.items() if value]
     columns = (
         Column("TASK"),
         Column("STATUS"),

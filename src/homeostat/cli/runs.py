@@ -15,7 +15,7 @@ from homeostat.cli.output import Output, OutputOption, show
 from homeostat.cli.selection import FilterOption
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from homeostat.client.client import Client
 
@@ -66,6 +66,7 @@ def run(
     Ends with 0 if the run completed, or is planned and waits to be applied; 1 if it failed or was killed; 3 if it is
     held, by its budget, for an approval or by an operator. -o json says by which, as paused_by.
     """
+    _one_of({"--tasks": tasks, "--agent": agent, "--planner": planner, "--planner-function": planner_function})
     body: dict[str, Any] = {"goal": goal, "actor": actor, "reason": reason, "replay": replay}
     if tasks is not None:
         body["tasks"] = tasks_of(tasks)
@@ -85,6 +86,17 @@ def run(
         await _begin(client, body, output, detach=detach)
 
     talk(work, url, project)
+
+
+def _one_of(options: "Mapping[str, str | None]") -> None:
+    """See that only one says where the tasks come from."""
+    said = [name for name, value in options.items() if value is not None]
+    if len(said) > 1:
+        words = (
+            f"say one of {', '.join(said)}, not all of them" if len(said) > 2 else f"say {' or '.join(said)}, not both"
+        )
+        hint = "Tasks come from a file, are the goal for one agent, or are what a planner plans."
+        raise fail(words, hint=hint, code=USAGE)
 
 
 async def _begin(client: "Client", body: dict[str, Any], output: Output, *, detach: bool) -> None:
@@ -296,16 +308,12 @@ def _amount(name: str, amount: str) -> tuple[str, float | int]:
 
 def tasks_of(path: str) -> Any:
     """The tasks that a file lists, bare or as `tasks` of an object."""
-    import sys
-    from pathlib import Path
-
-    from homeostat.core.codec import from_json
+    from homeostat.cli.files import text_of
+    from homeostat.core.codec import Json, from_json
     from homeostat.core.errors import MalformedPayload
 
     try:
-        read = from_json(sys.stdin.read() if path == "-" else Path(path).read_text())
-    except OSError as problem:
-        raise fail(f"{path} cannot be read: {problem.strerror}", code=USAGE) from problem
+        read = from_json(Json(text_of(path)))
     except MalformedPayload as problem:
         raise fail(f"{path} is not valid: {problem.facts['problem']}", code=USAGE) from problem
     return read["tasks"] if isinstance(read, dict) and "tasks" in read else read  # pyright: ignore[reportUnknownVariableType] - as written in the file

@@ -1,11 +1,16 @@
 """What a budget on the command line means, how a run is told in one line, and what a rehearsal comes to."""
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 import typer
+from typer.testing import CliRunner
 
+from homeostat.cli.application import application
 from homeostat.cli.giving import show_blast
-from homeostat.cli.run_view import progress
-from homeostat.cli.runs import budget_of, lifted
+from homeostat.cli.run_view import follow, page, progress
+from homeostat.cli.runs import budget_of, lifted, tasks_of
 
 
 def test_a_budget_is_read_with_its_units() -> None:
@@ -77,3 +82,66 @@ def test_a_rehearsal_says_how_it_is_undone_or_that_it_is_not(
 ) -> None:
     show_blast([{"runs": [], "agents": [], "more": 0, "effect": "No other begins.", "undo": undo}])
     assert capsys.readouterr().err.endswith(f"{said}\n")
+
+
+NOBODY = ["--url", "http://127.0.0.1:1"]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--agent", "a", "--planner", "b"], "say --agent or --planner, not both"),
+        (["--tasks", "t.json", "--agent", "a"], "say --tasks or --agent, not both"),
+        (["--tasks", "t.json", "--planner", "b"], "say --tasks or --planner, not both"),
+        (["--planner", "b", "--planner-function", "f"], "say --planner or --planner-function, not both"),
+        (["--agent", "a", "--planner-function", "f"], "say --agent or --planner-function, not both"),
+        (["--tasks", "t", "--agent", "a", "--planner", "b"], "say one of --tasks, --agent, --planner"),
+    ],
+)
+def test_options_that_contradict_each_other_are_refused(options: list[str], said: str) -> None:
+    ended = CliRunner().invoke(application, ["run", "a goal", *options, *NOBODY])
+    assert ended.exit_code == 2
+    assert said in ended.stderr
+
+
+def test_a_file_of_tasks_that_cannot_be_read_is_told_of(tmp_path: Path) -> None:
+    odd = tmp_path / "tasks.json"
+    odd.write_bytes('[{"name": "ü"}]'.encode("latin-1"))
+    for path, said in ((odd, "is not UTF-8: its byte 12 is none"), (tmp_path / "none.json", "cannot be read: No such")):
+        ended = CliRunner().invoke(application, ["run", "a goal", "--tasks", str(path), *NOBODY])
+        assert ended.exit_code == 2
+        assert f"{path} {said}" in ended.stderr
+    assert "iconv" in CliRunner().invoke(application, ["run", "a goal", "--tasks", str(odd), *NOBODY]).stderr
+    odd.write_text('{"tasks": [{"name": "ü"}]}', "utf-8")
+    assert tasks_of(str(odd)) == [{"name": "ü"}]
+
+
+async def test_what_others_wrote_commands_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    evil = "wait\x1b]0;owned\x07\x9b2J\nRun        run_other"
+    budget = {"usd_max": None, "usd_spent": 0.0, "tokens_max": None, "seconds_max": None, "seconds_spent": 1.0}
+    run: dict[str, Any] = {
+        **dict.fromkeys(("trace_id", "driver", "planner_name", "paused_by"), evil),
+        "run_id": "run_1",
+        "goal": evil,
+        "status": "failed",
+        "at_rest": True,
+        "tasks": {},
+        "seed": 1,
+        "epoch": 1,
+        "created_at": "2026-01-01T00:00:00Z",
+        "created_by": evil,
+        "ledger_entries": 1,
+        "ledger_hash": "a",
+        "moved": {"at": "2026-01-01T00:00:00Z", "actor": evil, "reason": evil},
+        "error": {"message": evil},
+        "planner": evil,
+        "budget": {**budget, "forecast": None},
+    }
+    task = {"name": evil, "status": "queued", "agent_id": None, "target": evil, "attempt": 1, "after": [evil]}
+    lines = page(run, [task], more=False)
+    assert all(line.isprintable() for line in lines), lines
+    assert sum(line.startswith("Run ") for line in lines) == 1
+    await follow(None, run, quiet=False)  # pyright: ignore[reportArgumentType] - it is over, and nobody is asked
+    told = capsys.readouterr().out.splitlines()
+    assert len(told) == 3
+    assert all(line.isprintable() for line in told), told
