@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import signal
 from collections import Counter
 from collections.abc import Generator, Iterator
 from itertools import count
@@ -17,6 +18,10 @@ from homeostat.testing.servers import NatsServer, PostgresServer, RedisServer
 
 settings.register_profile("homeostat", deadline=None, print_blob=True)
 settings.load_profile("homeostat")
+
+# A shell has what it runs in the background ignore Ctrl-C, and children inherit that. A handler is not handed on, so
+# the commands that tests begin hear of it whoever began the tests.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 SCREENSHOTS = Path(__file__).parents[1] / "build" / "screenshots"
 

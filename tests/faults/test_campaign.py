@@ -19,7 +19,7 @@ LINKS = ("store", "bus", "status", "upstream")
 RARE = {
     *("approvals answered by two at once", "results that came too late", "calls without an answer"),
     *("calls answered 402", "calls of an isolated agent refused"),
-    *("turns held back from an isolated agent",),
+    *("turns held back from an isolated agent", "stalled workers who woke to turns of others"),
     *("remedies answered by two at once", "remedies executed"),
 }
 """What a slice may be too short for; the campaign is not."""
