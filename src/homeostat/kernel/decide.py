@@ -8,11 +8,11 @@ from msgspec.structs import replace
 
 from homeostat.core.codec import NULL, from_json, to_json
 from homeostat.core.errors import BoxNotYours, BoxUnknown, HomeostatError, IdempotencyKeyReused, Unavailable
-from homeostat.core.ids import BoxId, ProjectId, scope_of, turn_of
+from homeostat.core.ids import BoxId, ProjectId, TurnId, scope_of, turn_of
 from homeostat.core.limits import READ_ON_PAGES_MAX, READ_ON_ROWS_MAX
 from homeostat.core.ports.store import TurnStore
 from homeostat.core.records.head import Mailbox
-from homeostat.core.records.turn import AgentKey, OpenTurn
+from homeostat.core.records.turn import AgentKey, OpenTurn, TurnStatus
 from homeostat.core.records.writes import Answer
 from homeostat.kernel import commands as c
 from homeostat.kernel.deliver import Followups
@@ -228,7 +228,7 @@ class Decision:
             line = await self._store.inbox(*key, after_seq=after, limit=limit)
             for entry in line:
                 if entry.turn.seq not in gone and plan.may_begin(entry.turn.run_id):
-                    return entry
+                    return await self._queued(key[0], entry.turn.turn_id) if entry.starts else entry
             if len(line) < limit:
                 return None
             after, limit = line[-1].turn.seq, READ_ON_ROWS_MAX
@@ -243,10 +243,16 @@ class Decision:
         if need.card is not None:
             card = await self._store.card(*need.card)
             plan.contents[need.card] = card.content if card is not None else NULL
-        if need.item is not None:
-            project, agent_id, seq = need.item
-            line = await self._store.inbox(project, agent_id, after_seq=seq - 1, limit=1)
-            plan.items[need.item] = line[0] if line and line[0].turn.seq == seq else None
+        if need.turn is not None:
+            plan.behind[need.turn[1]] = await self._queued(*need.turn)
+
+    async def _queued(self, project: ProjectId, turn_id: TurnId) -> OpenTurn | None:
+        """A turn as it stands in line, if it does."""
+        view = await self._store.turn(project, turn_id)
+        if view is None or view.status is not TurnStatus.QUEUED:
+            return None
+        line = await self._store.inbox(*view.turn.key, after_seq=view.turn.seq - 1, limit=1)
+        return replace(line[0], waits=view.waits) if line and line[0].turn.turn_id == turn_id else None
 
     async def _box(self, project: ProjectId, box_id: BoxId) -> BoxState:
         length = await self._store.box_length(project, box_id)

@@ -13,13 +13,13 @@ from homeostat.core.records.card import DELIVERABLE, DELIVERABLE_POSITION
 from homeostat.core.records.event import Channel, Event
 from homeostat.core.records.head import Head, Mailbox
 from homeostat.core.records.recording import RECORDING, Worked
-from homeostat.core.records.turn import Grant, MessageType, OpenTurn, Step, Turn, WaitStatus
+from homeostat.core.records.turn import Grant, MessageType, OpenTurn, Step, WaitStatus
 from homeostat.core.records.view import Deliverable, Outcome
 from homeostat.core.records.work import Delivered
 from homeostat.kernel.claim import claim, hand_on
 from homeostat.kernel.commands import Claim, Deliver, Dispatch, Recover, Report, Stop, Stopped
 from homeostat.kernel.dispatch import dispatch, lease_front, revoke
-from homeostat.kernel.plan import Need, Plan
+from homeostat.kernel.plan import Plan
 
 Followups = list[Report]
 
@@ -90,7 +90,7 @@ def stop(plan: Plan, command: Stop, followups: Followups) -> Stopped:
             plan, mailbox, TurnEvent.STOP, status=Outcome.STOP, result=NULL, error=error, followups=followups
         )
         return Stopped(stopped=True, card_id=card_id)
-    entry = _in_line(plan, mailbox, turn)
+    entry = plan.in_line(mailbox, turn.turn_id)
     if entry is None:
         return Stopped(stopped=False, card_id=None)
     plan.rolling(entry)
@@ -256,23 +256,6 @@ def conclude(
         )
         followups.append(reply)
     return card_id
-
-
-def _in_line(plan: Plan, mailbox: Mailbox, turn: Turn) -> OpenTurn | None:
-    """Find a queued turn, whether or not it is near the front."""
-    for entry in mailbox.queue:
-        if entry.turn.turn_id == turn.turn_id:
-            return entry
-    if mailbox.queue_complete or (mailbox.queue and turn.seq < mailbox.queue[0].turn.seq):
-        return None
-    item = (turn.project, turn.agent_id, turn.seq)
-    if item in plan.writes.inbox_drop:
-        return None
-    if item in plan.writes.inbox_put:
-        return plan.writes.inbox_put[item]
-    if item not in plan.items:
-        raise Need(item=item)
-    return plan.items[item]
 
 
 def check_result_fields(schema: Json, result: Json) -> None:

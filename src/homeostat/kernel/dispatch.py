@@ -103,7 +103,10 @@ def preempt(plan: Plan, command: Preempt) -> TurnId | None:
         deadline_ms=None,
     )
     plan.enqueue_row(entry)
-    plan.put(Mailbox(moved, None, (entry, *mailbox.queue)))
+    # One that had passed over others whose run is held may belong behind what is at hand: then that is read again.
+    first = mailbox.queue_complete or (mailbox.queue and entry.turn.seq < mailbox.queue[0].turn.seq)
+    queue = sorted((entry, *mailbox.queue), key=lambda other: other.turn.seq) if first else ()
+    plan.put(Mailbox(moved, None, tuple(queue)))
     dispatch(plan, command.key)
     return entry.turn.turn_id
 

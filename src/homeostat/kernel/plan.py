@@ -11,7 +11,7 @@ from homeostat.core.clock import Millis
 from homeostat.core.codec import Json
 from homeostat.core.enforcement_errors import AgentMoved
 from homeostat.core.errors import AgentUnknown, BoxNotYours, MalformedPayload, StaleEpoch
-from homeostat.core.ids import BoxId, CardId, Ids, ProjectId, RunId, WorkerId, card_of, digest_of, scope_of
+from homeostat.core.ids import BoxId, CardId, Ids, ProjectId, RunId, TurnId, WorkerId, card_of, digest_of, scope_of
 from homeostat.core.limits import LEASE_BEATS
 from homeostat.core.machines.turn import HEAD, HeadStatus, TurnEvent
 from homeostat.core.records.card import KERNEL_CARDS, Card, CardDraft
@@ -21,7 +21,7 @@ from homeostat.core.records.head import Head, Mailbox
 from homeostat.core.records.recording import Worked
 from homeostat.core.records.turn import AgentKey, OpenTurn, Wait
 from homeostat.core.records.view import Deliverable
-from homeostat.core.records.writes import InboxKey, Writes
+from homeostat.core.records.writes import Writes
 from homeostat.kernel.commands import Fence, Report
 
 
@@ -36,12 +36,12 @@ class Need(Exception):
         *,
         mailbox: AgentKey | None = None,
         box: tuple[ProjectId, BoxId] | None = None,
-        item: InboxKey | None = None,
+        turn: tuple[ProjectId, TurnId] | None = None,
         card: tuple[ProjectId, CardId] | None = None,
     ) -> None:
         self.mailbox = mailbox
         self.box = box
-        self.item = item
+        self.turn = turn
         self.card = card
 
 
@@ -70,7 +70,7 @@ class Plan(Struct, kw_only=True):
     base: dict[AgentKey, int] = {}
     boxes: dict[tuple[ProjectId, BoxId], BoxState] = {}
     contents: dict[tuple[ProjectId, CardId], Json] = {}
-    items: dict[InboxKey, OpenTurn | None] = {}
+    behind: dict[TurnId, OpenTurn | None] = {}
     touched: dict[AgentKey, None] = {}
     ends: list[tuple[ProjectId, Deliverable]] = []
     left: list[Worked] = []
@@ -149,6 +149,23 @@ class Plan(Struct, kw_only=True):
         key = (turn.project, turn.agent_id, turn.seq)
         self.writes.inbox_drop.discard(key)
         self.writes.inbox_put[key] = entry
+
+    def in_line(self, mailbox: Mailbox, turn_id: TurnId) -> OpenTurn | None:
+        """Find a queued turn, whether or not it is near the front."""
+        for entry in mailbox.queue:
+            if entry.turn.turn_id == turn_id:
+                return entry
+        if mailbox.queue_complete:
+            return None
+        for entry in self.writes.inbox_put.values():
+            if entry.turn.turn_id == turn_id:
+                return entry
+        if turn_id not in self.behind:
+            raise Need(turn=(mailbox.head.project, turn_id))
+        found = self.behind[turn_id]
+        if found is None or found.turn.key != mailbox.head.key:
+            return None
+        return None if (*found.turn.key, found.turn.seq) in self.writes.inbox_drop else found
 
     def dequeue_row(self, entry: OpenTurn) -> None:
         turn = entry.turn

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from homeostat.core.clock import Millis
 from homeostat.core.codec import NULL, Json, from_json, to_json
 from homeostat.core.errors import InvalidRequest, MalformedPayload, QueueFull, ResultFieldsMissing
-from homeostat.core.ids import CardId, ToolCallId
+from homeostat.core.ids import CardId, ToolCallId, TurnId
 from homeostat.core.limits import QUEUE_PER_AGENT_MAX, WAIT_SECONDS_DEFAULT, WAIT_SECONDS_MAX, WAITS_PER_TURN_MAX
 from homeostat.core.machines.turn import HeadStatus, TurnEvent
 from homeostat.core.records.card import TOOL_CALL, TOOL_RESULT, CardDraft
@@ -126,7 +126,7 @@ def report(plan: Plan, command: Report, followups: Followups) -> Reported:
     if command.status in (WaitStatus.PENDING, WaitStatus.CANCELLED):
         raise InvalidRequest(problem=f"{command.status.value} is not how a tool call ends")
     mailbox = plan.mailbox(command.key)
-    entry = _open_turn(mailbox, command)
+    entry = _open_turn(plan, mailbox, command.turn_id)
     wait = next((w for w in entry.waits if w.call_id == command.call_id), None) if entry else None
     if entry is None or wait is None or wait.status is not WaitStatus.PENDING:
         return Reported(accepted=False)
@@ -224,11 +224,11 @@ def effective_after(command: Report, wait: Wait) -> AfterExecution:
     return command.after_execution or wait.after_execution
 
 
-def _open_turn(mailbox: Mailbox, command: Report) -> OpenTurn | None:
+def _open_turn(plan: Plan, mailbox: Mailbox, turn_id: TurnId) -> OpenTurn | None:
     """The turn a result is for: the active one, or one that was put back while its tools ran."""
-    if mailbox.active is not None and mailbox.active.turn.turn_id == command.turn_id:
+    if mailbox.active is not None and mailbox.active.turn.turn_id == turn_id:
         return mailbox.active
-    return next((entry for entry in mailbox.queue if entry.turn.turn_id == command.turn_id), None)
+    return plan.in_line(mailbox, turn_id)
 
 
 def _outstanding(entry: OpenTurn) -> tuple[int, Millis | None]:

@@ -8,10 +8,11 @@ from homeostat.core.ids import RunId, WorkerId
 from homeostat.core.limits import RERING_SECONDS
 from homeostat.core.machines.turn import HeadStatus
 from homeostat.core.records.head import Gate
+from homeostat.core.records.turn import Grant, WaitStatus
 from homeostat.core.records.view import Outcome
 from homeostat.kernel.commands import Claim, Dispatch, Preempt, SetGate, Stop
 from homeostat.kernel.deliver import enter
-from homeostat.testing.desk import Desk, key_of
+from homeostat.testing.desk import Desk, call, key_of
 from homeostat.testing.memory import MemoryTurns
 
 
@@ -159,3 +160,57 @@ def test_a_turn_of_a_run_that_is_held_here_is_not_ended_however_long_that_takes(
     assert enter(plan, Claim(key=key_of("a"), worker_id=WorkerId("wrk_1")), []) is None
     assert not plan.writes
     assert desk.deliverable(held) is None
+
+
+def passed_over(desk: Desk) -> Grant:
+    """A turn that waits for two calls, put back into a line whose front is of a run that may begin nothing."""
+    run = RunId("run_" + "1" * 24)
+    active, *_ = [desk.enqueue("a", run_id=run) for _ in range(4)]
+    desk.store.closed_runs.add(run)
+    desk.enqueue("a")
+    desk.stop(active)
+    grant = desk.claim("a")
+    desk.suspend(grant, call("c1", 30.0), call("c2", 60.0))
+    desk.all(SetGate(key=key_of("a"), gate=Gate.CLOSED), Preempt(key=key_of("a")))
+    return grant
+
+
+def test_a_result_for_a_turn_behind_the_front_is_taken_in() -> None:
+    desk = Desk("a", store=MemoryTurns(queue_front=2))
+    grant = passed_over(desk)
+    assert desk.report(grant, "c1", "found").accepted
+    assert not desk.report(grant, "c1", "found again").accepted
+    assert not desk.report(grant, "c3", "never asked for").accepted
+    assert [answer.accepted for answer in desk.all(*[desk.result(grant, "c2")] * 2)] == [True, False]
+    desk.do(SetGate(key=key_of("a"), gate=Gate.OPEN))
+    mailbox = desk.plan.mailboxes[key_of("a")]
+    assert mailbox is not None
+    (again,) = desk.decide(Claim(key=key_of("a"), worker_id=WorkerId("wrk_2")), known={key_of("a"): mailbox})
+    assert desk.save().ok
+    assert again.turn.turn_id == grant.turn.turn_id
+    assert [wait.status for wait in again.waits] == [WaitStatus.SUCCESS] * 2
+    assert desk.suspend(again, call("c1"), call("c2")).ready
+
+
+def test_a_turn_behind_the_front_that_is_stopped_waits_for_nothing_more() -> None:
+    desk = Desk("a", store=MemoryTurns(queue_front=2))
+    grant = passed_over(desk)
+    assert desk.stop(grant.turn.turn_id).stopped
+    assert {desk.wait(grant.turn.turn_id, name).status for name in ("c1", "c2")} == {WaitStatus.CANCELLED}
+    assert not desk.stop(grant.turn.turn_id).stopped
+    assert not desk.report(grant, "c1").accepted
+
+
+def test_a_turn_that_is_put_back_takes_its_place_in_line_and_not_the_first() -> None:
+    desk = Desk("a", store=MemoryTurns(queue_front=2))
+    run = RunId("run_" + "1" * 24)
+    active, *held = [desk.enqueue("a", run_id=run) for _ in range(4)]
+    desk.store.closed_runs.add(run)
+    passing = desk.enqueue("a")
+    desk.stop(active)
+    assert desk.head("a").turn_id == passing
+    known = {key_of("a"): desk.mailbox("a")}
+    desk.store.closed_runs.clear()
+    desk.decide(Preempt(key=key_of("a")), known=known)
+    assert desk.save().ok
+    assert desk.head("a").turn_id == held[0]
