@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, ParamSpec, Self, TypeVar
+from weakref import finalize
 
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
@@ -27,8 +28,10 @@ class SyncClient:
         project: str | None = None,
         retry_seconds: float = RETRY_SECONDS,
     ) -> None:
-        self._starting = start_blocking_portal("asyncio", name="homeostat-client")
-        self._portal: BlockingPortal = self._starting.__enter__()
+        starting = start_blocking_portal("asyncio", name="homeostat-client")
+        self._portal: BlockingPortal = starting.__enter__()
+        # At the latest while threads still run: later, the interpreter would wait for this one for ever.
+        self._end = finalize(self, starting.__exit__, None, None, None)
         self.asynchronous = self._portal.call(
             lambda: Client(url, key=key, project=project, retry_seconds=retry_seconds)
         )
@@ -40,13 +43,18 @@ class SyncClient:
         self.close()
 
     def close(self) -> None:
-        try:
-            self._portal.call(self.asynchronous.close)
-        finally:
-            self._starting.__exit__(None, None, None)
+        if self._end.alive:
+            try:
+                self._portal.call(self.asynchronous.close)
+            finally:
+                self._end()
 
     def _wait(self, work: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T:
-        return self._portal.call(lambda: work(*args, **kwargs))
+        working = self._portal.start_task_soon(lambda: work(*args, **kwargs))
+        try:
+            return working.result()
+        finally:
+            working.cancel()  # whoever was interrupted leaves nothing behind that the end would wait for
 
     def register(self, agent_type: str, **facts: Any) -> a.Registered:
         return self._wait(self.asynchronous.register, agent_type, **facts)
