@@ -16,7 +16,7 @@ from homeostat.core.errors import InvalidRequest
 from homeostat.core.ids import CardId, ToolCallId, scope_of
 from homeostat.core.limits import NAME_CHARS_MAX, STEP_ERROR_CHARS_MAX, STEPS_PER_TURN_MAX
 from homeostat.core.records.card import KERNEL_CARDS, Card
-from homeostat.core.records.turn import Grant, Wait, WaitStatus
+from homeostat.core.records.turn import AfterExecution, Grant, Wait, WaitStatus
 from homeostat.core.records.view import Hydration
 
 REPEAT = "#"
@@ -130,13 +130,16 @@ class Journal:
         return wait.result_card_id
 
     def result(self, call_id: ToolCallId, tool: str, args: Json) -> Result | None:
-        """The answer to a call that was made before; None if there is none yet."""
+        """The answer to a call that was made before; None if there is none yet.
+
+        One that ends its turn, and came while that was in line, does so once it is asked for again: nobody is given it.
+        """
         wait = self._waits.get(call_id)
         if wait is None:
             return None
         self._seen.add(call_id)
         self._check(wait, tool, args)
-        if wait.status is WaitStatus.PENDING:
+        if wait.status is WaitStatus.PENDING or wait.after_execution is AfterExecution.TERMINATE:
             return None
         content = self._cards.get(wait.result_card_id) if wait.result_card_id is not None else None
         value = cast("dict[str, Any]", from_json(content)).get("result") if content is not None else None

@@ -10,8 +10,9 @@ from homeostat.adapters.upstreams.simulated import ModelCall, Reply
 from homeostat.agent.errors import CallFailed, RecoverableError, StepFailed
 from homeostat.agent.turn import Turn, current_turn, submit_result
 from homeostat.core.codec import from_json, to_json
-from homeostat.core.ids import DEFAULT_PROJECT
+from homeostat.core.ids import DEFAULT_PROJECT, AgentId
 from homeostat.core.records.card import CardDraft
+from homeostat.core.records.head import Gate
 from homeostat.core.records.turn import WaitStatus
 from homeostat.testing.workbench import Workbench
 
@@ -411,6 +412,27 @@ async def test_a_call_may_end_the_turn(bench: Workbench) -> None:
         turn_id = await bench.send("agent")
         await bench.answer({"final": True})
         assert from_json((await bench.end(turn_id)).result) == {"final": True}
+
+
+@pytest.mark.parametrize("last", ["final", "other"])
+async def test_a_call_ends_the_turn_although_that_was_put_back_before_its_result_came(
+    bench: Workbench, last: str
+) -> None:
+    async def agent(turn: Turn) -> Any:
+        await turn.gather(turn.request("final", after_execution="terminate"), turn.call("other"))
+        raise AssertionError("it never comes back")
+
+    agent_key = (DEFAULT_PROJECT, AgentId("agent"))
+    async with bench.working(agent=agent):
+        turn_id = await bench.send("agent")
+        calls = {call["tool"]: call for call in [await bench.tool_calls.get() for _ in range(2)]}
+        first = "other" if last == "final" else "final"
+        await bench.report(calls[first], first)
+        await bench.kernel.set_gate(agent_key, Gate.CLOSED)
+        assert await bench.kernel.preempt(agent_key) == turn_id
+        await bench.report(calls[last], last)
+        await bench.kernel.set_gate(agent_key, Gate.OPEN)
+        assert from_json((await bench.end(turn_id)).result) == "final"
 
 
 # --- the same path -----------------------------------------------------------------------------------------
