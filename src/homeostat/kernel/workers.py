@@ -44,7 +44,8 @@ class Workers:
         """A worker leaves; what it holds goes back and costs no attempt.
 
         Of one that is `lost` only that goes back which it had not collected. The rest may be what it died of, and has
-        to cost an attempt, or it would be given to one worker after the other for ever.
+        to cost an attempt, or it would be given to one worker after the other for ever. Its lease ends by itself, or
+        not at all if the worker has gone to another process and beats there.
         """
         berth = self._dock.close(worker_id)
         fences = [fence_of(grant) for grant in berth.granted] if berth else []
@@ -54,7 +55,8 @@ class Workers:
         for outcome in await asyncio.gather(*releases, return_exceptions=True):
             if isinstance(outcome, BaseException) and not isinstance(outcome, StaleEpoch):
                 raise outcome
-        await self._flusher.submit(EndLease(worker_id=worker_id))
+        if not lost:
+            await self._flusher.submit(EndLease(worker_id=worker_id))
 
     # --- waiting for turns ---------------------------------------------------------------------------------
 

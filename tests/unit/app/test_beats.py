@@ -13,6 +13,7 @@ from homeostat.core.clock import Millis
 from homeostat.core.codec import NULL
 from homeostat.core.errors import StoreUnavailable
 from homeostat.core.ids import WorkerId
+from homeostat.core.machines.turn import HeadStatus
 from homeostat.core.ports.store import TurnStore
 from homeostat.core.records.turn import Grant
 from homeostat.core.records.view import Outcome
@@ -217,3 +218,28 @@ async def test_a_turn_that_is_taken_away_on_its_way_to_the_worker_is_revoked_whe
         clock.advance(LEASE_SECONDS)
         assert await session.renew(0, [turn_id]) == [fence_of(grant)], "it still works on it"
         assert await session.renew(0, []) == []
+
+
+async def test_a_worker_that_goes_on_at_another_server_keeps_its_turn_when_the_first_one_misses_it() -> None:
+    desk, clock = Desk("a"), ManualClock()
+    async with (
+        running_kernel(desk.store, clock=clock, lease_seconds=LEASE_SECONDS) as here,
+        running_kernel(desk.store, clock=clock, lease_seconds=LEASE_SECONDS) as there,
+    ):
+        left = WorkerSessions(here, LocalTurns(here))
+        session, _ = await left.open([ANN], None, [])
+        turn_id = (await here.enqueue(desk.message("a"))).turn_id
+        (grant,) = await session.claim(1, 5, [])
+        again, revoked = await WorkerSessions(there, LocalTurns(there)).open(
+            [ANN], session.worker_id, [fence_of(grant)]
+        )
+        assert revoked == []
+        for _ in range(4):
+            clock.advance(LEASE_SECONDS / 3)
+            assert await again.renew(0, [turn_id]) == []
+        assert await left.tick() == 1
+        await there.watchdog.tick()
+        assert (desk.head("a").status, desk.head("a").losses) == (HeadStatus.RUNNING, 0)
+        clock.advance(LEASE_SECONDS + 0.1)
+        await there.watchdog.tick()
+        assert (desk.head("a").status, desk.head("a").losses) == (HeadStatus.DISPATCHED, 1)
