@@ -70,7 +70,7 @@ class RemoteSession:
             self._newcomer.set_result(None)
         newcomer = self._newcomer = asyncio.get_running_loop().create_future()
         async with self._turnstile:
-            lost = [grant for turn_id, grant in self.given.items() if turn_id not in holding]
+            lost = await self._unheard_of([grant for turn_id, grant in self.given.items() if turn_id not in holding])
             if lost or newcomer.done():
                 return lost[:limit]
             claiming = asyncio.ensure_future(self.local.claim(limit, seconds))
@@ -82,6 +82,16 @@ class RemoteSession:
                     claiming.cancel()
                     await asyncio.wait({claiming})
             return [] if claiming.cancelled() else claiming.result()
+
+    async def _unheard_of(self, unknown: list[Grant]) -> list[Grant]:
+        """Of grants that the worker does not know of, those it has to be given again: others it ended elsewhere."""
+        if not unknown:
+            return unknown
+        held = {fence for fence, _ in await self._kernel.store.held(self.worker_id)}
+        for grant in unknown:
+            if fence_of(grant) not in held:
+                self.ended(grant.turn.turn_id, grant.epoch)
+        return [grant for grant in unknown if fence_of(grant) in held]
 
     def _give(self, claiming: asyncio.Future[list[Grant]]) -> None:
         if not claiming.cancelled() and claiming.exception() is None:

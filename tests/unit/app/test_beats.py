@@ -243,3 +243,19 @@ async def test_a_worker_that_goes_on_at_another_server_keeps_its_turn_when_the_f
         clock.advance(LEASE_SECONDS + 0.1)
         await there.watchdog.tick()
         assert (desk.head("a").status, desk.head("a").losses) == (HeadStatus.DISPATCHED, 1)
+
+
+async def test_a_turn_that_ended_at_another_server_is_not_given_again_by_the_first_one() -> None:
+    desk, clock = Desk("a"), ManualClock()
+    async with (
+        running_kernel(desk.store, clock=clock, lease_seconds=LEASE_SECONDS) as here,
+        running_kernel(desk.store, clock=clock, lease_seconds=LEASE_SECONDS) as there,
+    ):
+        first, _ = await WorkerSessions(here, LocalTurns(here)).open([ANN], None, [])
+        await here.enqueue(desk.message("a"))
+        (grant,) = await first.claim(1, 5, [])
+        assert await first.claim(1, 0, []) == [grant], "its answer may have been lost"
+        other, _ = await WorkerSessions(there, LocalTurns(there)).open([ANN], first.worker_id, [fence_of(grant)])
+        await other.local.deliver(grant, status=Outcome.SUCCESS, result=NULL)
+        assert await first.claim(1, 0, []) == []
+        assert first.given == {}
