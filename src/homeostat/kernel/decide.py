@@ -158,6 +158,7 @@ class Decision:
     async def _reconsider(self, doubtful: Sequence[Pending]) -> None:
         """Never refuse from memory: a decision that swaps no head is only as good as the mailbox it was made on."""
         await self._load({cast(AgentKey, pending.key) for pending in doubtful})
+        self._plan.behind.clear()  # what was found in line was read before these mailboxes were
         for pending in doubtful:
             key = pending.recall_key
             if key is not None and self._answered_by.get(key) is pending:  # what another said under this key stands

@@ -4,13 +4,13 @@ import pytest
 from msgspec.structs import replace
 
 from homeostat.core.codec import from_json
-from homeostat.core.ids import RunId, WorkerId
+from homeostat.core.ids import ProjectId, RunId, TurnId, WorkerId
 from homeostat.core.limits import RERING_SECONDS
 from homeostat.core.machines.turn import HeadStatus
 from homeostat.core.records.head import Gate
 from homeostat.core.records.turn import Grant, WaitStatus
-from homeostat.core.records.view import Outcome
-from homeostat.kernel.commands import Claim, Dispatch, Preempt, SetGate, Stop
+from homeostat.core.records.view import Outcome, TurnView
+from homeostat.kernel.commands import Claim, Command, Dispatch, Preempt, SetGate, Stop
 from homeostat.kernel.deliver import enter
 from homeostat.testing.desk import Desk, call, key_of
 from homeostat.testing.memory import MemoryTurns
@@ -214,3 +214,32 @@ def test_a_turn_that_is_put_back_takes_its_place_in_line_and_not_the_first() -> 
     desk.decide(Preempt(key=key_of("a")), known=known)
     assert desk.save().ok
     assert desk.head("a").turn_id == held[0]
+
+
+def test_a_turn_that_is_put_back_while_it_is_looked_for_is_looked_for_again() -> None:
+    class Moving(MemoryTurns):
+        """A store in which something happens behind the back of whoever has just read a turn."""
+
+        meanwhile: tuple[Command, ...] = ()
+
+        async def turn(self, project: ProjectId, turn_id: TurnId) -> TurnView | None:
+            view = await super().turn(project, turn_id)
+            moves, self.meanwhile = self.meanwhile, ()
+            if moves:
+                Desk(store=self).all(*moves)
+            return view
+
+    store = Moving(queue_front=2)
+    desk = Desk("a", store=store)
+    run = RunId("run_" + "1" * 24)
+    active, *_ = [desk.enqueue("a", run_id=run) for _ in range(4)]
+    desk.store.closed_runs.add(run)
+    desk.enqueue("a")
+    known = {key_of("a"): desk.mailbox("a")}
+    desk.stop(active)
+    grant = desk.claim("a")
+    desk.suspend(grant, call("c1"))
+    store.meanwhile = (SetGate(key=key_of("a"), gate=Gate.CLOSED), Preempt(key=key_of("a")))
+    (answer,) = desk.decide(desk.result(grant, "c1"), known=known)
+    assert answer.accepted
+    assert desk.save().ok
