@@ -5,7 +5,7 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from homeostat.core.canonical import Ordered, canonical_raw
+from homeostat.core.canonical import Ordered, canonical_of
 from homeostat.core.clock import Millis
 from homeostat.core.codec import Json
 from homeostat.core.ids import AgentId, TurnId
@@ -144,19 +144,21 @@ class Draft:
         A result that nobody asks for is not to `keep`: it is the deliverable of the turn, which is kept already.
         """
         ended = self.end_told(task, event, result if keep else None, error)
+        errors, results = (None if text is None else canonical_of(text) for text in (error, result))
         entry = TaskEnded(
             task.agent_id,
             task.attempt,
-            None if error is None else msgspec.Raw(canonical_raw(error)),
+            None if errors is None else msgspec.Raw(errors),
             EVENTS[event],
             task.number,
-            None if result is None else msgspec.Raw(canonical_raw(result)),
+            None if results is None else msgspec.Raw(results),
             task.started_at_ms,
             WORDS[ended.status],
             task.spec.name,
             task.turn_id,
         )
-        self._chain.add(EntryKind.TASK_ENDED, entry, at_ms=self.now, plain=True)
+        said = "\n".join((task.spec.name, task.agent_id or "", errors or "", results or ""))  # the rest was made here
+        self._chain.add(EntryKind.TASK_ENDED, entry, at_ms=self.now, plain=True, said=said)
         return ended
 
     def end_told(self, task: Task, event: TaskEvent, result: Json | None, error: Json | None = None) -> Task:

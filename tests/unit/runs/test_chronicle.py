@@ -8,12 +8,13 @@ from typing import Any, cast
 import msgspec
 import pytest
 
+from homeostat.core.canonical import canonical_of
 from homeostat.core.clock import Millis
-from homeostat.core.codec import Json
+from homeostat.core.codec import Json, to_json
 from homeostat.core.ids import DEFAULT_PROJECT, AgentId, BoxId, CardId, ProjectId, RunId, TraceId, TurnId
 from homeostat.core.machines.run import RunStatus
-from homeostat.core.machines.task import TaskStatus
-from homeostat.core.records.provenance import EntryKind, read_line
+from homeostat.core.machines.task import TaskEvent, TaskStatus
+from homeostat.core.records.provenance import EntryKind, entry_of, read_line
 from homeostat.core.records.recording import TaskTold, end_of
 from homeostat.core.records.run import Move, Run, RunConfig, Target, TargetKind, Task, TaskSpec
 from homeostat.core.records.view import Deliverable, Outcome
@@ -100,3 +101,17 @@ def _words(line: str) -> str:
         return entry.kind
     assert (about["number"], about["attempt"], about["started_at_ms"]) == (7, 1, 5)
     return f"{entry.kind} {about['status']}"
+
+
+@pytest.mark.parametrize("where", ["name", "agent_id", "result", "error"])
+def test_what_others_wrote_of_a_task_is_freed_of_secrets_where_its_end_is_told_by_itself(where: str) -> None:
+    secret = "sk-" + "a1" * 9
+    said = dict.fromkeys(("name", "agent_id", "result", "error"), "plain") | {where: secret}
+    spec = TaskSpec(name=said["name"], target=Target(TargetKind.TYPE, "any"), input=msgspec.Raw(b"{}"))
+    task = Task(0, spec, TaskStatus.RUNNING, 1, TURN, AgentId(said["agent_id"]), None, Millis(0))
+    draft = Draft(RUN, Millis(9))
+    draft.end(task, TaskEvent.FAIL, result=to_json([said["result"]]), error=to_json({"message": said["error"]}))
+    (line,) = draft.change().lines
+    assert secret not in line
+    assert line.count("plain") == len(said) - 1
+    assert entry_of(line, RUN.project, RUN.run_id, 1).payload == canonical_of(bytes(read_line(line).payload))

@@ -221,7 +221,8 @@ class Chain:
         self, kind: EntryKind, payload: object, *, at_ms: Millis, plain: bool = False, said: str | None = None
     ) -> None:
         """Go on with an entry; what it takes is told at `told`."""
-        if plain and said == "" and isinstance(payload, Ordered):  # nothing in it has to be sorted or looked for
+        if plain and said is not None and isinstance(payload, Ordered) and not suspicious(said):
+            # Nothing in it has to be sorted, or to be taken out.
             self._waiting.append((at_ms, KINDS[kind], payload))
         else:
             text = told(payload, plain=plain, said=said)
