@@ -40,8 +40,18 @@ class Gateless(SqliteRuns):
 class Greedy(SqliteRuns):
     """Takes runs from drivers that live."""
 
-    async def claim(self, driver: str, now: Millis, *, latest: Millis, limit: int) -> list[Run]:
-        return await super().claim(driver, Millis(now + 1_000_000), latest=latest, limit=limit)
+    async def claim(self, driver: str, *, limit: int) -> list[Run]:
+        for other in (await self.drivers())[0]:
+            await self.leave(other)
+        return await super().claim(driver, limit=limit)
+
+
+class Hasty(SqliteRuns):
+    """Buries drivers whatever they said since."""
+
+    async def bury(self, driver: str, until: Millis) -> None:
+        del until
+        await self.leave(driver)
 
 
 class Unasked(SqliteTurns):
@@ -68,6 +78,7 @@ class Pageless(SqliteRuns):
         (Unfenced, SqliteTurns),
         (Gateless, SqliteTurns),
         (Greedy, SqliteTurns),
+        (Hasty, SqliteTurns),
         (SqliteRuns, Unasked),
     ],
 )

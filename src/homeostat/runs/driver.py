@@ -16,6 +16,7 @@ from homeostat.core.limits import (
 from homeostat.core.records.run import Run
 from homeostat.runs.conductor import Conductor
 from homeostat.runs.desk import Desk
+from homeostat.runs.others import Others
 from homeostat.runs.stopping import let_go
 
 log = logging.getLogger(__name__)
@@ -31,6 +32,7 @@ class Driver:
         self._conductors: dict[RunId, tuple[Conductor, asyncio.Task[None]]] = {}
         self._woken = asyncio.Event()
         self._beaten_at: float | None = None
+        self._others = Others(desk.clock, lease_seconds=lease_seconds)
 
     # --- what others tell it -------------------------------------------------------------------------------
 
@@ -67,14 +69,13 @@ class Driver:
 
     async def tick(self) -> int:
         """Beat, take what nobody has, and see that every run of ours is being driven; returns how many there are."""
-        store, now = self._desk.store, self._desk.clock.now_ms()
+        store = self._desk.store
         await let_go(self._desk)
         if self._conductors:
-            await self._beat(now)
-        latest = Millis(now + int(2 * self._lease_seconds * 1000))
-        if await store.unclaimed(now, latest=latest):
-            await self._beat(now, always=True)
-            for run in await store.claim(self.name, now, latest=latest, limit=RUNS_CLAIMED_MAX):
+            await self._beat()
+        if await self._unclaimed():
+            await self._beat(always=True)
+            for run in await store.claim(self.name, limit=RUNS_CLAIMED_MAX):
                 self._conduct(run)
         if self._beaten_at is None:
             return 0
@@ -90,10 +91,19 @@ class Driver:
             self._conductors[run_id][0].wake()  # it is at rest, or somebody else's: it will find out
         return len(self._conductors)
 
-    async def _beat(self, now: Millis, *, always: bool = False) -> None:
+    async def _unclaimed(self) -> bool:
+        """Whether there is a run to take: those of drivers that stopped beating are anybody's."""
+        beats, unclaimed = await self._desk.store.drivers()
+        beats.pop(self.name, None)
+        for name, until in (dead := self._others.dead(beats)):
+            await self._desk.store.bury(name, until)
+        return unclaimed or bool(dead)
+
+    async def _beat(self, *, always: bool = False) -> None:
         at = self._desk.clock.monotonic()
         if always or self._beaten_at is None or at - self._beaten_at >= self._lease_seconds / LEASE_BEATS:
-            await self._desk.store.beat(self.name, Millis(now + int(self._lease_seconds * 1000)))
+            until = Millis(self._desk.clock.now_ms() + int(self._lease_seconds * 1000))
+            await self._desk.store.beat(self.name, until)
             self._beaten_at = at
 
     def _conduct(self, run: Run) -> None:

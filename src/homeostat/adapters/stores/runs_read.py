@@ -129,8 +129,11 @@ class RunsReading(ABC):
     async def driven(self, driver: str) -> dict[RunId, tuple[ProjectId, int]]:
         return {row[0]: (row[1], row[2]) for row in await self._all("runs_driven", driver)}
 
-    async def unclaimed(self, now: Millis, *, latest: Millis) -> bool:
-        return bool(await self._all("runs_unclaimed", now, latest))
+    async def drivers(self) -> tuple[dict[str, Millis], bool]:
+        found = {row[0]: row[1] for row in await self._all("drivers_all")}
+        unclaimed = None in found
+        found.pop(None, None)
+        return found, unclaimed
 
     async def held(self) -> list[RunId]:
         return [row[0] for row in await self._all("runs_held")]
@@ -158,9 +161,11 @@ class RunsReading(ABC):
     async def leave(self, driver: str) -> None:
         await self._do("driver_drop", driver)
 
-    async def claim(self, driver: str, now: Millis, *, latest: Millis, limit: int) -> list[Run]:
-        await self._do("drivers_tidy", now, latest)
-        found = [rows.read_run(row) for row in await self._do("run_claim", driver, now, limit, latest)]
+    async def bury(self, driver: str, until: Millis) -> None:
+        await self._do("driver_bury", driver, until)
+
+    async def claim(self, driver: str, *, limit: int) -> list[Run]:
+        found = [rows.read_run(row) for row in await self._do("run_claim", driver, limit)]
         return sorted(found, key=lambda run: run.run_id)
 
     async def lift(self, project: str) -> RedButton | None:

@@ -94,15 +94,16 @@ class RunStore(Protocol):
         """A driver ends; its runs are anybody's."""
         ...
 
-    async def claim(self, driver: str, now: Millis, *, latest: Millis, limit: int) -> list[Run]:
-        """Take live runs that no living driver has, each under its next epoch.
-
-        A driver that says it lives longer than `latest` was told so by a clock that is wrong, and is taken for dead.
-        """
+    async def drivers(self) -> tuple[dict[str, Millis], bool]:
+        """Every driver with what its last beat said, and whether there is a live run that none of them has."""
         ...
 
-    async def unclaimed(self, now: Millis, *, latest: Millis) -> bool:
-        """Whether there is a live run that no living driver has, as `claim` sees it."""
+    async def bury(self, driver: str, until: Millis) -> None:
+        """Forget a driver that has not beaten since: its runs are anybody's."""
+        ...
+
+    async def claim(self, driver: str, *, limit: int) -> list[Run]:
+        """Take live runs that no driver has, each under its next epoch."""
         ...
 
     async def driven(self, driver: str) -> dict[RunId, tuple[ProjectId, int]]:

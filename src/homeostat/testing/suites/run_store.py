@@ -113,41 +113,41 @@ async def check_a_swap_is_from_the_version_before(keepers: Keepers) -> None:
 
 async def check_a_driver_of_an_old_epoch_changes_nothing(keepers: Keepers) -> None:
     made = await make(keepers)
+    assert await keepers.runs.drivers() == ({}, True)
     await keepers.runs.beat("one", Millis(NOW + 10))
-    (mine,) = await keepers.runs.claim("one", NOW, latest=FAR, limit=10)
+    (mine,) = await keepers.runs.claim("one", limit=10)
     assert (mine.run_id, mine.driver, mine.epoch) == (made.run_id, "one", 1)
-    assert await keepers.runs.claim("two", NOW, latest=FAR, limit=10) == []
-    assert not await keepers.runs.unclaimed(NOW, latest=FAR)
-    assert await keepers.runs.unclaimed(Millis(NOW + 11), latest=FAR)
+    assert await keepers.runs.claim("two", limit=10) == []
+    assert await keepers.runs.drivers() == ({"one": NOW + 10}, False)
     await keepers.runs.beat("two", Millis(NOW + 100))
-    (theirs,) = await keepers.runs.claim("two", Millis(NOW + 11), latest=FAR, limit=10)
+    await keepers.runs.bury("one", Millis(NOW + 10))
+    assert await keepers.runs.drivers() == ({"two": NOW + 100}, True)
+    (theirs,) = await keepers.runs.claim("two", limit=10)
     assert (theirs.driver, theirs.epoch) == ("two", 2)
     assert not await keepers.runs.save(change_of(following(mine), epoch=1))
     assert await keepers.runs.save(change_of(following(theirs), epoch=2))
     assert await keepers.runs.driven("one") == {}
     assert await keepers.runs.driven("two") == {made.run_id: (PROJECT, 2)}
     await keepers.runs.leave("two")
-    assert await keepers.runs.unclaimed(Millis(NOW + 12), latest=FAR)
+    assert await keepers.runs.drivers() == ({}, True)
 
 
-async def check_a_lease_from_a_clock_that_was_wrong_ends(keepers: Keepers) -> None:
-    """A process that died a day ahead of everybody would else keep its runs for a day."""
+async def check_a_driver_that_beats_meanwhile_is_not_buried(keepers: Keepers) -> None:
     await make(keepers)
-    await keepers.runs.beat("one", Millis(FAR + 1))
-    assert len(await keepers.runs.claim("one", NOW, latest=Millis(FAR + 1), limit=10)) == 1
-    assert not await keepers.runs.unclaimed(NOW, latest=Millis(FAR + 1))
-    assert await keepers.runs.claim("two", NOW, latest=Millis(FAR + 1), limit=10) == []
-    assert await keepers.runs.unclaimed(NOW, latest=FAR)
-    await keepers.runs.beat("two", FAR)
-    assert len(await keepers.runs.claim("two", NOW, latest=FAR, limit=10)) == 1
+    await keepers.runs.beat("one", Millis(NOW + 10))
+    assert len(await keepers.runs.claim("one", limit=10)) == 1
+    await keepers.runs.beat("one", Millis(NOW + 20))
+    await keepers.runs.bury("one", Millis(NOW + 10))
+    assert await keepers.runs.drivers() == ({"one": NOW + 20}, False)
+    assert await keepers.runs.claim("two", limit=10) == []
 
 
 async def check_what_rests_is_claimed_by_nobody(keepers: Keepers) -> None:
     made = await make(keepers)
     assert await keepers.runs.save(change_of(following(made, live=False)))
     await keepers.runs.beat("one", Millis(NOW + 10))
-    assert await keepers.runs.claim("one", NOW, latest=FAR, limit=10) == []
-    assert not await keepers.runs.unclaimed(NOW, latest=FAR)
+    assert await keepers.runs.claim("one", limit=10) == []
+    assert await keepers.runs.drivers() == ({"one": NOW + 10}, False)
 
 
 async def check_tasks_move_with_their_run(keepers: Keepers) -> None:
@@ -376,7 +376,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     check_what_is_made_is_read_back,
     check_a_swap_is_from_the_version_before,
     check_a_driver_of_an_old_epoch_changes_nothing,
-    check_a_lease_from_a_clock_that_was_wrong_ends,
+    check_a_driver_that_beats_meanwhile_is_not_buried,
     check_what_rests_is_claimed_by_nobody,
     check_tasks_move_with_their_run,
     check_a_request_makes_one_run,
