@@ -202,7 +202,12 @@ SETTINGS: Final = (
     ),
     Setting("replay_modules", _names, "Modules whose agents this server may run again: NAME,…", ""),
     Setting("planners", read_planners, "Functions that plan runs: NAME=module:function,…", ""),
-    Setting("planner_seconds", _seconds(0.1, PLANNER_SECONDS_MAX), "How long such a function may take", "300"),
+    Setting(
+        "planner_seconds",
+        _seconds(0.1, PLANNER_SECONDS_MAX),
+        "How long such a function, or an agent that plans, may take",
+        "300",
+    ),
     Setting("prices", _optional_path, "A JSON file of prices that overrule the list", ""),
     Setting("unknown_model", _unknown_model, "A model without a price: refuse, cap or tokens", "tokens"),
     Setting(

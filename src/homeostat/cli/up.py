@@ -32,7 +32,9 @@ Upstreams = Annotated[
 Planners = Annotated[
     str | None, typer.Option(help="Functions that plan runs: NAME=module:function,…, for run --planner-function NAME.")
 ]
-PlannerSeconds = Annotated[float | None, typer.Option(callback=finite, help="How long such a function may take.")]
+PlannerSeconds = Annotated[
+    float | None, typer.Option(callback=finite, help="How long such a function, or an agent that plans, may take.")
+]
 StatusUrl = Annotated[str | None, typer.Option(help="redis://… to keep the fleet's status there.")]
 AgentExpirySeconds = Annotated[float | None, typer.Option(callback=finite, help="How long a dead agent stays listed.")]
 LeaseSeconds = Annotated[float | None, typer.Option(callback=finite, help="How long a silent worker keeps its turns.")]

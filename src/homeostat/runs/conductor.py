@@ -112,7 +112,7 @@ class Conductor:
         known = (self._board.due_ms, self._starter.due_ms, self._treasurer.due_ms(self.run, now), looked_after)
         dues = [due for due in known if due is not None]
         seconds = min((max(0, due - now) / 1000 for due in dues), default=SAFETY_POLL_SECONDS)
-        if (planning := self._planning.left_seconds) is not None:
+        if self.run.status is RunStatus.PLANNING and (planning := self._planning.left_seconds) is not None:
             seconds = min(seconds, planning)
         return min(seconds + 0.001, SAFETY_POLL_SECONDS)
 

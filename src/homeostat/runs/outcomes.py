@@ -29,7 +29,7 @@ def conclude(draft: Draft, task: Task, end: Deliverable, *, told: bool = False, 
         return draft.end_told(task, TaskEvent.SUCCEED, end.result if keep else None)
     if end.status is Outcome.SUCCESS:
         return draft.end(task, TaskEvent.SUCCEED, result=end.result, error=None, keep=keep)
-    by = _stopped_by(end)
+    by = stopped_by(end)
     error = end.error or to_json({"code": "failed", "message": "the turn failed and did not say why"})
     if by == KILLER:
         return draft.end(task, TaskEvent.STOP, result=None, error=error)
@@ -75,7 +75,8 @@ def failure_of(task: Task) -> Json:
     return to_json({"code": "task_failed", "task": task.spec.name, "message": message, "cause": cause or None})
 
 
-def _stopped_by(end: Deliverable) -> str | None:
+def stopped_by(end: Deliverable) -> str | None:
+    """In whose name a turn was stopped; None if it was not."""
     if end.status is not Outcome.STOP or end.error is None:
         return None
     said = from_json(end.error)

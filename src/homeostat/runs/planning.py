@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from typing import Final
 
 from homeostat.core.codec import to_json
 from homeostat.core.errors import HomeostatError, TurnUnknown, Unavailable
@@ -18,8 +19,12 @@ from homeostat.kernel.commands import Enqueue
 from homeostat.runs.chronicle import Chronicle
 from homeostat.runs.desk import Desk
 from homeostat.runs.draft import DRIVER, Draft
-from homeostat.runs.outcomes import KILLER
+from homeostat.runs.outcomes import KILLER, TIMEKEEPER, stopped_by
 from homeostat.runs.plan import check_plan, read_plan
+from homeostat.runs.timekeeping import Timekeeper
+
+TIMED_OUT: Final = "planner_timed_out"
+PLAN_NUMBER: Final = -1  # a plan is looked after as a task is, and is none
 
 
 class Planning:
@@ -30,6 +35,7 @@ class Planning:
         self._asked = False
         self._calling: asyncio.Task[Sequence[TaskSpec] | PlanProblem] | None = None
         self._until = 0.0
+        self._timekeeper = Timekeeper(desk)
         self._left = False
 
     async def advance(self, draft: Draft, *, woken: Callable[[], None]) -> bool:
@@ -67,7 +73,7 @@ class Planning:
             if self._desk.clock.monotonic() < self._until:
                 return None
             self.leave()
-            raise PlanProblem("planner_timed_out", f"the planning function {name!r} took longer than {seconds:g} s")
+            raise PlanProblem(TIMED_OUT, f"the planning function {name!r} took longer than {seconds:g} s")
         made = (
             PlanProblem("planner_failed", "it was cancelled") if self._calling.cancelled() else self._calling.result()
         )
@@ -77,10 +83,13 @@ class Planning:
 
     @property
     def left_seconds(self) -> float | None:
-        """How long the function that is at it may still take."""
+        """How long whoever is at it may still take."""
+        clock = self._desk.clock
+        if (due := self._timekeeper.due_ms) is not None:
+            return max(0.0, (due - clock.now_ms()) / 1000)
         if self._calling is None or self._calling.done():
             return None
-        return max(0.0, self._until - self._desk.clock.monotonic())
+        return max(0.0, self._until - clock.monotonic())
 
     def leave(self) -> None:
         """Give up the function that is at it: nobody needs its plan any more."""
@@ -101,9 +110,9 @@ class Planning:
     async def _ask(self, run: Run, woken: Callable[[], None]) -> Sequence[TaskSpec] | None:
         """The plan an agent delivered; None while it is at it. Its turn is named before it is made."""
         kernel, turn_id = self._desk.kernel, run.plan_turn_id
+        agent_id, seconds = AgentId(run.config.planner_name), self._desk.planner_seconds
         assert turn_id is not None
         if not self._asked:
-            agent_id = AgentId(run.config.planner_name)
             payload = to_json({"goal": run.config.goal, "seed": run.config.seed, "asks": "plan"})
             try:
                 await kernel.enqueue(
@@ -122,13 +131,16 @@ class Planning:
             except (RunClosed, RunHeld):
                 return None
             self._asked = True
+            self._timekeeper.mind_turn(PLAN_NUMBER, turn_id, agent_id, seconds, asked_ms=run.created_at_ms)
         watching = kernel.deliverables.watch(turn_id)
         watching.add_done_callback(lambda _: woken())
         end = await kernel.deliverables.get(run.project, turn_id)
         if end is None:
+            await self._timekeeper.enforce(run, self._desk.clock.now_ms(), {PLAN_NUMBER: turn_id})
             return None
+        if stopped_by(end) == TIMEKEEPER:
+            raise PlanProblem(TIMED_OUT, f"the planning agent {agent_id!r} took longer than {seconds:g} s")
         if not end.succeeded:
-            agent_id = AgentId(run.config.planner_name)
             refused = run.bounds != Bounds() and await self._desk.purse.refused(run, agent_id, since=run.created_at_ms)
             if refused:
                 problem = f"planning took more than the budget has: a call of the planning turn {turn_id} was refused"

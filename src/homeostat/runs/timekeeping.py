@@ -1,4 +1,4 @@
-"""Time-outs of tasks: how long a turn may be worked on."""
+"""Time-outs of tasks and of plans: how long a turn may be worked on."""
 
 from heapq import heappop, heappush
 from typing import Final
@@ -43,9 +43,13 @@ class Timekeeper:
         seconds = task.spec.timeout_seconds
         if seconds is None or task.started_at_ms is None or task.turn_id is None or task.agent_id is None:
             return
+        self.mind_turn(task.number, task.turn_id, task.agent_id, seconds, asked_ms=task.started_at_ms)
+
+    def mind_turn(self, number: int, turn_id: TurnId, agent_id: AgentId, seconds: float, *, asked_ms: Millis) -> None:
+        """Look after a turn that was asked for then."""
         timeout_ms = int(seconds * 1000)
-        at_ms = Millis(min(task.started_at_ms, self._desk.clock.now_ms()) + timeout_ms)
-        heappush(self._looks, Look(at_ms, task.number, task.turn_id, task.agent_id, timeout_ms))
+        at_ms = Millis(min(asked_ms, self._desk.clock.now_ms()) + timeout_ms)
+        heappush(self._looks, Look(at_ms, number, turn_id, agent_id, timeout_ms))
 
     @property
     def due_ms(self) -> Millis | None:

@@ -1,4 +1,4 @@
-"""Functions that plan and do not come back: their run fails, can be killed at once, and nobody waits for them."""
+"""Planners that do not come back: their run fails, can be killed at once, and nobody waits for them."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -11,10 +11,14 @@ import pytest
 from homeostat.app.assemble import System, assemble
 from homeostat.app.settings import Settings
 from homeostat.app.workforce import Workforce
+from homeostat.core.codec import Json as JsonText
 from homeostat.core.errors import StoreUnavailable
 from homeostat.core.ids import DEFAULT_PROJECT, AgentId, ProjectId
 from homeostat.core.records.run import PlannerKind, RunConfig, Target, TaskSpec
+from homeostat.core.records.turn import Grant
+from homeostat.core.records.view import Outcome
 from homeostat.core.wire.runs import TaskBody
+from homeostat.runs.conductor import Conductor
 from homeostat.runs.plan import spec_of
 from homeostat.testing.crews import crew, eventually
 
@@ -119,6 +123,52 @@ async def test_a_function_that_takes_too_long_fails_its_run(http: httpx2.AsyncCl
     (told,) = [entry["payload"] for entry in entries if entry["kind"] == "run.moved"]
     assert (told["to"], told["reason"]) == ("failed", failed["moved"]["reason"])
     assert (await http.get(f"{run}/head")).status_code == 200, "it is sealed"
+
+
+@pytest.mark.parametrize("seconds", [0.2])
+async def test_an_agent_that_takes_too_long_fails_its_run(system: System, http: httpx2.AsyncClient) -> None:
+    async def hangs(_: Grant) -> tuple[Outcome, JsonText]:
+        await asyncio.sleep(30)
+        raise AssertionError("it was not stopped")
+
+    answer = await http.post("/v1/agents/register", json={"agent_type": "planner", "agent_id": "ann"})
+    assert answer.is_success, answer.text
+    answer = await http.post("/v1/runs", json={"goal": "x", "planner": {"agent": "ann"}})
+    assert answer.status_code == 201, answer.text
+    run = f"/v1/runs/{answer.json()['run_id']}"
+    await asyncio.sleep(0.5)
+    assert (await http.get(run)).json()["status"] == "planning", "what it waits in line is not held against it"
+    async with crew(system.kernel, "ann", work=hangs) as hands:
+        failed = await at_rest(http, run)
+        assert (failed["status"], failed["error"]["code"]) == ("failed", "planner_timed_out")
+        assert failed["moved"]["reason"] == "the planning agent 'ann' took longer than 0.2 s"
+        assert hands.revoked == hands.begun
+
+
+@pytest.mark.parametrize("seconds", [0.3])
+async def test_the_time_of_a_plan_that_is_there_wakes_nobody(
+    system: System, http: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps, step, over = list[Conductor](), Conductor._step, asyncio.Event()
+
+    async def counted(conductor: Conductor) -> bool:
+        steps.append(conductor)
+        return await step(conductor)
+
+    async def plans(grant: Grant) -> tuple[Outcome, JsonText]:
+        if "asks" in grant.turn.payload:
+            return Outcome.SUCCESS, JsonText('[{"name": "a", "agent": "ann"}]')
+        await over.wait()
+        return Outcome.SUCCESS, JsonText("1")
+
+    monkeypatch.setattr(Conductor, "_step", counted)
+    async with crew(system.kernel, "ann", work=plans):
+        answer = await http.post("/v1/runs", json={"goal": "x", "planner": {"agent": "ann"}})
+        assert answer.status_code == 201, answer.text
+        await asyncio.sleep(1.0)
+        assert len(steps) < 30
+        over.set()
+        assert (await at_rest(http, f"/v1/runs/{answer.json()['run_id']}"))["status"] == "completed"
 
 
 @pytest.mark.parametrize("function", HANGING)
