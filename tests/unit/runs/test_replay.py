@@ -258,6 +258,49 @@ async def test_code_that_nobody_named_is_asked_for() -> None:
     assert "--agent asking=MODULE:NAME" in skipped
 
 
+@pytest.mark.parametrize("mode", Mode)
+async def test_a_turn_that_fails_as_it_failed_is_identical_in_every_mode(mode: Mode) -> None:
+    async def asking(turn: Turn) -> object:
+        answer = await turn.llm("a number", model="sim-small", name="think")
+        raise ValueError(f"not a word: {answer.text}")
+
+    async with Workbench() as bench:
+        bench.script = lambda _: Reply("17")
+        run_id = RunId("run_" + "4" * 24)
+        async with bench.working(asking=asking):
+            turn_id = await bench.send("asking", None, run_id=run_id)
+            await bench.end(turn_id)
+        entries = await written(MemoryLedger(bench.store), bench.store, run_id, {turn_id: 0})
+    for word, verdict in (("17", "identical"), ("18", "diverged" if mode is Mode.RE_MODEL else "identical")):
+        upstream = SimulatedUpstream(pace=INSTANT, script=lambda _, word=word: Reply(word))
+        again = await replay(bundle_of(entries), lambda _: lambda: FunctionAgent(asking), mode=mode, upstream=upstream)
+        assert (again.verdict, again.turns) == (verdict, 1), again.divergence
+        assert again.divergence is None or "failed otherwise (message)" in again.divergence.message
+
+
+@pytest.mark.parametrize("mode", Mode)
+async def test_what_a_stopped_turn_would_have_delivered_is_compared_in_no_mode(mode: Mode) -> None:
+    begun, may_end = asyncio.Event(), asyncio.Event()
+
+    async def lasting(turn: Turn) -> object:
+        await turn.step("first", _slow, 0.0)
+        begun.set()
+        await may_end.wait()
+        return "late"
+
+    async with Workbench() as bench:
+        run_id = RunId("run_" + "4" * 24)
+        async with bench.working(lasting=lasting):
+            turn_id = await bench.send("lasting", None, run_id=run_id)
+            await asyncio.wait_for(begun.wait(), 30)
+            await bench.kernel.stop(DEFAULT_PROJECT, turn_id, reason="enough", actor="test")
+            await bench.end(turn_id)
+        entries = await written(MemoryLedger(bench.store), bench.store, run_id, {turn_id: 0})
+    may_end.set()
+    again = await replay(bundle_of(entries), lambda _: lambda: FunctionAgent(lasting), mode=mode)
+    assert (again.verdict, again.turns) == ("identical", 1), again.divergence
+
+
 # --- ends ------------------------------------------------------------------------------------------------------
 
 End = Callable[[Workbench, WorkerSession, Grant], Awaitable[object]]

@@ -180,23 +180,19 @@ class Stage:
         text = as_kept(ending.result, end.result_json)
         if end.status == ending.status.value == "success" and text == end.result_json:
             return
-        result = from_json(text)
-        if self._mode is not Mode.EXACT:
-            recorded = from_json(end.result_json)
-            if ending.error is not None:
-                self._ended_otherwise(tape, f"{end.label} failed now", recorded, from_json(ending.error))
-            elif end.status != ending.status.value or not same(recorded, result):
-                self._diverge(tape, end, "delivered", recorded, result)
-            return
         if not ended_by_code(tape):
             return
+        result, exact = from_json(text), self._mode is Mode.EXACT
         if end.status != ending.status.value:
             now = result if ending.error is None else from_json(ending.error)
             was = from_json(end.result_json) if end.status == "success" else from_json(end.error_json)
             words = f"{end.label} ended with {ending.status.value}, and with {end.status} when it was recorded"
+            if ending.error is not None and not exact:
+                words = f"{end.label} failed now"
             self._ended_otherwise(tape, words, was, now)
         elif not same(from_json(end.result_json), result):
-            self._diverge(tape, end, "delivered something else", from_json(end.result_json), result)
+            words = "delivered something else" if exact else "delivered"
+            self._diverge(tape, end, words, from_json(end.result_json), result)
         elif ending.error is not None and not same_failure(
             from_json(end.error_json), from_json(as_kept(ending.error, end.error_json)), tape
         ):
