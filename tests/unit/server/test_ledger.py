@@ -2,8 +2,9 @@
 
 import asyncio
 import json
+import sqlite3
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Any
 
@@ -369,6 +370,23 @@ async def test_a_ledger_that_was_changed_is_kept_as_evidence(
     assert await system.runs.sweeper.tick() == 0
     told = (await http.get(f"/v1/runs/{run_id}/verify")).json()
     assert not told["valid"]
+
+
+@pytest.mark.parametrize("written", ["x'ff00fe'", "CAST(x'7bff7d' AS TEXT)", "CAST(lines AS BLOB)"])
+async def test_bytes_that_are_no_text_are_found_in_a_ledger(
+    tmp_path: Path, http: httpx2.AsyncClient, run_id: str, written: str
+) -> None:
+    with closing(sqlite3.connect(tmp_path / "homeostat.db", timeout=30)) as connection, connection:
+        connection.execute(f"UPDATE ledger SET lines = {written} WHERE run_id = ? AND first_seq = 1", (run_id,))
+    told = (await http.get(f"/v1/runs/{run_id}/verify")).json()
+    same = written == "CAST(lines AS BLOB)"
+    assert told["valid"] is same, "a text is what it was, whatever the column calls it"
+    assert same or told["finding"]["seq"] == 1
+    assert (await http.get(f"/v1/runs/{run_id}/head")).status_code == (200 if same else 409)
+    bundle = (await http.get(f"/v1/runs/{run_id}/export")).content
+    assert verify(unpack([bundle], where="there")).ok is same
+    for what in ("ledger", "ledger/live"):
+        assert (await http.get(f"/v1/runs/{run_id}/{what}")).status_code == 200
 
 
 async def test_it_can_be_followed_to_its_end(http: httpx2.AsyncClient, run_id: str) -> None:
