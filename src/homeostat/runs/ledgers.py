@@ -114,12 +114,15 @@ class Ledgers:
 
     async def export(self, project: ProjectId, run_id: RunId) -> AsyncGenerator[bytes]:
         """A bundle as it is made. A ledger that is broken is exported as it is, with the heads that tell."""
+        broken = False
         try:
-            size: int | None = (await self.seal(project, run_id)).size
+            await self.seal(project, run_id)
         except LedgerBroken:
-            size = None
+            broken = True
+        heads = tuple(await self.heads(run_id))
+        size = None if broken else heads[-1].size  # somebody else may have signed more by now
         packer = Packer()
-        yield packer.begin(Header(project=project, run_id=run_id, heads=tuple(await self.heads(run_id))))
+        yield packer.begin(Header(project=project, run_id=run_id, heads=heads))
         async for page in self.pages(project, run_id, until=size):
             if packed := packer.add(page):
                 yield packed

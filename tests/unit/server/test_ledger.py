@@ -23,10 +23,11 @@ from homeostat.app.assemble import System, assemble
 from homeostat.app.settings import Settings
 from homeostat.app.upstreams import read_upstreams
 from homeostat.core.clock import Millis
-from homeostat.core.ids import DEFAULT_PROJECT, AgentId, RunId
+from homeostat.core.ids import DEFAULT_PROJECT, AgentId, ProjectId, RunId
 from homeostat.core.records.policy import Action, Policy, PolicyId
 from homeostat.runs import chronicle, sweeping
 from homeostat.runs.bundle import Bundle, unpack
+from homeostat.runs.heads import Head
 from homeostat.runs.replaying.replay import replay
 from homeostat.runs.replaying.tape import TurnEnded
 from homeostat.runs.verify import verify
@@ -111,6 +112,27 @@ async def exported(http: httpx2.AsyncClient, run_id: str) -> Bundle:
     answer = await http.get(f"/v1/runs/{run_id}/export")
     assert answer.status_code == 200
     return unpack([answer.content], where="the server")
+
+
+async def test_an_export_holds_what_was_signed_while_it_began(
+    system: System, http: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledgers, signs = system.runs.ledgers, system.runs.ledgers.seal
+    task = {"name": "t", "agent": "searcher", "input": {"topic": "moon"}}
+    async with working(system):
+        answer = await http.post("/v1/runs", json={"goal": "x", "tasks": [task], "policy": {"apply": "manual"}})
+        run = f"/v1/runs/{answer.json()['run_id']}"
+
+        async def overtaken(project: ProjectId, run_id: RunId) -> Head:
+            mine = await signs(project, run_id)
+            await http.post(f"{run}/apply", json={})
+            await signs(project, run_id)
+            return mine
+
+        monkeypatch.setattr(ledgers, "seal", overtaken)
+        verdict = verify(await exported(http, answer.json()["run_id"]))
+    assert verdict.ok, verdict.finding
+    assert verdict.heads[-1] == verdict.entries > verdict.heads[0]
 
 
 @pytest.mark.parametrize("wanted", ["", "kind:step"])
