@@ -10,7 +10,7 @@ from homeostat.core.ids import ProjectId, RunId
 from homeostat.core.ports.heads import HeadKeeper
 from homeostat.core.ports.ledger import LedgerStore
 from homeostat.core.records.provenance import Entry, EntryKind
-from homeostat.runs.bundle import Header, Packer, Page
+from homeostat.runs.bundle import Bundle, Header, Packer, Page, each
 from homeostat.runs.heads import Head, Marks, Signer, read_head, sign, write_head
 from homeostat.runs.verify import Finding, Found, LedgerBroken, Verdict, Walk, check_heads, whole
 
@@ -112,8 +112,10 @@ class Ledgers:
             return walk.verdict(found.finding)
         return walk.verdict(None)
 
-    async def export(self, project: ProjectId, run_id: RunId) -> AsyncGenerator[bytes]:
-        """A bundle as it is made. A ledger that is broken is exported as it is, with the heads that tell."""
+    async def bundle(self, project: ProjectId, run_id: RunId) -> Bundle:
+        """A ledger with its heads, as far as they sign it: that is all there is now. One that is broken comes as it
+        is, with the heads that tell.
+        """
         broken = False
         try:
             await self.seal(project, run_id)
@@ -121,9 +123,15 @@ class Ledgers:
             broken = True
         heads = tuple(await self.heads(run_id))
         size = None if broken else heads[-1].size  # somebody else may have signed more by now
+        header = Header(project=project, run_id=run_id, heads=heads)
+        return Bundle(header, self.pages(project, run_id, until=size))
+
+    async def export(self, project: ProjectId, run_id: RunId) -> AsyncGenerator[bytes]:
+        """A bundle as it is made."""
+        header, pages = await self.bundle(project, run_id)
         packer = Packer()
-        yield packer.begin(Header(project=project, run_id=run_id, heads=heads))
-        async for page in self.pages(project, run_id, until=size):
+        yield packer.begin(header)
+        async for page in each(pages):
             if packed := packer.add(page):
                 yield packed
         yield packer.end()

@@ -17,7 +17,7 @@ from homeostat.core.records.provenance import Entry
 from homeostat.core.records.run import Run
 from homeostat.core.run_errors import LedgerSwept, RunNotRecorded, RunUnknown
 from homeostat.core.wire import ledger as w
-from homeostat.runs.bundle import SUFFIX, Bundle, Header
+from homeostat.runs.bundle import SUFFIX
 from homeostat.runs.ledgers import Ledgers
 from homeostat.runs.replaying.casting import cast_from
 from homeostat.runs.replaying.changes import Changes, replay_changed
@@ -152,9 +152,8 @@ async def replay_run(call: Call, body: w.ReplayBody) -> w.ReplayShape:
     def allowed(module: str) -> bool:
         return module.partition(".")[0] == "homeostat" or module in modules
 
-    header = Header(project=project, run_id=run_id, heads=tuple(await ledgers.heads(run_id)))
     report = await replay_changed(
-        Bundle(header, ledgers.pages(project, run_id)),
+        await ledgers.bundle(project, run_id),
         cast_from(body.agents, allowed, setting="replay_modules"),
         changes,
         mode=mode,

@@ -135,6 +135,19 @@ async def test_an_export_holds_what_was_signed_while_it_began(
     assert verdict.heads[-1] == verdict.entries > verdict.heads[0]
 
 
+async def test_a_run_that_goes_on_behind_a_head_is_replayed_as_far_as_it_is(
+    system: System, http: httpx2.AsyncClient
+) -> None:
+    tasks = [{"name": "t", "agent": "searcher", "input": {}, "approval": True}]
+    async with working(system):
+        answer = await http.post("/v1/runs", json={"goal": "x", "tasks": tasks, "policy": {"apply": "manual"}})
+    run = f"/v1/runs/{answer.json()['run_id']}"
+    assert (await http.get(f"{run}/head")).json()["size"] == 3
+    await http.post(f"{run}/apply", json={})
+    replayed = (await http.post(f"{run}/replay", json={})).json()
+    assert (replayed["verdict"], replayed["entries"]) in {("identical", size) for size in (4, 5, 6)}, replayed
+
+
 @pytest.mark.parametrize("wanted", ["", "kind:step"])
 async def test_a_ledger_is_read_from_its_end_as_from_its_beginning(
     http: httpx2.AsyncClient, run_id: str, wanted: str
