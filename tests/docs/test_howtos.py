@@ -120,7 +120,7 @@ class Terminal:
         for named, real in self._addresses.items():
             line = line.replace(named, real)
         if line.endswith(" &"):
-            self._begin(line.removesuffix(" &"))
+            self._begin(line.removesuffix(" &"), expected)
             return
         done = subprocess.run(
             ["/bin/sh", "-c", line],
@@ -132,10 +132,9 @@ class Terminal:
             timeout=100,
         )
         assert done.returncode == 0, (command, done.stdout, done.stderr)
-        pattern = expected.replace("[", "[[]").replace("…", "*")
-        assert fnmatch.fnmatchcase(done.stdout.strip(), pattern), (command, done.stdout)
+        _see(command, done.stdout, expected)
 
-    def _begin(self, line: str) -> None:
+    def _begin(self, line: str, expected: str) -> None:
         process = subprocess.Popen(
             ["/bin/sh", "-c", f"exec {line}"],
             cwd=self._folder,
@@ -152,6 +151,12 @@ class Terminal:
             heard = process.stdout.readline()
             assert heard, (line, said)
             said += heard
+        _see(line, said, f"{expected}…")
+
+
+def _see(command: str, said: str, expected: str) -> None:
+    pattern = expected.replace("[", "[[]").replace("…", "*")
+    assert fnmatch.fnmatchcase(said.strip(), pattern), (command, said)
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -192,6 +197,13 @@ def test_every_block_is_of_a_kind_that_a_test_runs() -> None:
             else:
                 assert language in ("console", "python"), title
             assert path.parent.name not in ("explanation", "decisions"), f"nothing runs {title}"
+
+
+def test_whoever_follows_a_page_sees_when_a_worker_is_there() -> None:
+    """A message that is sent in the same breath finds no agent: the page shows what to wait for."""
+    for path in (ROOT / "README.md", *HOWTO.glob("*.md"), *(ROOT / "docs" / "tutorial").glob("*.md")):
+        said = re.findall(r"^\$ homeostat worker .* &\n(.*)$", path.read_text(), re.MULTILINE)
+        assert all(line.startswith("Worker wrk_… hosts ") for line in said), (path.name, said)
 
 
 def test_every_page_is_found_from_the_index() -> None:

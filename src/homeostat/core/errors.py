@@ -114,7 +114,7 @@ class AgentUnknown(ProtocolViolation):
 
     code = "agent_unknown"
     http_status = 404
-    hint = "Register it first: POST /v1/agents/register."
+    hint = "Host it with `homeostat worker` and wait for its word, or register it: POST /v1/agents/register."
 
 
 class TurnUnknown(ProtocolViolation):
