@@ -25,7 +25,7 @@ RARE = {
 """What a slice may be too short for; the campaign is not."""
 
 
-@pytest.mark.timeout(420)
+@pytest.mark.timeout(600)
 async def test_an_installation_that_is_hurt_keeps_its_promises(tmp_path: Path) -> None:
     others = [f"{link} link {trouble}" for link in LINKS for trouble in TROUBLES]
     worlds = disk.compiler() is not None

@@ -1,16 +1,20 @@
 """What a campaign demands of itself: a fault that was not tried, or did nothing, is no proof of anything."""
 
+import asyncio
 import itertools
 import sys
 from collections import Counter
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
 from homeostat.core.ids import Chance
 from homeostat.testing.chaos import __main__ as chaos
+from homeostat.testing.chaos import campaign as campaigns
 from homeostat.testing.chaos import disk, plans, power, report, storage
-from homeostat.testing.chaos.campaign import Ask
+from homeostat.testing.chaos.campaign import Ask, campaign
 from homeostat.testing.chaos.citizens import passed
 from homeostat.testing.chaos.disk import Disk, Kind, Operation
 from homeostat.testing.chaos.faults import WORLDLY
@@ -68,6 +72,21 @@ def test_power_cuts_before_which_nobody_was_told_anything_show_nothing() -> None
         poor.unseen = power.too_seldom(poor, recordings=2, cuts=25)
         assert len(poor.unseen) == 1
         assert not report.sound([], poor)
+
+
+async def test_a_campaign_that_hangs_is_given_up_and_not_called_sound(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    @asynccontextmanager
+    async def stuck(*_: object, **__: object) -> AsyncGenerator[None]:
+        await asyncio.Event().wait()
+        yield
+
+    monkeypatch.setattr(campaigns, "installation", stuck)
+    monkeypatch.setattr(campaigns, "END_SECONDS", 0.0)
+    verdict = await campaign(Ask("sqlite", 1, 0.0), tmp_path)
+    assert [words.partition(":")[0] for words in verdict.violations] == ["finally_it_comes_to_an_end"]
+    assert not report.sound([verdict], None)
 
 
 def test_what_callers_were_answered_is_held_against_the_cap_and_the_account() -> None:

@@ -30,6 +30,8 @@ REST_SECONDS: Final = 120.0
 HEARD_SECONDS: Final = 20.0
 SERVED: Final = ("turns over HTTP", "calls answered 200", "approvals answered")
 SERVED_SECONDS: Final = 60.0
+TURNS_READ_A_SECOND: Final = 100
+END_SECONDS: Final = 480.0  # beyond the load's patience; what has not ended by then hangs
 RACES: Final[Mapping[str, float]] = {
     "turns taken over by other workers": 4.0,
     "steps stored": 100.0,
@@ -100,13 +102,30 @@ class Cast:
 
 
 async def campaign(ask: Ask, folder: Path) -> Verdict:
-    """Hurt an installation, let it come to rest, and see what it kept."""
+    """Hurt an installation, let it come to rest, and see what it kept.
+
+    One that hurts too much to answer anybody would be waited for without end: it is given up, and that is a verdict.
+    """
     verdict = Verdict(ask)
+    seconds = ask.seconds * LOAD_PATIENCE + ask.turns / TURNS_READ_A_SECOND + END_SECONDS
+    limit = asyncio.timeout(seconds)
+    try:
+        async with limit:
+            await _play(ask, folder, verdict)
+    except TimeoutError:
+        if not limit.expired():
+            raise
+        verdict.violations.append(f"finally_it_comes_to_an_end: given up after {seconds:.0f} s")
+    return verdict
+
+
+async def _play(ask: Ask, folder: Path, verdict: Verdict) -> None:
     clock = SystemClock()
     async with AsyncExitStack() as stack:
         hurt = await stack.enter_async_context(installation(ask.engine, folder, seed=ask.seed, size=ask.size))
         await hurt.open()
         people = await stack.enter_async_context(People(hurt.urls, hurt.gateway_urls, Chance(ask.seed + 1)))
+        verdict.violations = people.violations
         citizens, operators = Citizens(people, folder, ask.size.agents), Operators(people, ask.size.agents)
         cast = Cast(people, citizens, operators, Patients(people), [])
         await cast.patients.desk.open()
@@ -137,7 +156,6 @@ async def campaign(ask: Ask, folder: Path) -> Verdict:
         verdict.unseen += _missing(goals, hurt.counts) + _missing({"turns accepted": ask.turns}, verdict.counts)
         await hurt.leave()
         hurt.store.inspect()
-    return verdict
 
 
 def _missing(wanted: Mapping[str, float], counts: Mapping[str, int]) -> list[str]:
@@ -220,7 +238,7 @@ async def _look(hurt: Installation, cast: Cast, verdict: Verdict, clock: Clock) 
             journals.entries(hurt.folder, "told-*.jsonl"), hurt.stalls
         ),
     }
-    verdict.violations += [str(violation) for violation in found] + cast.people.violations
+    verdict.violations += [str(violation) for violation in found]
     verdict.violations += journals.served_isolated(journals.entries(hurt.folder, "told-*.jsonl"), spells)
     minutes = verdict.seconds / 60
     races = RACES if absent else {**RACES, **RACES_ON_A_BUS}
