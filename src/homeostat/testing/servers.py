@@ -23,7 +23,7 @@ from typing import Final, Self
 
 import psutil
 
-START_SECONDS_MAX: Final = 30.0
+START_SECONDS_MAX: Final = 60.0
 STOP_SECONDS_MAX: Final = 20.0
 START_ATTEMPTS_MAX: Final = 3  # a free port may be taken between the look and the bind
 LOG_LINES_KEPT: Final = 200
