@@ -62,21 +62,24 @@ async def error_of(http: httpx2.AsyncClient, run: str, name: str) -> str | None:
 
 async def test_a_wait_in_line_is_no_work(system: System, http: httpx2.AsyncClient) -> None:
     async with crew(system.kernel, "ann", work=work):
-        slow = [task(name, 0.3, 0.7, on_failure="continue") for name in "abcd"]
+        slow = [task(name, 0.3, 2.0, on_failure="continue") for name in "abcdefgh"]
         run = await begin(http, *slow, task("hangs", 60, 0.2, on_failure="continue"))
         done = await at_rest(http, run)
-        assert done["tasks"] == {"succeeded": 4, "failed": 1}
+        assert done["tasks"] == {"succeeded": 8, "failed": 1}
         assert await error_of(http, run, "hangs") == "task_timed_out"
 
 
 async def test_what_was_taken_from_its_worker_begins_anew(system: System, http: httpx2.AsyncClient) -> None:
-    async with crew(system.kernel, "ann", work=work):
-        run = await begin(http, task("a", 0.5, 0.8))
+    async def hang_at_first(grant: Grant) -> tuple[Outcome, Text]:
+        await asyncio.sleep(60 if grant.fresh else 0)
+        return Outcome.SUCCESS, grant.turn.payload
+
+    async with crew(system.kernel, "ann", work=hang_at_first):
+        run = await begin(http, task("a", 0, 2.0))
         await under_way(system)
-        await asyncio.sleep(0.3)
         await act(http, run, "pause", force=True)
         await at_rest(http, run)
-        await asyncio.sleep(0.6)
+        await asyncio.sleep(2.1)
         await act(http, run, "resume")
         done = await at_rest(http, run)
         assert (done["status"], done["tasks"]) == ("completed", {"succeeded": 1})

@@ -188,14 +188,14 @@ async def test_while_an_order_is_late_fewer_others_begin_in_a_round(monkeypatch:
 
 async def test_an_order_that_hangs_keeps_others_back_for_a_moment_only(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("homeostat.server.turnstile.ORDER_SECONDS", 0.0)
-    monkeypatch.setattr("homeostat.server.turnstile.MEANWHILE_SECONDS", 0.05)
+    monkeypatch.setattr("homeostat.server.turnstile.MEANWHILE_SECONDS", 0.5)
     turnstile, loop = Turnstile(), asyncio.get_running_loop()
     hanging = loop.create_task(asyncio.sleep(60))
     turnstile.attend(loop, hanging, WHOLE)
     await asyncio.sleep(0.01)
     assert begun_in_a_round(turnstile) == ROOM_MEANWHILE
     await let_through()
-    await asyncio.sleep(0.1)
+    await asyncio.sleep(0.5)
     assert begun_in_a_round(turnstile) == ROOM
     hanging.cancel()
 
