@@ -10,7 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from homeostat.core.errors import IllegalTransition
 from homeostat.core.ids import Chance
+from homeostat.core.run_errors import RunFinished, TaskSettled
+from homeostat.immune.errors import ApprovalSettled
 from homeostat.testing.chaos import __main__ as chaos
 from homeostat.testing.chaos import campaign as campaigns
 from homeostat.testing.chaos import disk, plans, power, report, storage
@@ -19,6 +22,7 @@ from homeostat.testing.chaos.citizens import passed
 from homeostat.testing.chaos.disk import Disk, Kind, Operation
 from homeostat.testing.chaos.faults import WORLDLY
 from homeostat.testing.chaos.installation import installation
+from homeostat.testing.chaos.people import People
 
 
 def test_without_a_compiler_a_campaign_fails_unless_it_was_asked_to_do_without(
@@ -87,6 +91,19 @@ async def test_a_campaign_that_hangs_is_given_up_and_not_called_sound(
     verdict = await campaign(Ask("sqlite", 1, 0.0), tmp_path)
     assert [words.partition(":")[0] for words in verdict.violations] == ["finally_it_comes_to_an_end"]
     assert not report.sound([verdict], None)
+
+
+async def test_whoever_answers_second_has_to_learn_that_somebody_was_first() -> None:
+    async with People([], [], Chance(1)) as people:
+        settled = (
+            TaskSettled(run_id="r", task="t", state="done", answered=""),
+            ApprovalSettled(approval_id="a", state=""),
+        )
+        assert {people.second("bob", "it", problem) for problem in settled} == {"late"}
+        assert people.second("bob", "it", RunFinished(run_id="r", state="failed", moved="", verb="be answered"))
+        assert people.violations == []
+        people.second("bob", "it", IllegalTransition(machine="task", state="waiting", event="approve"))
+        assert [words.partition(":")[0] for words in people.violations] == ["always_the_second_learns_who_was_first"]
 
 
 def test_what_callers_were_answered_is_held_against_the_cap_and_the_account() -> None:

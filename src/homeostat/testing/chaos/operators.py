@@ -12,7 +12,6 @@ from homeostat.core.clock import Clock, SystemClock
 from homeostat.core.errors import HomeostatError, Unavailable
 from homeostat.core.machines.run import RUN
 from homeostat.core.records.provenance import EntryKind
-from homeostat.core.run_errors import TaskSettled
 from homeostat.testing.chaos.people import People
 from homeostat.testing.parties import agents
 
@@ -97,13 +96,11 @@ class Operators:
         """One word, said once: what became of it if there is no answer, nobody knows."""
         try:
             await client.runs.answer(run_id, RISKY, approve=approve, actor=actor, reason="a campaign")
-        except TaskSettled:
-            return "late"
         except (Unavailable, httpx2.HTTPError):
             self._people.counts["approvals without an answer"] += 1
             return "unknown"
         except HomeostatError as problem:
-            return problem.code
+            return self._people.second(actor, run_id, problem)
         self.words.append(Word(run_id, actor, approve))
         self._people.counts["approvals answered"] += 1
         return "heard"

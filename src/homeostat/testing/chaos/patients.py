@@ -29,7 +29,6 @@ ILL_SECONDS: Final = 8.0  # who is not isolated by then is well known no more, a
 NORMAL_SAMPLES: Final = 40
 ILL_SAMPLES: Final = 4
 FOLLOWING_SECONDS_MAX: Final = 1.0
-SETTLED: Final = "approval_settled"
 APPROVE_SHARE: Final = 0.8
 
 
@@ -178,7 +177,7 @@ class Patients:
             self._people.counts["remedies without an answer"] += 1
             return "unknown"
         except HomeostatError as problem:
-            return "late" if problem.code == SETTLED else problem.code
+            return self._people.second(actor, question.agent_id, problem)
         question.answered_by, question.approved = actor, approve
         self._people.counts["remedies approved" if approve else "remedies rejected"] += 1
         return "heard"

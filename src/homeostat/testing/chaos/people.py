@@ -24,6 +24,8 @@ OK_BELOW: Final = 400
 WORDS: Final = b"quarantined by immune system"
 EXPECTED: Final = (AgentExists, IllegalTransition, ReceiptUnknown)
 """What those are told who ask again, as they never heard that it was done, or ask what is only being done."""
+SETTLED: Final = frozenset({"task_settled", "approval_settled"})
+OVER: Final = "run_finished"  # it ended before it came to its question
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +103,15 @@ class People:
                 self.violations.append(f"always_a_good_question_is_answered: {problem.code}: {problem}")
                 await asyncio.sleep(PAUSE_SECONDS * 10)
         return None
+
+    def second(self, actor: str, about: str, problem: HomeostatError) -> str:
+        """What became of an answer that was refused: somebody else was first, and whoever was not has to learn that."""
+        if problem.code in SETTLED:
+            return "late"
+        if problem.code != OVER:
+            words = f"{actor} was told {problem.code} about {about}"
+            self.violations.append(f"always_the_second_learns_who_was_first: {words}")
+        return problem.code
 
     async def put(self, path: str, body: dict[str, Any]) -> bool:
         """Whether it was put before all was over."""
