@@ -107,16 +107,31 @@ async def test_whoever_answers_second_has_to_learn_that_somebody_was_first() -> 
 
 
 def test_what_callers_were_answered_is_held_against_the_cap_and_the_account() -> None:
-    assert passed({"tokens_spent": 990, "tokens_held": 0}, 968, 1_000) == [], "a call without an answer was charged"
-    assert passed({"tokens_spent": 900, "tokens_held": 90}, 968, 1_000) == [], "some are being charged"
+    assert passed({"tokens_spent": 990, "tokens_held": 0}, 968, "tokens") == [], "a call without an answer was charged"
+    assert passed({"tokens_spent": 900, "tokens_held": 90}, 968, "tokens") == [], "some are being charged"
     for spent, held, answered, promises in (
         (1_010, 0, 968, ["always_within_the_cap"]),
         (960, 44, 960, ["always_within_the_cap"]),
         (330, 0, 990, ["always_what_was_answered_is_charged"]),
         (330, 0, 1_320, ["always_within_the_cap", "always_what_was_answered_is_charged"]),
     ):
-        found = passed({"tokens_spent": spent, "tokens_held": held}, answered, 1_000)
+        found = passed({"tokens_spent": spent, "tokens_held": held}, answered, "tokens")
         assert [words.partition(":")[0] for words in found] == promises
+
+
+@pytest.mark.parametrize(
+    ("spent", "held", "tokens", "promises"),
+    [
+        (0.000_352, 0.0, 44 * 22, []),
+        (0.000_300, 0.000_052, 44 * 22, []),
+        (0.000_368, 0.0, 44 * 22, ["always_within_the_cap"]),
+        (0.000_176, 0.0, 44 * 22, ["always_what_was_answered_is_charged"]),
+        (0.000_184, 0.0, 47 * 22, ["always_within_the_cap", "always_what_was_answered_is_charged"]),
+    ],
+)
+def test_a_cap_in_dollars_is_held_as_one_in_tokens(spent: float, held: float, tokens: int, promises: list[str]) -> None:
+    found = passed({"usd_spent": spent, "usd_held": held}, tokens, "usd")
+    assert [words.partition(":")[0] for words in found] == promises
 
 
 def test_a_history_in_which_hardly_a_write_could_fail_shows_nothing() -> None:

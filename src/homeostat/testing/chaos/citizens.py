@@ -20,7 +20,10 @@ from homeostat.testing.chaos.isolation import BECAUSE, CHAT, Isolated
 from homeostat.testing.chaos.people import People
 from homeostat.testing.parties import SCRIPTS, Journal, agents
 
-TOKENS_CAP: Final = 1_000
+CAPS: Final[Mapping[str, float]] = {"tokens": 1_000, "usd": 0.000_36}
+TOKEN: Final[Mapping[str, float]] = {"tokens": 1, "usd": (12 * 0.15 + 10 * 0.60) / 22 / 1e6}
+"""What a token of an answer comes to at least: the provider always says the same, and its model has a list price."""
+TINY: Final = 1e-9
 CALLERS: Final = 6
 PATIENCE_SECONDS: Final = 60.0
 CALL_GAP_SECONDS: Final = 0.05
@@ -40,6 +43,8 @@ class Citizens:
         self._hosted = [key[1] for key in agents(hosted)]
         self._keys: dict[str, str] = {}
         self._number = itertools.count(1)
+        self._units = itertools.cycle(CAPS)
+        self._unit: dict[str, str] = {}
         self.spenders: Counter[str] = Counter()
         """The tokens that each was answered. A call without an answer is unknown, and counts as none."""
         self._left = False
@@ -105,7 +110,8 @@ class Citizens:
             except AgentExists:  # whoever registered it lost the answer, and the key with it
                 people.counts["registrations without an answer"] += 1
                 continue
-            if not await people.put(f"/v1/budgets/agent/{name}", {"tokens": TOKENS_CAP}):
+            unit = self._unit[name] = next(self._units)
+            if not await people.put(f"/v1/budgets/agent/{name}", {unit: CAPS[unit]}):
                 return
             self.spenders[name] = 0
             await asyncio.gather(*(self._call_until_spent(name) for _ in range(CALLERS)))
@@ -154,14 +160,14 @@ class Citizens:
             await self._audit(name, until)
 
     async def _audit(self, name: str, until: float) -> None:
-        people = self._people
+        people, unit = self._people, self._unit[name]
         while True:
             account = await people.insist(lambda client: client.read_json(f"/v1/budgets/agent/{name}"), always=True)
             assert account is not None
-            if broken := passed(account, self.spenders[name], TOKENS_CAP):
+            if broken := passed(account, self.spenders[name], unit):
                 people.violations += broken
                 return
-            if not account["tokens_held"]:
+            if not account[f"{unit}_held"]:
                 people.counts["tokens spent"] += account["tokens_spent"]
                 return
             if self._clock.monotonic() > until:
@@ -170,17 +176,18 @@ class Citizens:
             await asyncio.sleep(0.5)
 
 
-def passed(account: Mapping[str, Any], answered: int, cap: int) -> list[str]:
+def passed(account: Mapping[str, Any], tokens: int, unit: str) -> list[str]:
     """What an account does not hold up: neither it nor the answers themselves pass the cap, and it knows of them all.
 
     What is held for calls under way may become theirs, so it counts until nothing is held any more.
     """
     found: list[str] = []
-    taken = account["tokens_spent"] + account["tokens_held"]
-    if taken > cap:
+    taken, answered = account[f"{unit}_spent"] + account[f"{unit}_held"], tokens * TOKEN[unit]
+    words = f"{answered:g} {unit} were answered: {account}"
+    if taken > CAPS[unit] + TINY:
         found.append(f"always_within_the_cap: {account}")
-    if answered > cap:
-        found.append(f"always_within_the_cap: {answered} tokens were answered: {account}")
-    if answered > taken:
-        found.append(f"always_what_was_answered_is_charged: {answered} tokens were answered: {account}")
+    if answered > CAPS[unit] + TINY:
+        found.append(f"always_within_the_cap: {words}")
+    if answered > taken + TINY:
+        found.append(f"always_what_was_answered_is_charged: {words}")
     return found
