@@ -7,17 +7,19 @@ from collections import Counter
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
+import httpx2
 import pytest
 
-from homeostat.core.errors import IllegalTransition
+from homeostat.core.errors import IllegalTransition, InternalError, StoreUnavailable
 from homeostat.core.ids import Chance
 from homeostat.core.run_errors import RunFinished, TaskSettled
 from homeostat.immune.errors import ApprovalSettled
 from homeostat.testing.chaos import __main__ as chaos
 from homeostat.testing.chaos import campaign as campaigns
 from homeostat.testing.chaos import disk, plans, power, report, storage
-from homeostat.testing.chaos.campaign import Ask, campaign
+from homeostat.testing.chaos.campaign import Ask, Verdict, campaign
 from homeostat.testing.chaos.citizens import passed
 from homeostat.testing.chaos.disk import Disk, Kind, Operation
 from homeostat.testing.chaos.faults import WORLDLY
@@ -104,6 +106,24 @@ async def test_whoever_answers_second_has_to_learn_that_somebody_was_first() -> 
         assert people.violations == []
         people.second("bob", "it", IllegalTransition(machine="task", state="waiting", event="approve"))
         assert [words.partition(":")[0] for words in people.violations] == ["always_the_second_learns_who_was_first"]
+
+
+async def test_a_server_that_falls_over_itself_is_broken_and_not_only_hurt() -> None:
+    async with People([], [], Chance(1)) as people:
+        for problem in (StoreUnavailable(problem="killed"), httpx2.ConnectError("gone"), InternalError()):
+            people.unanswered("questions", problem)
+        assert people.counts["questions without an answer"] == 3
+        assert [words.partition(":")[0] for words in people.violations] == ["always_a_failure_has_a_name"]
+
+
+def test_a_run_that_saw_too_little_does_not_say_that_something_is_broken() -> None:
+    def word(**found: Any) -> str:
+        return report.in_a_word([Verdict(Ask("sqlite", 1, 1.0), **found)], None)
+
+    assert word(rest_seconds=1.0) == "nothing was lost"
+    assert "NOT ENOUGH" in word(rest_seconds=1.0, unseen=["remedies executed: 0 of 1"])
+    for broken in ({"rest_seconds": 1.0, "violations": ["x"], "unseen": ["y"]}, {"rest_seconds": None}):
+        assert word(**broken) == "SOMETHING DOES NOT HOLD"
 
 
 def test_what_callers_were_answered_is_held_against_the_cap_and_the_account() -> None:

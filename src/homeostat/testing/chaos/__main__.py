@@ -61,7 +61,7 @@ def main() -> int:
         report.write(options.json, report.as_json(options.seed, verdicts, cuts, seconds, clock))
     sound = report.sound(verdicts, cuts)
     report.say("", report.as_table(verdicts, cuts), "")
-    report.say(f"{seconds:.0f} s, seed {options.seed}: {'nothing was lost' if sound else 'SOMETHING DOES NOT HOLD'}")
+    report.say(f"{seconds:.0f} s, seed {options.seed}: {report.in_a_word(verdicts, cuts)}")
     return 0 if sound else 1
 
 

@@ -167,8 +167,8 @@ class Isolated:
         while True:
             try:
                 await self._chance.choice(people.clients).post_json(f"{self._path}/release", BECAUSE)
-            except (Unavailable, httpx2.HTTPError):
-                people.counts["questions without an answer"] += 1
+            except (Unavailable, httpx2.HTTPError) as problem:
+                people.unanswered("questions", problem)
                 self._unheard_releases += 1
             except HomeostatError:
                 people.counts["releases refused"] += 1

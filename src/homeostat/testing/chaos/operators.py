@@ -96,8 +96,8 @@ class Operators:
         """One word, said once: what became of it if there is no answer, nobody knows."""
         try:
             await client.runs.answer(run_id, RISKY, approve=approve, actor=actor, reason="a campaign")
-        except (Unavailable, httpx2.HTTPError):
-            self._people.counts["approvals without an answer"] += 1
+        except (Unavailable, httpx2.HTTPError) as problem:
+            self._people.unanswered("approvals", problem)
             return "unknown"
         except HomeostatError as problem:
             return self._people.second(actor, run_id, problem)

@@ -173,8 +173,8 @@ class Patients:
         path = f"/v1/immune/approvals/{question.approval_id}/{'approve' if approve else 'reject'}"
         try:
             await client.post_json(path, {"actor": actor, "reason": "a campaign"})
-        except (Unavailable, httpx2.HTTPError):
-            self._people.counts["remedies without an answer"] += 1
+        except (Unavailable, httpx2.HTTPError) as problem:
+            self._people.unanswered("remedies", problem)
             return "unknown"
         except HomeostatError as problem:
             return self._people.second(actor, question.agent_id, problem)

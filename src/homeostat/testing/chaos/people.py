@@ -12,7 +12,7 @@ import httpx2
 from homeostat.client.client import Client
 from homeostat.core.clock import Clock
 from homeostat.core.enforcement_errors import ReceiptUnknown
-from homeostat.core.errors import AgentExists, HomeostatError, IllegalTransition, Unavailable
+from homeostat.core.errors import AgentExists, HomeostatError, IllegalTransition, InternalError, Unavailable
 from homeostat.core.ids import Chance
 from homeostat.testing.parties import PROJECT
 
@@ -94,8 +94,8 @@ class People:
         while always or not self.over.is_set():
             try:
                 return await ask(next(self._next))
-            except (Unavailable, httpx2.HTTPError):
-                self.counts["questions without an answer"] += 1
+            except (Unavailable, httpx2.HTTPError) as problem:
+                self.unanswered("questions", problem)
                 await asyncio.sleep(PAUSE_SECONDS)
             except EXPECTED:
                 raise
@@ -103,6 +103,12 @@ class People:
                 self.violations.append(f"always_a_good_question_is_answered: {problem.code}: {problem}")
                 await asyncio.sleep(PAUSE_SECONDS * 10)
         return None
+
+    def unanswered(self, what: str, problem: Exception) -> None:
+        """Nobody knows what became of it. Whoever is hurt says so or nothing; who fell over himself is broken."""
+        self.counts[f"{what} without an answer"] += 1
+        if isinstance(problem, InternalError):
+            self.violations.append(f"always_a_failure_has_a_name: {problem} {problem.facts}")
 
     def second(self, actor: str, about: str, problem: HomeostatError) -> str:
         """What became of an answer that was refused: somebody else was first, and whoever was not has to learn that."""

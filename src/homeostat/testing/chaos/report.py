@@ -42,6 +42,16 @@ def sound(verdicts: Sequence[Verdict], power: PowerVerdict | None) -> bool:
     return all(one.ok for one in verdicts) and (power is None or power.ok)
 
 
+def in_a_word(verdicts: Sequence[Verdict], power: PowerVerdict | None) -> str:
+    """The last word of a run: a promise that was broken is another thing than one that was hardly put to the test."""
+    if sound(verdicts, power):
+        return "nothing was lost"
+    broken = any(one.violations or one.rest_seconds is None for one in verdicts) or (
+        power is not None and power.violations
+    )
+    return "SOMETHING DOES NOT HOLD" if broken else "nothing was lost, but NOT ENOUGH HAPPENED to prove it"
+
+
 def tell(verdict: Verdict) -> None:
     rested = "NOT AT REST" if verdict.rest_seconds is None else f"at rest after {verdict.rest_seconds:.1f} s"
     say(f"{name_of(verdict)}: {verdict.seconds:.0f} s of faults, {rested}")
