@@ -28,6 +28,7 @@ from homeostat.core.records.fleet import (
 )
 
 _COUNTED = frozenset({Liveness.ALIVE.value, Liveness.STALE.value})
+_DEAD = frozenset({Liveness.DEAD.value})
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(AgentStatus)
 
@@ -91,6 +92,8 @@ class LocalStatuses:
 
     def _forgive(self, gap_ms: int) -> None:
         self._lanes.shift(gap_ms, _COUNTED)
+        if gap_ms > 0:  # the dead are at most forgotten later: a clock that runs a day ahead would take them all
+            self._lanes.shift(gap_ms, _DEAD)
         for entry in self._entries.values():
             if entry.presence.value in _COUNTED:
                 entry.counted_ms = Millis(entry.counted_ms + gap_ms)

@@ -158,6 +158,17 @@ async def the_dead_come_up_again_when_their_time_is_over(keeper: StatusKeeper) -
     assert [s.presence for s in (await keeper.roll(roll.next_ms, LIMIT)).silent] == [Liveness.DEAD]
 
 
+async def a_clock_that_ran_ahead_forgets_nobody(keeper: StatusKeeper) -> None:
+    await hold(keeper, "a")
+    died = after(DEAD_INTERVALS)
+    await judge(keeper, Liveness.DEAD, died)
+    forgotten = (await keeper.roll(died, LIMIT)).next_ms
+    assert forgotten is not None
+    for ahead in (forgotten, died, forgotten):  # and is set right, and runs ahead once more
+        await keeper.listen(ahead, [admission("a")], [])
+        assert (await keeper.roll(ahead, LIMIT)).silent == ()
+
+
 async def a_heartbeat_revives(keeper: StatusKeeper) -> None:
     await hold(keeper, "a")
     for verdict in (Liveness.STALE, Liveness.DEAD):
@@ -329,6 +340,7 @@ CASES: Final[tuple[Case, ...]] = (
     silence_is_due_after_three_intervals_and_then_after_five,
     the_dead_stay_with_their_last_words,
     the_dead_come_up_again_when_their_time_is_over,
+    a_clock_that_ran_ahead_forgets_nobody,
     a_heartbeat_revives,
     a_heartbeat_between_look_and_verdict_wins,
     a_verdict_is_passed_once,
