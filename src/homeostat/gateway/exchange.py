@@ -285,9 +285,13 @@ class Exchange(Booking):
     def _let_look(self, relay: Relay, headers: AnswerHeaders, status: int) -> None:
         """Have an answer read on its way, where it can be."""
         ask, dialect, chain = self._ask, self._route.dialect, self._chain
-        if ask is not None and dialect is not None and status < 400 and not headers.encoded:
-            sieve = sieve_for(ask.api, chain.allows_tool) if chain.tool_filters else None
+        if ask is None or dialect is None or status >= 400:
+            return
+        sieve = sieve_for(ask.api, chain.allows_tool) if chain.tool_filters else None
+        if not headers.encoded:
             relay.look(dialect, ask, sieve, hides_usage=self._hides_usage)
+        elif sieve is not None:  # though it was asked for one that can be read
+            sieve.refuse_unread("compressed and cannot be checked")
 
     def _ask_for_usage(self) -> bool:
         """Have a stream report what it used; says whether the agent must not see that."""

@@ -32,8 +32,7 @@ class Passage(Relay):
         block = pending.take()
         out = self._pass(block) if block else b""
         if pending.complete:
-            if self.reader is not None:
-                out += self.reader.finish()
+            out += self._finish()
             self.complete = True
             request.push(out, more=False)
             return True

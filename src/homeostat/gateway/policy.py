@@ -24,8 +24,10 @@ from homeostat.gateway.refusals import Refusal
 
 DRAINING = "Agent is draining: open requests may end, new ones are refused"
 FOREVER = Millis(1 << 62)
+OFFERS = (("tools", "tool_choice"), ("functions", "function_call"))
+"""Where a request offers tools, and where it says which of them is to be called."""
 
-_raws = msgspec.json.Decoder(list[Raw])
+_raws = msgspec.json.Decoder(list[Raw] | None)
 _members = msgspec.json.Decoder(dict[str, Raw])
 
 Look = Callable[[Ask], Refusal | None]
@@ -113,15 +115,22 @@ class ToolFilter:
             message = f"Tools are not allowed: {', '.join(denied[:8])}"
             return Refusal(403, "tool_denied", message, policy_id=self.policy.policy_id)
         members = _members.decode(ask.body)
-        offered = zip(ask.tools, _raws.decode(members["tools"]), strict=True)
-        kept = [(name, tool) for name, tool in offered if self.names.allows(name)]
-        ask.tools = tuple(name for name, _ in kept)
-        choice = bytes(members.get("tool_choice", Raw(b"")))
-        forced = any(f'"{name}"'.encode() in choice for name in denied)
-        if kept:
-            ask.edit({"tools": [tool for _, tool in kept], **({"tool_choice": None} if forced else {})})
-        else:
-            ask.edit({"tools": None, "tool_choice": None, "parallel_tool_calls": None})
+        changes: dict[str, object] = {}
+        names, left = iter(ask.tools), list[str]()
+        for field, choice in OFFERS:
+            tools = _raws.decode(members.get(field) or b"null") or ()
+            offered = list(zip(tools, names))  # noqa: B905 - the names of the others come behind
+            kept = [(tool, name) for tool, name in offered if self.names.allows(name)]
+            left += [name for _, name in kept]
+            said = bytes(members.get(choice, b""))
+            if not kept and offered:
+                changes |= {field: None, choice: None}
+            elif len(kept) < len(offered):
+                changes[field] = [tool for tool, _ in kept]
+                if any(f'"{name}"'.encode() in said for name in denied):
+                    changes[choice] = None
+        ask.tools = tuple(left)
+        ask.edit(changes if left else {**changes, "parallel_tool_calls": None})
         return None
 
 

@@ -67,9 +67,7 @@ class Relay:
             ended = response.complete or not block
             out = self._pass(block) if block else block
             if ended:
-                if self.reader is not None:
-                    out += self.reader.finish()
-                await self._body(out, more=False)
+                await self._body(out + self._finish(), more=False)
                 self.complete = True
                 return
             if out:
@@ -103,6 +101,11 @@ class Relay:
             if self.answer_bytes > ANSWER_BYTES_READ_MAX:
                 self._blocks = None
         return block
+
+    def _finish(self) -> bytes:
+        """What was held back of an answer that has ended."""
+        rest = self.reader.finish() if self.reader is not None else b""
+        return self._sieve.finish(rest) if self._sieve is not None else rest
 
     # --- to the agent --------------------------------------------------------------------------------------
 

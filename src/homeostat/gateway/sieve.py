@@ -1,7 +1,7 @@
 """Takes tool calls that are not allowed out of answers, whole or streamed, and leaves the rest consistent."""
 
 from collections.abc import Callable
-from typing import Any, NoReturn, Protocol, cast
+from typing import Any, Final, NoReturn, Protocol, cast
 
 import msgspec
 
@@ -12,8 +12,14 @@ from homeostat.core.wire.sse import EventCutter, payload
 _decoder = msgspec.json.Decoder()
 _encoder = msgspec.json.Encoder()
 
+DONE: Final = b"[DONE]"
+
+OLD_CALL: Final = "function_call"  # in place of `tool_calls`, of models and agents that have not heard of these
+CALLED: Final = frozenset({"tool_calls", OLD_CALL})
+
 Allows = Callable[[str], bool]
 Item = dict[str, Any]
+Place = tuple[int, int | str]
 
 
 class Editor(Protocol):
@@ -36,8 +42,8 @@ class Sieve:
         self._cutter = EventCutter()
 
     @staticmethod
-    def refuse_unread() -> NoReturn:
-        raise UpstreamBroke(upstream="", problem="its answer is too long to be checked")
+    def refuse_unread(why: str = "too long to be checked") -> NoReturn:
+        raise UpstreamBroke(upstream="", problem=f"its answer is {why}")
 
     def answer(self, body: bytes) -> bytes:
         """A whole answer without what is not allowed; one that cannot be read may hide anything and is not passed."""
@@ -58,12 +64,21 @@ class Sieve:
         gap = self._cutter.gap
         return b"".join(self._event(event, gap) for event in self._cutter.events(data, end))
 
+    def finish(self, rest: bytes) -> bytes:
+        """What is left when the answer ends: many take it for an event, though nothing ends it."""
+        out = self.feed(rest) if rest else b""
+        left = self._cutter.rest()
+        return out + self._event(left, b"") if left else out
+
     def _event(self, event: bytes, gap: bytes) -> bytes:
+        """An event without what is not allowed. One that is read otherwise by others may hide it and is not passed."""
         carried = payload(event)
+        if carried == DONE or (not carried and b"{" not in event):
+            return event + gap
         try:
             decoded = _decoder.decode(carried)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-            return event + gap  # a comment, or the mark at the end
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as problem:
+            raise UpstreamBroke(upstream="", problem="one of its events is not JSON") from problem
         if not isinstance(decoded, dict):
             return event + gap
         before = _encoder.encode(decoded)
@@ -81,11 +96,12 @@ class Sieve:
 
 
 class ChatEditor:
-    """Chat completions: tool calls are numbered within a choice."""
+    """Chat completions: tool calls are numbered within a choice; the only one of old has a place of its own."""
 
     def __init__(self, allows: Allows) -> None:
         self._allows = allows
-        self._places: dict[tuple[int, int], int | None] = {}
+        self._names: dict[Place, str] = {}
+        self._places: dict[Place, int | None] = {}
         self._kept: dict[int, int] = {}
         self._dropped: set[int] = set()
 
@@ -97,50 +113,70 @@ class ChatEditor:
                 continue
             message = cast("Item", message)
             calls = _items(message.get("tool_calls"))
-            kept = [call for call in calls if self._allows(_function_name(call))]
-            if len(kept) == len(calls):
+            kept = [call for call in calls if all(map(self._allows, _names(call) or [""]))]
+            old = message.get(OLD_CALL)
+            denied = isinstance(old, dict) and not self._allows(_name(cast("Item", old)))
+            if len(kept) == len(calls) and not denied:
                 continue
             changed = True
+            if denied:
+                message.pop(OLD_CALL)
             if kept:
                 message["tool_calls"] = kept
             else:
-                message.pop("tool_calls")
-                if choice.get("finish_reason") == "tool_calls":
+                message.pop("tool_calls", None)
+                if choice.get("finish_reason") in CALLED:
                     choice["finish_reason"] = "stop"
         return changed
 
     def event(self, event: Item) -> Item | None:
+        self.answer(event)
         empty = 0
         choices = _items(event.get("choices"))
         for choice in choices:
             index = int(choice.get("index", 0))
             delta = choice.get("delta")
-            if isinstance(delta, dict) and "tool_calls" in delta:
+            if isinstance(delta, dict) and ("tool_calls" in delta or OLD_CALL in delta):
                 empty += self._delta(index, cast("Item", delta)) and choice.get("finish_reason") is None
-            if choice.get("finish_reason") == "tool_calls" and index in self._dropped and not self._kept.get(index):
+            if choice.get("finish_reason") in CALLED and index in self._dropped and not self._kept.get(index):
                 choice["finish_reason"] = "stop"
         return None if choices and empty == len(choices) else event
 
     def _delta(self, index: int, delta: Item) -> bool:
         """Edit one delta; says whether nothing is left of it."""
         kept: list[Item] = []
-        for call in _items(delta.get("tool_calls")):
-            place = (index, int(call.get("index", 0)))
-            if place not in self._places:
-                allowed = self._allows(_function_name(call))
-                self._places[place] = self._kept.get(index, 0) if allowed else None
-                if allowed:
-                    self._kept[index] = self._kept.get(index, 0) + 1
-                else:
-                    self._dropped.add(index)
-            moved = self._places[place]
+        for call in _items(delta.pop("tool_calls", None)):
+            moved = self._place((index, int(call.get("index", 0))), _names(call))
             if moved is not None:
                 kept.append({**call, "index": moved})
         if kept:
             delta["tool_calls"] = kept
-            return False
-        delta.pop("tool_calls")
+        old = delta.get(OLD_CALL)
+        if isinstance(old, dict) and self._place((index, OLD_CALL), [_name(cast("Item", old))]) is None:
+            delta.pop(OLD_CALL)
         return not any(value for name, value in delta.items() if name != "role") and "role" not in delta
+
+    def _place(self, place: Place, names: list[str]) -> int | None:
+        """Which call of its choice this is for the agent, None for one that it does not get.
+
+        A name comes whole and first. A call that has none can do nothing yet; should it get another later, whether that
+        is put behind the first or in its stead, it has to be allowed as well.
+        """
+        index = place[0]
+        if place not in self._places:
+            allowed = all(self._allows(name) for name in names if name)
+            self._places[place] = self._kept.get(index, 0) if allowed else None
+            if allowed:
+                self._kept[index] = self._kept.get(index, 0) + 1
+            else:
+                self._dropped.add(index)
+        elif self._places[place] is not None:
+            before = self._names[place]
+            for name in names:
+                if name and name != before and not (self._allows(name) and self._allows(before + name)):
+                    raise ValueError(name)
+        self._names[place] = self._names.get(place) or "".join(names)
+        return self._places[place]
 
 
 class MessagesEditor:
@@ -166,6 +202,8 @@ class MessagesEditor:
 
     def event(self, event: Item) -> Item | None:
         kind = event.get("type")
+        if isinstance(message := event.get("message"), dict):
+            self.answer(cast("Item", message))
         if kind == "content_block_start" and isinstance(block := event.get("content_block"), dict):
             if self._denies(cast("Item", block)):
                 self._dropped.append(int(event.get("index", 0)))
@@ -237,9 +275,10 @@ def _items(value: object) -> list[Item]:
     return [cast("Item", item) for item in cast("list[object]", value) if isinstance(item, dict)]
 
 
-def _function_name(call: Item) -> str:
-    for kind in ("function", "custom"):
-        named = call.get(kind)
-        if isinstance(named, dict):
-            return str(cast("Item", named).get("name") or "")
-    return ""
+def _names(call: Item) -> list[str]:
+    """What a call names, whichever kind of tool it says that is."""
+    return [_name(cast("Item", call[kind])) for kind in ("function", "custom") if isinstance(call.get(kind), dict)]
+
+
+def _name(named: Item) -> str:
+    return str(named.get("name") or "")

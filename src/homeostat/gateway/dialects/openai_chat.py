@@ -51,6 +51,7 @@ class _ChatAsk(Struct, gc=False):
     n: int | None = None
     best_of: int | None = None
     tools: list[_Tool] | None = None
+    functions: list[_Named] | None = None  # what tools were called once
 
 
 class _PromptDetails(Struct, gc=False):
@@ -164,7 +165,9 @@ class OpenAIChat:
             answers,
             self._generates,
             xxhash.xxh3_64_hexdigest(b"".join(spoken)) if spoken else UNSAID,
-            tuple([tool.name for tool in read.tools]) if read.tools else (),
+            tuple([tool.name for tool in (*(read.tools or ()), *(read.functions or ()))])
+            if read.tools or read.functions
+            else (),
             unbounded,
             tool_speaks,
             words,
