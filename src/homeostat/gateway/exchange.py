@@ -298,7 +298,7 @@ class Exchange(Booking):
         ask = self._ask
         if ask is None or not ask.streamed or ask.wants_usage or not self._route.outlet.asks_usage:
             return False
-        if b'"stream_options"' in ask.body:
+        if b'"stream_options"' in ask.body or b"\\u00" in ask.body:  # it may stand there under a name with escapes
             ask.edit({"stream_options": {"include_usage": True}})
         else:
             ask.body = USAGE_WANTED + ask.body.lstrip()[1:]
@@ -309,7 +309,7 @@ class Exchange(Booking):
         self._hides_usage = self._ask_for_usage()
         request, route = self._request, self._route
         method = request.method
-        target = route.target or request.raw_path[route.outlet.prefix_length :]
+        target = route.target or b"/" + request.raw_path[1:].partition(b"/")[2]
         if query := request.query:
             target += b"?" + query
         headers, written = self._headers.forwarded, self._headers.written

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
+from urllib.parse import unquote
 
 from homeostat.core.ports.upstream import QuickUpstream, Upstream
 from homeostat.core.records.call import Api
@@ -12,6 +13,7 @@ from homeostat.gateway.dialects.openai_responses import OpenAIResponses
 from homeostat.gateway.dialects.shapes import Dialect
 
 PATH_CHARS_KEPT: Final = 200
+BLANK: Final = "".join(map(chr, range(33)))
 
 
 class Family(StrEnum):
@@ -36,11 +38,6 @@ class Outlet:
         """The upstream, if it can be asked without waiting."""
         return self.upstream if isinstance(self.upstream, QuickUpstream) else None
 
-    @property
-    def prefix_length(self) -> int:
-        """How much of a path names this upstream."""
-        return len(self.name) + 1
-
 
 @dataclass(frozen=True, slots=True)
 class Route:
@@ -61,6 +58,7 @@ class Routes:
         self.outlets = {outlet.name: outlet for outlet in outlets}
         self._known: dict[str, Route] = {}
         self.known: dict[bytes, Route] = {}
+        self._plain: dict[tuple[str, str], Route] = {}
         self._others: dict[str, Route] = {}
         for outlet in outlets:
             other = Api.ANTHROPIC_OTHER if outlet.family is Family.ANTHROPIC else Api.OPENAI_OTHER
@@ -68,7 +66,7 @@ class Routes:
             for path, dialect in _dialects(outlet).items():
                 known = f"/{outlet.name}{path}"
                 route = Route(outlet, dialect.api, dialect, outlet.quick, path.encode(), known[:PATH_CHARS_KEPT])
-                self._known[known] = self.known[known.encode()] = route
+                self._known[known] = self.known[known.encode()] = self._plain[outlet.name, _plain(path)] = route
 
     def owns(self, path: str) -> bool:
         """Whether a path is the gateway's to answer."""
@@ -78,7 +76,19 @@ class Routes:
         if method == "POST" and (route := self._known.get(path)) is not None:
             return route
         parts = path.split("/", 2)
-        return self._others.get(parts[1]) if len(parts) > 2 else None
+        other = self._others.get(parts[1]) if len(parts) > 2 else None
+        if other is None:
+            return None
+        plain = _plain(parts[2])
+        if "/../" in f"{plain}/":
+            return None  # it may lead out of what belongs to this upstream
+        return self._plain.get((parts[1], plain), other) if method == "POST" else other
+
+
+def _plain(path: str) -> str:
+    """A path as the most lenient server reads it: what such a one takes for a known path is held to be that path."""
+    parts = [part.partition(";")[0].strip(BLANK) for part in unquote(path).replace("\\", "/").lower().split("/")]
+    return "/" + "/".join([part for part in parts if part not in {"", "."}])
 
 
 def _dialects(outlet: Outlet) -> dict[str, Dialect]:

@@ -250,6 +250,15 @@ def test_parts_that_weigh_more_than_their_bytes_are_counted_wherever_they_may_be
     assert embedded.opaque_parts() > 0, "it has no messages"
 
 
+def test_names_with_escapes_are_the_names_that_they_are_read_as() -> None:
+    """An image whose name was spelled with an escape was counted by its bytes: budgets set aside next to nothing."""
+    image = b'{"role":"user","content":[{"type":"image\\u005furl","\\u0069mage_url":{"url":"x"}}]}'
+    assert OpenAIChat().ask(b'{"model":"m","messages":[%b]}' % image).opaque_parts() == 2
+    ask = OpenAIResponses().ask(b'{"model":"m","previous\\u005fresponse_id":"resp_1"}')
+    assert ask.refers_elsewhere()
+    assert not OpenAIResponses().ask(b'{"model":"m","input":"\\u0022prompt\\u0022"}').refers_elsewhere()
+
+
 @pytest.mark.parametrize(
     ("dialect", "said", "speaks"),
     [

@@ -10,6 +10,7 @@ from homeostat.adapters.upstreams.simulated import Pace, Reply, SimulatedUpstrea
 from homeostat.core.gateway_errors import UpstreamBroke, UpstreamTimedOut, UpstreamUnreachable
 from homeostat.core.ports.upstream import Headers, UpstreamRequest
 from homeostat.core.records.call import Api, Metered, Outcome, Priced
+from homeostat.core.records.policy import Action
 from homeostat.gateway.office import Manners
 from homeostat.testing.gateways import ANN, INSTANT, KEY, Keys, booth
 
@@ -217,6 +218,14 @@ async def test_usage_is_asked_for_and_hidden(options: dict[str, Any]) -> None:
         assert (call.metered, call.streamed) == (Metered.REPORTED, True)
         assert call.usage.tokens_out > 0
         assert call.first_token_ms is not None
+
+
+async def test_usage_is_asked_for_though_the_agent_says_no_in_a_name_with_escapes() -> None:
+    upstream = Scripted(*sse(chunk("Hi")), content_type=b"text/event-stream")
+    said = b'{"stream\\u005foptions":{"include_usage":false},' + json.dumps({**CHAT, "stream": True}).encode()[1:]
+    async with booth(upstream=upstream) as desk:
+        assert (await desk.call("/openai/v1/chat/completions", said)).status == 200
+        assert json.loads(upstream.bodies[0])["stream_options"] == {"include_usage": True}
 
 
 # --- identity -------------------------------------------------------------------------------------------------
@@ -442,6 +451,47 @@ async def test_paths_and_protocols_that_are_not_the_gateways() -> None:
         assert desk.gateway.owns("/openai/v1/models")
         assert not desk.gateway.owns("/v1/agents")
         assert (await desk.call("/elsewhere/v1/models", method="GET")).status == 404
+
+
+@pytest.mark.parametrize(
+    "spelled",
+    [
+        "//chat/completions",
+        "/chat/./completions",
+        "/chat/completions/",
+        "/Chat/Completions",
+        "/chat;a=1/completions;b",
+        "/chat%2Fcompletions",
+        "/chat\\completions",
+        "/chat/completions%20",
+    ],
+)
+async def test_a_known_path_is_known_however_it_is_spelled(spelled: str) -> None:
+    """Many servers read these alike: policies and budgets were as good as none to whoever knew that."""
+    upstream = Scripted(ANSWER)
+    async with booth(upstream=upstream) as desk:
+        assert (await desk.call(f"/openai/v1{spelled}", CHAT)).status == 200
+        assert upstream.requests[0].target == b"/v1/chat/completions"
+        assert (await desk.log())[0].usage.tokens_out == 500
+        await desk.put(Action.MODEL_FILTER, deny=("*",))
+        assert (await desk.call(f"/openai/v1{spelled}", CHAT)).status == 403
+
+
+@pytest.mark.parametrize("path", ["/openai/../x", "/openai/v1/../../x", "/openai/v1/%2e%2e/x", "/openai/v1\\..\\x"])
+async def test_no_path_leads_out_of_its_upstream(path: str) -> None:
+    upstream = Scripted(ANSWER)
+    async with booth(upstream=upstream) as desk:
+        assert (await desk.call(path, CHAT)).status == 404
+        assert upstream.requests == []
+
+
+async def test_the_name_of_an_upstream_may_be_spelled_in_another_way() -> None:
+    upstream = Scripted(ANSWER)
+    async with booth(upstream=upstream) as desk:
+        conversation = desk.open("/openai/v1/models", method="GET")
+        conversation.scope["raw_path"] = b"/%6fpen%61i/v1/models"
+        assert (await desk.talk(conversation)).status == 200
+        assert upstream.requests[0].target == b"/v1/models"
 
 
 async def test_traces_retries_and_runs_are_read_from_headers() -> None:

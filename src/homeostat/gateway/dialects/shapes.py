@@ -49,7 +49,7 @@ class Ask(Struct, gc=False):
         """How many parts may weigh more tokens than they have bytes."""
         if self.words:
             return 0
-        body = self.body  # `in` takes a sequence of bytes for a number first, and an exception to learn better
+        body = self._unescaped()  # `in` takes a sequence of bytes for a number first, and an exception to learn better
         if (
             body.find(b"image") >= 0
             or body.find(b'file"') >= 0
@@ -61,7 +61,16 @@ class Ask(Struct, gc=False):
 
     def refers_elsewhere(self) -> bool:
         """Whether the prompt is partly kept by the upstream, so that its length cannot be known here."""
-        return self.api is _RESPONSES and any(mark in self.body for mark in _ELSEWHERE)
+        if self.api is not _RESPONSES:
+            return False
+        body = self._unescaped()
+        return any(mark in body for mark in _ELSEWHERE)
+
+    def _unescaped(self) -> bytes:
+        """The request with its names as whoever reads it reads them: `image\\u005furl` is found by no search."""
+        if self.body.find(b"\\u00") < 0:
+            return self.body
+        return _encoder.encode(decode_ask(_any, self.body))
 
     def edit(self, changes: dict[str, object]) -> None:
         """Set members of the request, or remove those that are None; all others stay as they were written.
