@@ -201,13 +201,13 @@ class Doorkeeper:
 
 
 async def _rehearsed(call: Call, endpoint: Endpoint) -> Answer | None:
-    """What an order would do. None for those that rehearse themselves; whoever cannot says so, and does nothing."""
+    """What an order would do. None for what is none; whoever cannot tell says so, and does nothing."""
     row = TABLE.get(endpoint.name)
     if row is None or not row.audited:
         return None
     if not row.dry_run:
         raise InvalidRequest(problem=f"{endpoint.name} cannot be tried without being done; nothing was done")
-    return await blast(call, endpoint) if endpoint.name in EFFECTS else None
+    return await (blast(call, endpoint) if endpoint.name in EFFECTS else endpoint.run(call))
 
 
 def cookie(call: Call, name: str) -> str | None:

@@ -63,9 +63,9 @@ async def ann(http: httpx2.AsyncClient) -> str:
     return answer.json()["api_key"]
 
 
-async def take_in(http: httpx2.AsyncClient, document: dict[str, Any], query: str = "") -> httpx2.Response:
+async def take_in(http: httpx2.AsyncClient, document: dict[str, Any], query: str = "", **more: Any) -> httpx2.Response:
     body = {"reason": "from the other site", "actor": "eve", "memory": document}
-    return await http.post(f"{PATH}/import{query}", json=body)
+    return await http.post(f"{PATH}/import{query}", json=body, **more)
 
 
 async def test_a_remedy_is_vetoed_with_a_reason_and_allowed_again(
@@ -105,6 +105,13 @@ async def test_a_remedy_is_vetoed_with_a_reason_and_allowed_again(
     assert ("lift_veto", "eve", "mended") in done
     assert '"what":"vetoed"' in heard[0].payload
     assert '"reason":"mended"' in heard[-1].payload
+
+
+async def test_what_was_only_tried_under_a_key_is_done_under_it(http: httpx2.AsyncClient) -> None:
+    key = {"Idempotency-Key": "k1"}
+    assert (await take_in(http, DOCUMENT, "?dry_run=true", headers=key)).json()["dry_run"]
+    assert not (await take_in(http, DOCUMENT, headers=key)).json()["dry_run"], "it was answered as if it were repeated"
+    assert (await http.get(PATH)).json()["vetoes"]
 
 
 async def test_what_one_memory_holds_another_takes_in_once(http: httpx2.AsyncClient, system: System) -> None:
