@@ -263,6 +263,7 @@ EVENTS_KEPT_MAX: Final = 8_192  # events a reader may have missed and still resu
 EVENTS_TAIL_MAX: Final = 500  # past events a new reader may begin with
 EVENT_GAP_SECONDS: Final = 0.1  # events of this long are handed out together
 EVENT_BEAT_SECONDS: Final = 10.0  # a reader hears at least this often, if only that there is nothing new
+ADMITTED_SECONDS: Final = 5.0  # for so long a reader goes on reading whose key was revoked
 EVENT_READER_SECONDS: Final = 0.0006  # what each reader adds to that, so that many together cost no more than a few do
 EVENT_BATCH_MAX: Final = 256  # events written to one reader at once
 ORDER_RACES_MAX: Final = 4  # races that an operator's order may lose to the immune system itself

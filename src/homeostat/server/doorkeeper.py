@@ -1,7 +1,8 @@
 """At the door of every route: who is calling, whether they may, and a note of what operators do."""
 
+import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Coroutine, Iterable
 from dataclasses import replace
 from http.cookies import CookieError, SimpleCookie
 from typing import Any, Final
@@ -12,9 +13,9 @@ from homeostat.access.authority import TABLE, Agents, Object, Row, authorize
 from homeostat.access.errors import TokenMissing
 from homeostat.app.assemble import System
 from homeostat.core.codec import Json
-from homeostat.core.errors import Forbidden, HomeostatError, InvalidRequest, OriginRefused, Unauthenticated
+from homeostat.core.errors import Forbidden, HomeostatError, InvalidRequest, OriginRefused, Unauthenticated, Unavailable
 from homeostat.core.ids import OPERATOR_KEY_PREFIX, AgentId, digest_of, same_digest
-from homeostat.core.limits import MEMORY_BODY_BYTES_MAX, NAME_CHARS_MAX
+from homeostat.core.limits import ADMITTED_SECONDS, MEMORY_BODY_BYTES_MAX, NAME_CHARS_MAX
 from homeostat.core.records.access import LOCAL, NOBODY, Act, AuditOutcome, Principal, PrincipalKind
 from homeostat.core.redaction import redact_text
 from homeostat.server import names
@@ -67,7 +68,35 @@ class Doorkeeper:
             return
         if principal.kind is PrincipalKind.NOBODY:
             raise Unauthenticated
-        raise Forbidden(**_refused(verb, names.object_of(call)))
+        raise Forbidden(**_refusal(verb, names.object_of(call)))
+
+    async def while_admitted(self, call: Call, verb: str, work: Coroutine[Any, Any, object]) -> bool:
+        """Do what lasts for as long as its caller may have it; says whether it came to its own end."""
+        if call.principal is LOCAL:
+            await work
+            return True
+        working, refused = asyncio.ensure_future(work), asyncio.ensure_future(self._refused(call, verb))
+        try:
+            await asyncio.wait({working, refused}, return_when=asyncio.FIRST_COMPLETED)
+            if working.done():
+                working.result()
+            return working.done()
+        finally:
+            refused.cancel()
+            if not working.done():
+                working.cancel()
+                await asyncio.wait({working})
+
+    async def _refused(self, call: Call, verb: str) -> None:
+        """Ends when a caller may no more: its key, its login or its agent has ended. Who cannot be asked goes on."""
+        while True:
+            await asyncio.sleep(ADMITTED_SECONDS)
+            try:
+                await self.admit(call, verb)
+            except Unavailable:
+                continue
+            except HomeostatError:
+                return
 
     async def run(self, call: Call, endpoint: Endpoint) -> Answer:
         """Do what is asked, once under one key, on the version that was seen; what an operator does is noted."""
@@ -222,7 +251,7 @@ def cookie(call: Call, name: str) -> str | None:
     return None if found is None else found.value
 
 
-def _refused(verb: str, thing: str) -> dict[str, str]:
+def _refusal(verb: str, thing: str) -> dict[str, str]:
     """What somebody may not do to what: `quarantine agent/ann`, `lift treatments of agent/ann`, `list keys`."""
     words = verb.split("_")
     if words[-1] == thing.partition("/")[0]:

@@ -9,7 +9,7 @@ from typing import Any, Final, Protocol
 
 from homeostat.app.assemble import System
 from homeostat.app.settings import is_loopback
-from homeostat.core.errors import HomeostatError, InternalError, OriginRefused, PayloadTooLarge
+from homeostat.core.errors import HomeostatError, InternalError, OriginRefused, PayloadTooLarge, Unauthenticated
 from homeostat.core.limits import BODY_BYTES_MAX
 from homeostat.gateway.asgi import AtOnce, reply
 from homeostat.server import heartbeats
@@ -113,7 +113,8 @@ class Edge:
         except Exception as error:  # noqa: BLE001 — whatever it was, the caller is answered and the log has it
             answer = self._broken(call, error)
         if isinstance(answer, StreamedAnswer):
-            await self._stream(call, answer, send)
+            assert endpoint is not None
+            await self._stream(call, endpoint.name, answer, send)
         else:
             await self._send(call, answer, send)
         self._metrics.answered(endpoint, scope["method"], answer.status, self._system.clock.monotonic() - began)
@@ -152,7 +153,9 @@ class Edge:
                 await self._proxy(scope, receive, send)
                 return
             if socket is not None:
-                await socket(scope, receive, send)
+                if not await self._doorkeeper.while_admitted(call, socket.verb, socket(scope, receive, send)):
+                    with contextlib.suppress(OSError, RuntimeError):
+                        await send({"type": "websocket.close", "code": 1008, "reason": Unauthenticated().message})
                 return
         await self._app(scope, receive, send)
 
@@ -211,8 +214,8 @@ class Edge:
         await call.discard()
         await send({"type": "http.response.body", "body": b""})
 
-    async def _stream(self, call: Call, answer: StreamedAnswer, send: Send) -> None:
-        """Send parts as they come, until the caller leaves or the server stops."""
+    async def _stream(self, call: Call, verb: str, answer: StreamedAnswer, send: Send) -> None:
+        """Send parts as they come, until the caller leaves or may no longer read, or the server stops."""
         headers = [(b"content-type", answer.media_type), (b"x-content-type-options", b"nosniff"), *answer.headers]
         await send({"type": "http.response.start", "status": answer.status, "headers": headers})
 
@@ -224,7 +227,8 @@ class Edge:
         try:
             if not self.patience.over:  # else nobody would await what is made here
                 with contextlib.suppress(HomeostatError):  # the server stops, and a reader comes back to the next one
-                    await self.patience.wait(send_all(), call.hung_up())
+                    gone = self._doorkeeper.while_admitted(call, verb, call.hung_up())
+                    await self.patience.wait(send_all(), gone)
             await send({"type": "http.response.body", "body": b""})
         finally:
             answer.close()

@@ -1,13 +1,15 @@
 """Keys, sessions, tokens, origins, and the log of what operators did, over real HTTP."""
 
+import asyncio
 import sqlite3
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import httpx2
 import pytest
 import websockets
-from websockets.exceptions import WebSocketException
+from websockets.exceptions import ConnectionClosedError, WebSocketException
 
 from homeostat.access.keys import Keys
 from homeostat.app.assemble import System, assemble
@@ -15,6 +17,7 @@ from homeostat.app.settings import Auth, Settings
 from homeostat.core.errors import Unauthenticated
 from homeostat.core.ids import Ids
 from homeostat.core.records.access import Role
+from homeostat.server import doorkeeper
 from homeostat.testing.clock import ManualClock
 
 FIRST_WORDS = {"/v1/ws/status": "snapshot", "/v1/ws/events": "hello"}
@@ -146,6 +149,42 @@ async def test_a_session_ends_with_its_key(http: httpx2.AsyncClient, admin: str)
     assert (await http.get("/v1/agents")).status_code == 200
     await http.post(f"/v1/keys/{key_id}/revoke", json={"reason": "x"}, headers=bearer(admin))
     assert (await http.get("/v1/agents")).status_code == 401
+
+
+async def heard_out(socket: websockets.ClientConnection) -> None:
+    while True:
+        await socket.recv()
+
+
+async def test_who_reads_on_stops_when_the_key_is_revoked(
+    http: httpx2.AsyncClient, url: str, admin: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A connection that was open already told everything for as long as it was kept open."""
+    monkeypatch.setattr(doorkeeper, "ADMITTED_SECONDS", 0.01)
+    key_id, secret = await made(http, admin, "viewer")
+    await login(http, secret)
+    cookie = {"cookie": f"homeostat_session={next(iter(http.cookies.jar)).value}", "origin": url}
+    http.cookies.clear()
+    places = [(url.replace("http:", "ws:") + place, head) for place in FIRST_WORDS for head in (bearer(secret), cookie)]
+    async with AsyncExitStack() as open_ones:
+        sockets = [
+            await open_ones.enter_async_context(websockets.connect(place, additional_headers=head))
+            for place, head in places
+        ]
+        reading = http.stream("GET", "/v1/events", headers=bearer(secret), timeout=10)
+        lines = (await open_ones.enter_async_context(reading)).aiter_lines()
+        kept = http.stream("GET", "/v1/events", headers=bearer(admin), timeout=10)
+        others = (await open_ones.enter_async_context(kept)).aiter_lines()
+        assert await anext(lines)
+        await http.post(f"/v1/keys/{key_id}/revoke", json={"reason": "x"}, headers=bearer(admin))
+        async with asyncio.timeout(10):
+            assert all([line is not None async for line in lines]), "it comes to its end"
+            for socket in sockets:
+                with pytest.raises(ConnectionClosedError) as ended:
+                    await heard_out(socket)
+                assert ended.value.rcvd is not None
+                assert ended.value.rcvd.code == 1008
+        assert await anext(others), "whose key is good reads on"
 
 
 async def test_an_agents_key_opens_no_session(http: httpx2.AsyncClient, admin: str) -> None:
