@@ -14,6 +14,11 @@ from homeostat.core.ports.webhook import Posted
 ANSWER_SECONDS: Final = 15.0
 PROBLEM_CHARS_MAX: Final = 200
 
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+TRANSLATED: Final = tuple(ipaddress.IPv6Network(network) for network in ("::/96", "64:ff9b::/96", "64:ff9b:1::/48"))
+"""Where the last four bytes are the IPv4 address that is really reached, by whatever translates them."""
+
 
 class HttpCourier:
     """Looks a name up once and connects to what it found, so that a name cannot become another between the two.
@@ -33,7 +38,7 @@ class HttpCourier:
             host = parts.hostname or ""
             port = parts.port or (443 if parts.scheme == "https" else 80)
             address = await _address(host, port)
-            if not allow_private and not address.is_global:
+            if not allow_private and not is_outside(address):
                 return Posted(
                     None, f"{host} is {address}, an address of your own network; say allow_private if that is meant"
                 )
@@ -46,6 +51,18 @@ class HttpCourier:
         return Posted(answer.status_code)
 
 
-async def _address(host: str, port: int) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
+def is_outside(address: Address) -> bool:
+    """Whether an address is somebody else's, and where it stands for one of IPv4, that one as well."""
+    if isinstance(address, ipaddress.IPv6Address):
+        low = ipaddress.IPv4Address(int(address) & 0xFFFF_FFFF)
+        inner = low if any(address in network for network in TRANSLATED) else address.sixtofour
+        if inner is not None and not is_outside(inner):
+            return False
+        if address.is_site_local:
+            return False
+    return address.is_global and not address.is_multicast
+
+
+async def _address(host: str, port: int) -> Address:
     found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return ipaddress.ip_address(found[0][4][0])
