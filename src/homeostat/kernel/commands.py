@@ -21,7 +21,7 @@ from homeostat.core.ids import (
 from homeostat.core.records.card import Card, CardDraft
 from homeostat.core.records.enforcement import Mandate
 from homeostat.core.records.head import Gate
-from homeostat.core.records.turn import AfterExecution, AgentKey, MessageType, ToolCall, Turn, WaitStatus
+from homeostat.core.records.turn import AfterExecution, AgentKey, MessageType, ToolCall, Turn, Wait, WaitStatus
 from homeostat.core.records.view import Outcome
 from homeostat.core.records.work import Fence
 
@@ -140,6 +140,18 @@ class Reported(Struct, frozen=True, gc=False, omit_defaults=True):
     result_card_id: CardId | None = None
     trace_id: TraceId | None = None
     repeated: bool = False  # it was news when this was asked first, under the same key
+
+
+class CloseCall(Struct, frozen=True, kw_only=True, gc=False):
+    """Close a call that is still open although its turn has ended; one that is waited for stays as it is."""
+
+    idempotency: ClassVar[None] = None
+
+    wait: Wait
+
+    @property
+    def key(self) -> AgentKey:
+        return (self.wait.project, self.wait.agent_id)
 
 
 class Deliver(Struct, frozen=True, kw_only=True, gc=False):
@@ -309,6 +321,7 @@ Command = (
     | Dispatch
     | Suspend
     | Report
+    | CloseCall
     | Deliver
     | Stop
     | Recover

@@ -12,7 +12,7 @@ from homeostat.kernel.dispatch import preempt, release, set_gate
 from homeostat.kernel.enqueue import enqueue, enqueue_all, register
 from homeostat.kernel.plan import Plan
 from homeostat.kernel.steps import put_cards, store_step, swap_boxes, write_cards
-from homeostat.kernel.waits import report, suspend
+from homeostat.kernel.waits import close_call, report, suspend
 
 Rule = Callable[[Plan, Any, Followups], object]
 
@@ -45,6 +45,7 @@ RULES: Mapping[type, Rule] = {
     c.Dispatch: redispatch,
     c.Suspend: suspend,
     c.Report: report,
+    c.CloseCall: _plain(close_call),
     c.Deliver: deliver,
     c.Stop: stop,
     c.Recover: recover,

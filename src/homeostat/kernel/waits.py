@@ -19,7 +19,7 @@ from homeostat.core.records.head import Mailbox
 from homeostat.core.records.turn import AfterExecution, MessageType, OpenTurn, ToolCall, Wait, WaitStatus
 from homeostat.core.records.view import Outcome
 from homeostat.core.records.work import Suspended
-from homeostat.kernel.commands import Enqueue, Report, Reported, Suspend
+from homeostat.kernel.commands import CloseCall, Enqueue, Report, Reported, Suspend
 from homeostat.kernel.deliver import Followups, check_result_fields, finish
 from homeostat.kernel.dispatch import dispatch
 from homeostat.kernel.enqueue import admit, enqueue
@@ -150,6 +150,16 @@ def report(plan: Plan, command: Report, followups: Followups) -> Reported:
     final = answered if after is AfterExecution.TERMINATE else final
     _settle(plan, replace(mailbox, active=entry), answered, final, followups)
     return Reported(accepted=True, result_card_id=card_id, trace_id=entry.turn.trace_id)
+
+
+def close_call(plan: Plan, command: CloseCall) -> bool:
+    """Close what the end of a turn left open. The head is swapped, so that the turn cannot have come back meanwhile."""
+    mailbox = plan.mailbox(command.key)
+    if _open_turn(plan, mailbox, command.wait.turn_id) is not None:
+        return False
+    plan.wait(replace(command.wait, status=WaitStatus.CANCELLED, answered_at_ms=plan.now))
+    plan.put(replace(mailbox, head=plan.move(mailbox, None)))
+    return True
 
 
 def _settle(plan: Plan, mailbox: Mailbox, answered: Wait, final: Wait | None, followups: Followups) -> None:

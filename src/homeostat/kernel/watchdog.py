@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from homeostat.core.clock import Clock, Millis
 from homeostat.core.codec import Json, to_json
@@ -20,7 +21,7 @@ from homeostat.core.limits import (
 from homeostat.core.ports.store import TurnStore
 from homeostat.core.records.turn import AgentKey, MessageType, Wait, WaitStatus
 from homeostat.core.records.view import Due
-from homeostat.kernel.commands import Command, Dispatch, EndLease, Fence, Recover, Report
+from homeostat.kernel.commands import CloseCall, Command, Dispatch, EndLease, Fence, Recover, Report, Reported
 from homeostat.kernel.dock import Dock
 from homeostat.kernel.flush import Flusher
 from homeostat.kernel.outbox import Relay
@@ -104,7 +105,7 @@ class Watchdog:
         due = self._believable(replace(due, timeouts=(*due.timeouts, *self._overdue(due.misdated))))
         self._flusher.forget(self._doubtful(due))
         done = await self._recover(due)
-        done += await self._each([self._timeout(wait) for wait in due.timeouts])
+        done += await self._time_out(due.timeouts)
         helped = await self._each([Dispatch(key=key) for key in due.stranded])
         if helped:
             self.expect(now)  # others may be behind them, or before those this round began with
@@ -127,6 +128,12 @@ class Watchdog:
         elif not whole:
             done += await self._each(ends)  # those in front cannot be helped, and must not hide the others
         return done + recovered
+
+    async def _time_out(self, late: Sequence[Wait]) -> int:
+        """End calls that took too long. What a turn left open at its end is closed, or it would be late for ever."""
+        answers = await self._answers([self._timeout(wait) for wait in late])
+        refused = [wait for wait, answer in zip(late, answers, strict=True) if answer == Reported(accepted=False)]
+        return _helped(answers) - len(refused) + await self._each([CloseCall(wait=wait) for wait in refused])
 
     def _believable(self, due: Due) -> Due:
         """A lease is judged by the wall clock. After that jumped, live workers get one lease's time to renew."""
@@ -203,6 +210,10 @@ class Watchdog:
         )
 
     async def _each(self, commands: Sequence[Command]) -> int:
+        """Run commands side by side; returns how many of them set something right."""
+        return _helped(await self._answers(commands))
+
+    async def _answers(self, commands: Sequence[Command]) -> list[Any]:
         """Run commands side by side; one that fails is reported and stops none of the others."""
         answers = await asyncio.gather(*(self._flusher.submit(cmd) for cmd in commands), return_exceptions=True)
         for command, answer in zip(commands, answers, strict=True):
@@ -210,7 +221,7 @@ class Watchdog:
                 log.warning("%s was not possible: %s", type(command).__name__, answer)
             elif isinstance(answer, BaseException):
                 log.error("%s failed", type(command).__name__, exc_info=answer)
-        return sum(1 for answer in answers if answer and not isinstance(answer, BaseException))
+        return answers
 
     async def _retain(self) -> int:
         """Forget what ended past its time, a bounded number per round, round after round while there is more.
@@ -229,3 +240,7 @@ class Watchdog:
             left = self._retain_at - self._clock.monotonic()
             self.expect(Millis(self._clock.now_ms() + int(left * 1000) + 1))
         return removed
+
+
+def _helped(answers: Sequence[Any]) -> int:
+    return sum(1 for answer in answers if answer and not isinstance(answer, BaseException))

@@ -267,6 +267,24 @@ async def test_one_that_cannot_be_timed_out_keeps_no_other_from_it(monkeypatch: 
         assert desk.head("b").status is HeadStatus.DISPATCHED
 
 
+async def test_calls_that_a_turn_left_open_at_its_end_are_closed_and_hide_no_others() -> None:
+    desk = Desk("ended", "waiting")
+    async with running_kernel(desk.store, clock=desk.clock) as kernel:
+        ended = desk.begin("ended", "wrk_1")
+        desk.suspend(ended, *[call(f"c{number}", 5.0) for number in range(SWEEP_ROWS_MAX)])
+        left = desk.store.pending.copy()
+        desk.stop(ended.turn.turn_id)
+        desk.store.pending.update(left)  # as stores may have them from before
+        waiting = desk.begin("waiting", "wrk_2")
+        desk.suspend(waiting, call("slow", 6.0))
+        desk.clock.advance(7.0)
+        assert await at_once(kernel) <= 3
+        assert not desk.store.pending
+        assert {wait.status for wait in desk.store.waits[ended.turn.turn_id].values()} == {WaitStatus.CANCELLED}
+        assert desk.wait(waiting.turn.turn_id, "slow").status is WaitStatus.TIMEOUT
+        assert desk.head("ended").status is HeadStatus.IDLE
+
+
 async def test_what_ended_long_ago_is_forgotten_and_not_before() -> None:
     desk = Desk("a")
     clock = shared(desk)
