@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Collection, Generator
 from contextlib import contextmanager, suppress
+from weakref import WeakValueDictionary
 
 from homeostat.app.local_turns import LocalSession, LocalTurns
 from homeostat.core.errors import HomeostatError, Overloaded, StaleEpoch, TurnUnknown, WorkerUnknown
@@ -161,6 +162,7 @@ class WorkerSessions:
         self._kernel = kernel
         self._turns = turns
         self._sessions: dict[WorkerId, RemoteSession] = {}
+        self._doors: WeakValueDictionary[WorkerId, asyncio.Lock] = WeakValueDictionary()
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -183,17 +185,18 @@ class WorkerSessions:
 
         A worker that has no id yet is given one with this mark; one that comes back has its mark in its id.
         """
-        session = self._sessions.get(worker_id) if worker_id is not None else None
-        if session is not None:
-            await session.local.host(hosted)
-            return session, []
-        if len(self._sessions) >= WORKER_SESSIONS_MAX:
-            raise Overloaded(problem=f"{len(self._sessions)} workers are connected")
         named = self._kernel.ids.worker(mark) if worker_id is None else worker_id
-        session = RemoteSession(self._kernel, mark_in(named))
-        session.local = await self._turns.open(hosted, session.revoke, worker_id=named)
-        self._sessions[session.worker_id] = session
-        return session, await self._take_up(session, holding) if worker_id is not None else []
+        async with self._doors.setdefault(named, asyncio.Lock()):  # one that asks again is let in once
+            session = self._sessions.get(named)
+            if session is not None:
+                await session.local.host(hosted)
+                return session, []
+            if len(self._sessions) >= WORKER_SESSIONS_MAX:
+                raise Overloaded(problem=f"{len(self._sessions)} workers are connected")
+            session = RemoteSession(self._kernel, mark_in(named))
+            session.local = await self._turns.open(hosted, session.revoke, worker_id=named)
+            self._sessions[session.worker_id] = session
+            return session, await self._take_up(session, holding) if worker_id is not None else []
 
     async def _take_up(self, session: RemoteSession, holding: Collection[Fence]) -> list[Fence]:
         """Compare what a returning worker holds with what the store says. What it does not know of goes back."""

@@ -54,11 +54,13 @@ class Waiting(Pending):
         self.settled = False
 
     async def settlement(self) -> Any:
-        """The answer, durable, for a caller who waited for more and has not got it in time."""
+        """The answer, durable, for a caller who waited for more and has not got it in time; it may be an error."""
         if not self.settled:
             settled: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
             self.lasting, self.future = False, settled
             await settled
+        if isinstance(self.answer, Exception):
+            raise self.answer
         return self.answer
 
 
@@ -336,6 +338,7 @@ class Flusher:
     @staticmethod
     def _fail(batch: list[Waiting], error: Exception) -> None:
         for waiting in batch:
+            waiting.settled, waiting.answer = True, error
             if not waiting.future.done():
                 waiting.future.set_exception(error)
 

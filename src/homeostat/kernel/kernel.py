@@ -161,10 +161,10 @@ class Kernel:
         try:
             asked = self.flusher.ask(replace(command, turn_id=turn_id), ending)
             found = await self.deliverables.seen(ending, seconds)
+            accepted = cast(Enqueued, asked.answer if found is not None else await asked.settlement())
         except BaseException:
             self.deliverables.unwatch(turn_id, ending)
             raise
-        accepted = cast(Enqueued, asked.answer if asked.settled else await asked.settlement())
         if found is None:
             left = until - self.clock.monotonic()
             found = await self.deliverables.wait(command.key[0], turn_id, left, watching=ending)

@@ -32,8 +32,12 @@ class Workers:
         self._rounds = Rounds(SAFETY_POLL_SECONDS)
 
     async def open(self, hosted: Collection[AgentKey], revoke: Revoke, worker_id: WorkerId) -> WorkerId:
-        self._dock.open(worker_id, hosted, revoke)
-        await self._look(self._dock.berth(worker_id))
+        berth = self._dock.open(worker_id, hosted, revoke)
+        try:
+            await self._look(berth)
+        except BaseException:
+            self._dock.close(worker_id)  # nobody will come to it
+            raise
         return worker_id
 
     async def host(self, worker_id: WorkerId, agents: Collection[AgentKey]) -> None:

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, Coroutine
 from contextlib import asynccontextmanager
-from typing import Any, TypeVar, cast
+from typing import Any, NoReturn, TypeVar, cast
 
 import pytest
 
@@ -15,7 +15,7 @@ from homeostat.core.errors import StoreUnavailable
 from homeostat.core.ids import WorkerId
 from homeostat.core.machines.turn import HeadStatus
 from homeostat.core.ports.store import TurnStore
-from homeostat.core.records.turn import Grant
+from homeostat.core.records.turn import AgentKey, Grant
 from homeostat.core.records.view import Outcome
 from homeostat.core.records.work import Fence, fence_of
 from homeostat.core.records.writes import Saved, Writes
@@ -259,3 +259,33 @@ async def test_a_turn_that_ended_at_another_server_is_not_given_again_by_the_fir
         await other.local.deliver(grant, status=Outcome.SUCCESS, result=NULL)
         assert await first.claim(1, 0, []) == []
         assert first.given == {}
+
+
+async def test_a_worker_that_is_introduced_twice_at_once_has_one_berth(monkeypatch: pytest.MonkeyPatch) -> None:
+    desk = Desk("a")
+
+    async def slowly(*_: object) -> list[AgentKey]:
+        await asyncio.sleep(0)
+        return []
+
+    monkeypatch.setattr(desk.store, "dispatched", slowly)
+    async with running_kernel(desk.store) as kernel:
+        sessions = WorkerSessions(kernel, LocalTurns(kernel))
+        one, two = await asyncio.gather(*(sessions.open([ANN], WorkerId("wrk_1"), []) for _ in range(2)))
+        assert one[0] is two[0]
+        await sessions.close("wrk_1")
+        assert not kernel.dock.hosts(ANN)
+
+
+async def test_a_worker_that_could_not_be_let_in_leaves_no_berth_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    desk = Desk("a")
+    async with running_kernel(desk.store) as kernel:
+        monkeypatch.setattr(desk.store, "dispatched", away)
+        with pytest.raises(StoreUnavailable):
+            await WorkerSessions(kernel, LocalTurns(kernel)).open([ANN], WorkerId("wrk_1"), [])
+        assert not kernel.dock.hosts(ANN)
+        assert not kernel.dock.has(WorkerId("wrk_1"))
+
+
+async def away(*_: object) -> NoReturn:
+    raise StoreUnavailable(problem="it is down")

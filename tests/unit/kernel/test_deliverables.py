@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Collection
+from typing import NoReturn
 
 import pytest
 
@@ -119,6 +120,34 @@ async def test_whoever_asks_in_vain_has_the_message_accepted_all_the_same() -> N
         assert end is None
         assert (await desk.store.turn(DEFAULT_PROJECT, accepted.turn_id)) is not None
         assert kernel.deliverables._waiters == {}
+
+
+async def test_whoever_asks_nobody_in_no_time_is_told_so_and_leaves_nothing_behind() -> None:
+    desk = Desk("a")
+    async with running_kernel(desk.store) as kernel:
+        with pytest.raises(AgentUnknown):
+            await kernel.ask(desk.message("nobody"), 0.0)  # over before the flush
+        assert kernel.deliverables._waiters == {}
+
+
+@pytest.mark.parametrize("refused", [True, False], ids=["refused", "failed"])
+async def test_whoever_asks_is_told_what_went_wrong_in_the_moment_their_time_was_over(
+    monkeypatch: pytest.MonkeyPatch, *, refused: bool
+) -> None:
+    desk = Desk("a")
+    async with running_kernel(desk.store) as kernel:
+        ending = kernel.deliverables.watch(TurnId("turn_x"))
+        asked = kernel.flusher.ask(desk.message("nobody" if refused else "a"), ending)
+        ending.set_result(None)
+        if not refused:
+            monkeypatch.setattr(desk.store, "load", away)
+        await kernel.flusher.tick()
+        with pytest.raises(AgentUnknown if refused else StoreUnavailable):
+            await asyncio.wait_for(asked.settlement(), 5.0)
+
+
+async def away(*_: object) -> NoReturn:
+    raise StoreUnavailable(problem="it is down")
 
 
 async def test_an_end_that_nobody_announced_is_found_by_looking(monkeypatch: pytest.MonkeyPatch) -> None:
