@@ -19,7 +19,7 @@ from homeostat.agent.result import check_fields
 from homeostat.agent.suspension import Lost, Suspended, TurnOver
 from homeostat.core.clock import Millis, SystemClock
 from homeostat.core.codec import Json, from_json, to_json
-from homeostat.core.errors import InvalidRequest, StaleEpoch, Unavailable
+from homeostat.core.errors import BoxUnknown, InvalidRequest, StaleEpoch, Unavailable
 from homeostat.core.ids import BoxId, CardId, Chance, chance
 from homeostat.core.limits import DEFERRAL_SECONDS, DEFERRAL_SECONDS_MAX
 from homeostat.core.ports.turns import WorkerSession
@@ -84,8 +84,15 @@ class Turn:
         self.correlation_id = record.correlation_id
         self.input: Any = from_json(record.payload)
         self.result_fields: list[dict[str, Any]] = from_json(record.result_fields) if record.result_fields else []
-        self.context: tuple[CardView, ...] = tuple(CardView.of(card) for card in hydration.context)
+        self._context = None if hydration.context_gone else tuple(CardView.of(card) for card in hydration.context)
         self.output: tuple[CardView, ...] = tuple(CardView.of(card) for card in hydration.output)
+
+    @property
+    def context(self) -> tuple[CardView, ...]:
+        """The cards of the context box; `BoxUnknown` where retention took it before the turn came to read it."""
+        if self._context is None:
+            raise BoxUnknown(box_id=self._grant.turn.context_box_id)
+        return self._context
 
     # --- progress ------------------------------------------------------------------------------------------
 

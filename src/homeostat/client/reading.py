@@ -191,4 +191,5 @@ def hydration(shape: w.HydrationShape) -> Hydration:
         steps={name: text(outcome) for name, outcome in shape.steps.items()},
         context=tuple(map(card, shape.context)),
         output=tuple(map(card, shape.output)),
+        context_gone=shape.context_gone,
     )

@@ -194,4 +194,5 @@ def hydration(record: Hydration) -> w.HydrationShape:
         steps={name: value(outcome) for name, outcome in record.steps.items()},
         context=tuple(map(card, record.context)),
         output=tuple(map(card, record.output)),
+        context_gone=record.context_gone,
     )

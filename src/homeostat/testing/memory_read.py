@@ -19,7 +19,7 @@ from homeostat.core.ids import (
     WorkerId,
     turn_of,
 )
-from homeostat.core.records.card import DELIVERABLE, DELIVERABLE_POSITION, EMPTY_BOX, Card, reaches
+from homeostat.core.records.card import DELIVERABLE, DELIVERABLE_POSITION, EMPTY_BOX, NOTHING_YET, Card, reaches
 from homeostat.core.records.head import Head
 from homeostat.core.records.turn import AgentKey, MessageType, OpenTurn, Step, Turn, Wait, WaitStatus
 from homeostat.core.records.view import Deliverable, Edge, HeadView, Hydration, TurnView, read_deliverable
@@ -139,12 +139,15 @@ class MemoryTurnsReading:
         stored = {} if fresh else self.steps.get(turn.turn_id, {})
         steps = {name: step.outcome for name, step in stored.items() if step.project == turn.project}
         context: tuple[Card, ...] = ()
+        gone = False
         if turn.context_box_id is not None:
             read = await self._whole_box(turn.project, turn.context_box_id)
             context = tuple(card for card in read if reaches(turn.context_until, card.position))
+            if not context and turn.context_until != NOTHING_YET:
+                gone = await self.box_length(turn.project, turn.context_box_id) is None
         if fresh and turn.output_box_id is None:
-            return Hydration({}, context, ())
-        return Hydration(steps, context, await self._whole_box(turn.project, turn.output_box))
+            return Hydration({}, context, (), gone)
+        return Hydration(steps, context, await self._whole_box(turn.project, turn.output_box), gone)
 
     async def _whole_box(self, project: ProjectId, box_id: BoxId) -> tuple[Card, ...]:
         scope = scope_behind(box_id, "box_")

@@ -10,7 +10,7 @@ from homeostat.adapters.upstreams.simulated import ModelCall, Reply
 from homeostat.agent.errors import CallFailed, RecoverableError, StepFailed
 from homeostat.agent.turn import Turn, current_turn, submit_result
 from homeostat.core.codec import from_json, to_json
-from homeostat.core.ids import DEFAULT_PROJECT, AgentId
+from homeostat.core.ids import DEFAULT_PROJECT, AgentId, box_of, scope_floor
 from homeostat.core.records.card import CardDraft
 from homeostat.core.records.head import Gate
 from homeostat.core.records.turn import WaitStatus
@@ -51,6 +51,21 @@ async def test_the_context_is_there_to_read(bench: Workbench) -> None:
     box_id = await bench.kernel.create_box(DEFAULT_PROJECT, [CardDraft("note", to_json({"a": 1}))], None)
     async with bench.working(reader=reader):
         assert await bench.ask("reader", context_box_id=box_id) == [["note", {"a": 1}]]
+
+
+async def test_a_context_that_retention_took_fails_only_a_turn_that_looks_at_it(bench: Workbench) -> None:
+    async def reader(turn: Turn) -> Any:
+        return len(turn.context) if turn.input else "done"
+
+    async with bench.working(reader=reader):
+        first = await bench.send("reader")
+        await bench.end(first)
+        await bench.kernel.set_gate((DEFAULT_PROJECT, AgentId("reader")), Gate.CLOSED)
+        looks, does_not = [await bench.send("reader", look, context_box_id=box_of(first)) for look in (True, False)]
+        await bench.kernel.store.expire(scope_floor(bench.kernel.clock.now_ms() + 1), 100)
+        await bench.kernel.set_gate((DEFAULT_PROJECT, AgentId("reader")), Gate.OPEN)
+        assert from_json((await bench.end(looks)).error or "null")["code"] == "box_unknown"
+        assert (await bench.end(does_not)).result == '"done"'
 
 
 async def test_cards_are_written_once_although_the_turn_runs_twice(bench: Workbench) -> None:

@@ -9,7 +9,7 @@ from homeostat.adapters.stores.views import resolve, turn_view
 from homeostat.core.clock import Millis
 from homeostat.core.ids import AgentId, BoxId, CardId, ProjectId, Scope, TraceId, TurnId, WorkerId
 from homeostat.core.limits import MISDATED_ROWS_MAX, ORPHAN_ROWS_MAX, PAGE_MAX
-from homeostat.core.records.card import EMPTY_BOX, Card, reaches
+from homeostat.core.records.card import EMPTY_BOX, NOTHING_YET, Card, reaches
 from homeostat.core.records.turn import AgentKey, OpenTurn, Turn
 from homeostat.core.records.view import Deliverable, Due, Edge, HeadView, Hydration, TurnView, read_deliverable
 from homeostat.core.records.work import Fence
@@ -206,12 +206,15 @@ class TurnsReading(ABC):
     async def hydrate(self, turn: Turn, *, fresh: bool) -> Hydration:
         steps = [] if fresh else await self._all("steps_get", turn.turn_id, turn.project)
         context: tuple[Card, ...] = ()
+        gone = False
         if turn.context_box_id is not None:
             context = await self._whole_box(turn.project, turn.context_box_id, turn.context_until)
+            if not context and turn.context_until != NOTHING_YET:
+                gone = await self.box_length(turn.project, turn.context_box_id) is None
         if fresh and turn.output_box_id is None:
-            return Hydration({}, context, ())
+            return Hydration({}, context, (), gone)
         output = await self._whole_box(turn.project, turn.output_box)
-        return Hydration({row[0]: row[1] for row in steps}, context, output)
+        return Hydration({row[0]: row[1] for row in steps}, context, output, gone)
 
     async def _whole_box(self, project: ProjectId, box_id: BoxId, until: int | None = None) -> tuple[Card, ...]:
         cards: list[Card] = []

@@ -45,6 +45,10 @@ class Card(Struct, frozen=True, gc=False):
         return self.reference or card_of(self.scope, self.position, self.digest)
 
 
+NOTHING_YET: Final = ~0
+"""How far a box went in which nothing lay yet."""
+
+
 def reaches(until: int | None, position: int) -> bool:
     """Whether a position lies within what a box held once; `TurnStore.box_until` says how that is told."""
     if until is None:

@@ -138,8 +138,12 @@ class Due:
 
 @dataclass(frozen=True, slots=True)
 class Hydration:
-    """All a worker needs to continue a turn: stored steps and the cards it may read."""
+    """All a worker needs to continue a turn: stored steps and the cards it may read.
+
+    The context is `gone` where retention took the box, and what was in it, before the turn came to read it.
+    """
 
     steps: dict[str, Json]
     context: tuple[Card, ...]
     output: tuple[Card, ...]
+    context_gone: bool = False

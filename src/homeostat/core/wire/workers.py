@@ -200,8 +200,9 @@ class HydrationQuery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HydrationShape(Shape, frozen=True, kw_only=True):
-    """Stored steps, and the cards a turn may read."""
+    """Stored steps, and the cards a turn may read. A context is gone that retention took before its turn read it."""
 
     steps: dict[str, Value]
     context: tuple[CardShape, ...]
     output: tuple[CardShape, ...]
+    context_gone: bool = False

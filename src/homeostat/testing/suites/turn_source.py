@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from homeostat.core.codec import Json, from_json, to_json
 from homeostat.core.errors import BoxUnknown
-from homeostat.core.ids import AgentId, BoxId, ProjectId, ToolCallId
+from homeostat.core.ids import AgentId, BoxId, ProjectId, ToolCallId, box_of, scope_floor
 from homeostat.core.ports.turns import WorkerSession
 from homeostat.core.records.card import CardDraft
 from homeostat.core.records.event import Channel, Event, subject
@@ -196,6 +196,21 @@ async def a_context_is_what_it_was_when_it_was_sent(world: World) -> None:
     assert await read(reader, await one(reader)) == [1, 2, 3]
 
 
+async def a_context_that_was_forgotten_is_not_taken_for_an_empty_one(world: World) -> None:
+    session = await world.worker()
+    ended = await world.send()
+    await deliver(session, await one(session))
+    kept = await world.kernel.create_box(world.project, (), None)
+    await world.send(context_box_id=box_of(ended))
+    await world.send(context_box_id=kept)
+    assert await world.kernel.store.expire(scope_floor(world.kernel.clock.now_ms() + 1), 100) > 0
+    for gone in (True, False):
+        grant = await one(session)
+        hydration = await session.hydrate(grant)
+        assert (hydration.context, hydration.context_gone) == ((), gone)
+        await deliver(session, grant)
+
+
 async def a_turn_can_be_pointed_at_other_boxes(world: World) -> None:
     session = await world.worker()
     turn_id = await world.send()
@@ -299,6 +314,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     a_card_that_does_not_exist_is_none,
     context_is_there_from_the_beginning,
     a_context_is_what_it_was_when_it_was_sent,
+    a_context_that_was_forgotten_is_not_taken_for_an_empty_one,
     a_turn_can_be_pointed_at_other_boxes,
     a_chunk_reaches_whoever_listens,
     a_suspended_turn_comes_back_with_its_results,
