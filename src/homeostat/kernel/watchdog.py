@@ -2,14 +2,14 @@
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
 from homeostat.core.clock import Clock, Millis
 from homeostat.core.codec import Json, to_json
 from homeostat.core.errors import BusUnavailable, HomeostatError, Unavailable
-from homeostat.core.ids import ToolCallId, TurnId, scope_floor
+from homeostat.core.ids import ProjectId, ToolCallId, TurnId, scope_floor
 from homeostat.core.limits import (
     LEASE_BEATS,
     MISDATED_ROWS_MAX,
@@ -133,7 +133,14 @@ class Watchdog:
         """End calls that took too long. What a turn left open at its end is closed, or it would be late for ever."""
         answers = await self._answers([self._timeout(wait) for wait in late])
         refused = [wait for wait, answer in zip(late, answers, strict=True) if answer == Reported(accepted=False)]
-        return _helped(answers) - len(refused) + await self._each([CloseCall(wait=wait) for wait in refused])
+        left = await self._left_open({(wait.project, wait.turn_id) for wait in refused}) if refused else []
+        return _helped(answers) - len(refused) + await self._each([CloseCall(wait=wait) for wait in left])
+
+    async def _left_open(self, turns: Collection[tuple[ProjectId, TurnId]]) -> list[Wait]:
+        """What is still open of those of some turns that have ended: nobody answers that any more."""
+        views = [await self._store.turn(*turn) for turn in turns]
+        ended = [view for view in views if view is not None and view.deliverable is not None]
+        return [wait for view in ended for wait in view.waits if wait.status is WaitStatus.PENDING]
 
     def _believable(self, due: Due) -> Due:
         """A lease is judged by the wall clock. After that jumped, live workers get one lease's time to renew."""

@@ -274,6 +274,7 @@ async def test_calls_that_a_turn_left_open_at_its_end_are_closed_and_hide_no_oth
         desk.suspend(ended, *[call(f"c{number}", 5.0) for number in range(SWEEP_ROWS_MAX)])
         left = desk.store.pending.copy()
         desk.stop(ended.turn.turn_id)
+        desk.store.waits[ended.turn.turn_id].update((wait.call_id, wait) for wait in left.values())
         desk.store.pending.update(left)  # as stores may have them from before
         waiting = desk.begin("waiting", "wrk_2")
         desk.suspend(waiting, call("slow", 6.0))
@@ -355,3 +356,20 @@ async def test_a_deadline_set_while_the_watchdog_looks_is_not_forgotten() -> Non
         store.meanwhile = suspend
         await kernel.watchdog.tick()
         assert kernel.watchdog._next_ms == clock.now_ms()
+
+
+async def test_a_call_that_is_answered_while_the_watchdog_looks_keeps_its_answer() -> None:
+    store = Late()
+    desk = Desk("a", store=store)
+    async with running_kernel(store, clock=desk.clock) as kernel:
+        grant = desk.begin("a")
+        desk.suspend(grant, call("slow", 5.0))
+
+        async def answer() -> None:
+            desk.report(grant, "slow")
+            desk.deliver(desk.claim("a"))
+
+        store.meanwhile = answer
+        desk.clock.advance(6.0)
+        await kernel.watchdog.tick()
+        assert desk.wait(grant.turn.turn_id, "slow").status is WaitStatus.SUCCESS
