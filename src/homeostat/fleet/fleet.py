@@ -168,6 +168,10 @@ class Fleet:
         """Raises `AgentUnknown` unless a project has this agent."""
         await self._member(agent_id, project)
 
+    async def has_left(self, agent_id: AgentId, project: ProjectId) -> bool:
+        """Whether a project had this agent and has it no longer."""
+        return self.registry.get(agent_id) is None and await self.registry.departed(agent_id, project)
+
     async def agents(
         self,
         interest: Interest,

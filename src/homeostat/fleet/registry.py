@@ -150,6 +150,11 @@ class Registry:
             raise AgentUnknown(agent_id=agent_id, project=DEFAULT_PROJECT)
         return self._settled(entry)
 
+    async def departed(self, agent_id: AgentId, project: ProjectId) -> bool:
+        """Whether the store knows of an agent that left, as long as that is remembered."""
+        entry = await self._store.registration(agent_id)
+        return entry is not None and entry.gone and entry.project == project
+
     def _settled(self, entry: Registration) -> Member:
         self._adopt(entry)
         if entry.gone_why is Departure.EXPIRED:

@@ -6,6 +6,7 @@ from typing import TypeVar
 import msgspec
 
 from homeostat.core.errors import AgentUnknown, TurnUnknown
+from homeostat.core.ids import AgentId
 from homeostat.core.records.immune import IMMUNE_ACTOR, ApprovalStatus
 from homeostat.core.records.run import TaskStanding
 from homeostat.core.run_errors import RunUnknown
@@ -52,13 +53,16 @@ async def explain_run(call: Call) -> WhyShape:
     """Why a run stands where it stands."""
     run = _as(RunShape, await runs.read_run(call))
     page = _as(TasksPage, await runs.list_tasks(call, TasksQuery(limit=TASKS_LOOKED_AT)))
-    return of_run(run, page.tasks)
+    waited_for = {task.agent_id for task in page.tasks if task.status is TaskStanding.QUEUED and task.agent_id}
+    return of_run(run, page.tasks, left=await _left(call, waited_for))
 
 
 @routes.plain("GET", "/v1/why/turns/{turn_id}", gives=WhyShape, errors=(TurnUnknown,))
 async def explain_turn(call: Call) -> WhyShape:
     """Why a turn is where it is: who asked, who works on it, what it waits for, how it ended."""
-    return of_turn(_as(TurnShape, await turns.read_turn(call)))
+    turn = _as(TurnShape, await turns.read_turn(call))
+    waited_for = [turn.agent_id] if turn.deliverable is None and turn.worker_id is None else []
+    return of_turn(turn, left=bool(await _left(call, waited_for)))
 
 
 @routes.plain("GET", "/v1/why/calls/{call_id}", gives=WhyShape, errors=(CallUnknown,))
@@ -71,6 +75,12 @@ def _as(kind: type[T], given: object) -> T:
     """What another route shows; a route may answer with anything, these answer with one shape."""
     assert isinstance(given, kind)
     return given
+
+
+async def _left(call: Call, agent_ids: Collection[str]) -> set[str]:
+    """Those of some agents that left the fleet. One that was never in it may be at work all the same."""
+    fleet = call.system.fleet
+    return {one for one in agent_ids if await fleet.has_left(AgentId(one), call.project)}
 
 
 # --- in words ------------------------------------------------------------------------------------------------------
@@ -182,14 +192,20 @@ def of_approval(approval: ApprovalShape) -> WhyShape:
     )
 
 
-def of_run(run: RunShape, tasks: Sequence[TaskShape]) -> WhyShape:
+def of_run(run: RunShape, tasks: Sequence[TaskShape], *, left: Collection[str] = ()) -> WhyShape:
     moved, budget = run.moved, run.budget
     counted = ", ".join(f"{count} {word}" for word, count in run.tasks.items()) or "none yet"
     held = [task for task in tasks if task.status is TaskStanding.HELD]
     failed = [task for task in tasks if task.status is TaskStanding.FAILED]
+    stuck = [task for task in tasks if task.status is TaskStanding.QUEUED and task.agent_id in left]
     seen = [f"Its tasks: {counted}; it has spent ${budget.usd_spent:.2f} and {budget.tokens_spent:,} tokens."]
     seen += [f"Task {one.name} failed: {_brief(one.error)}." for one in failed[:SEEN_MAX]]
     seen += [f"Task {one.name} waits to be approved." for one in held[:SEEN_MAX] if one.approval]
+    seen += [
+        f"Task {one.name} waits for {one.agent_id}, which has left the fleet: it is carried out once that registers "
+        f"again, and fails if somebody stops {one.turn_id}."
+        for one in stuck[:SEEN_MAX]
+    ]
     if run.error is not None and _brief(run.error) != "null":
         seen.append(f"Its error is {_brief(run.error)}.")
     reason = f": {moved.reason}" if moved.reason else ""
@@ -210,7 +226,7 @@ def of_run(run: RunShape, tasks: Sequence[TaskShape]) -> WhyShape:
     )
 
 
-def of_turn(turn: TurnShape) -> WhyShape:
+def of_turn(turn: TurnShape, *, left: bool = False) -> WhyShape:
     asked = f"by {turn.source_agent_id}" if turn.source_agent_id else "from outside"
     seen: list[str] = []
     if turn.starts:
@@ -228,6 +244,8 @@ def of_turn(turn: TurnShape) -> WhyShape:
     if ended is not None:
         told = ended.result if bytes(ended.error) == b"null" else ended.error
         effect = f"It ended at {_at(ended.finished_at)} as {ended.status}: {_brief(told)}."
+    elif left:
+        effect = f"{turn.agent_id} has left the fleet: the turn is kept until it registers again, or somebody stops it."
     elif turn.status == "queued":
         effect = f"It waits for its place in the line; `homeostat describe head {turn.agent_id}` shows the gate."
     return _why(

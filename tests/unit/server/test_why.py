@@ -12,7 +12,7 @@ from homeostat.core.records.immune import Diagnosis, Spread
 from homeostat.core.wire.immune import EvidenceShape, HealthShape, HypothesisShape, IncidentShape, StepShape
 from homeostat.server.error_pages import error_kinds
 from homeostat.server.why import of_agent
-from homeostat.testing.crews import crew
+from homeostat.testing.crews import crew, eventually
 
 Json = dict[str, Any]
 
@@ -47,6 +47,29 @@ async def test_a_run_says_who_brought_it_where_it_is(http: httpx2.AsyncClient) -
     assert "resume" in told["effect"]
     await http.post(f"/v1/runs/{run_id}/kill", json={"reason": "enough", "actor": "cid"})
     assert "killed" in (await why(http, "runs", run_id))["decision"]
+
+
+async def test_what_waits_for_an_agent_that_left_says_so(http: httpx2.AsyncClient) -> None:
+    tasks = [{"name": "it", "agent": "ann", "input": {}}]
+    run_id = (await http.post("/v1/runs", json={"goal": "the report", "tasks": tasks})).json()["run_id"]
+
+    async def queued() -> bool:
+        return (await http.get(f"/v1/runs/{run_id}")).json()["tasks"] == {"queued": 1}
+
+    await eventually(queued)
+    turn_id = (await http.get(f"/v1/runs/{run_id}/tasks/it")).json()["turn_id"]
+    for noun, thing in (("runs", run_id), ("turns", turn_id)):
+        assert "has left" not in (await why(http, noun, thing))["text"]
+    assert (await http.post("/v1/agents/ann/deregister")).is_success
+    assert "waits for ann, which has left the fleet" in (await why(http, "runs", run_id))["evidence"]
+    assert "ann has left the fleet" in (await why(http, "turns", turn_id))["effect"]
+    assert (await http.post(f"/v1/turns/{turn_id}/stop", json={"reason": "it will not come back"})).is_success
+
+    async def failed() -> bool:
+        return (await http.get(f"/v1/runs/{run_id}")).json()["status"] == "failed"
+
+    await eventually(failed)
+    assert "has left" not in (await why(http, "runs", run_id))["text"]
 
 
 async def test_an_agent_and_its_incident_say_what_was_seen_and_done(http: httpx2.AsyncClient) -> None:
