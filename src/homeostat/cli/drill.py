@@ -6,6 +6,7 @@ import typer
 
 from homeostat.cli.connection import Project, Url, talk
 from homeostat.cli.failures import ERROR, USAGE, fail
+from homeostat.cli.looking import look
 from homeostat.cli.numbers import finite
 from homeostat.cli.orders import Actor, DryRun, Reason
 from homeostat.cli.output import Output, OutputOption, show
@@ -58,7 +59,7 @@ def drill(
             told: Any = await client.post_json(f"{path}?dry_run=true", body)
             show(told, output) if output is Output.JSON else show_blast([told])
             return
-        done = await _followed(client, await client.post_json(path, body), quiet=output is Output.JSON)
+        done = await followed(client, await client.post_json(path, body), quiet=output is Output.JSON)
         result = done["result"]
         if output is Output.JSON:
             show(done if result is None else result, output)
@@ -73,7 +74,7 @@ def drill(
     talk(work, url, project)
 
 
-async def _followed(client: "Client", begun: Any, *, quiet: bool) -> Any:
+async def followed(client: "Client", begun: Any, *, quiet: bool) -> Any:
     """Look at an operation until it has ended."""
     import asyncio
 
@@ -81,9 +82,10 @@ async def _followed(client: "Client", begun: Any, *, quiet: bool) -> Any:
         typer.echo(
             f"{begun['operation_id']} is under way; Ctrl-C leaves it, and the agent is let out all the same.", err=True
         )
+    path = f"/v1/operations/{begun['operation_id']}"
     while begun["status"] == "running":
         await asyncio.sleep(LOOK_SECONDS)
-        begun = await client.read_json(f"/v1/operations/{begun['operation_id']}")
+        begun = await look(lambda: client.read_json(path), left="the drill")
     return begun
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from homeostat.cli.connection import Project, Url, talk
+from homeostat.cli.looking import AWAY_SECONDS, look
 from homeostat.cli.nouns import EVENTS_HINT, bare
 from homeostat.cli.output import Output, OutputOption
 from homeostat.cli.selection import FilterOption, sought
@@ -63,9 +64,13 @@ def logs(
 
         path = f"/v1/agents/{path_part(agent)}/turns?limit={limit}"
         shown: dict[str, str] = {}
+
+        async def read() -> Any:
+            return await client.read_json(path)
+
         async with aclosing(follow(client, "turn,deliverable") if watch else _once()) as source:
             async for _ in source:
-                page: Any = await client.read_json(path)
+                page: Any = await (look(read, left=agent) if shown else read())
                 for turn in reversed(page["items"]):
                     if shown.get(turn["turn_id"]) != turn["status"]:
                         shown[turn["turn_id"]] = turn["status"]
@@ -122,7 +127,7 @@ async def follow(
     import httpx2
 
     from homeostat.client.transport import error_of
-    from homeostat.core.errors import ServerUnreachable
+    from homeostat.core.errors import ServerUnreachable, Unavailable
 
     last = ""
     asked = {"kinds": kinds, "q": query or "", "tail": str(tail or ""), "follow": "false" if on_end else ""}
@@ -140,7 +145,10 @@ async def follow(
                 timeout=httpx2.Timeout(5.0, read=None),
             ) as answer:
                 if answer.status_code != 200:
-                    raise error_of(answer.status_code, await answer.aread())
+                    refused = error_of(answer.status_code, await answer.aread())
+                    if last and isinstance(refused, Unavailable):
+                        raise httpx2.RemoteProtocolError(refused.message)
+                    raise refused
                 async for event in _events(answer):
                     last = event["id"] or last
                     yield event
@@ -151,7 +159,7 @@ async def follow(
             if on_end or not last:  # a person would rather hear at once that there is no server
                 raise ServerUnreachable(url=client.url, problem=said) from problem
             typer.echo(f"homeostat: the connection is gone ({said}); it is tried again", err=True)
-        await asyncio.sleep(1.0)
+        await asyncio.sleep(AWAY_SECONDS)
 
 
 async def _events(answer: Any) -> "AsyncGenerator[Event, None]":

@@ -7,6 +7,7 @@ import typer
 
 from homeostat.cli import receipts
 from homeostat.cli.failures import USAGE, fail
+from homeostat.cli.looking import look
 from homeostat.cli.nouns import BY_NAME
 from homeostat.cli.output import Output, document, show
 from homeostat.cli.selection import selection, sought
@@ -257,8 +258,9 @@ async def _drained(client: "Client", agent: str, seconds: float) -> Any:
 
     clock = SystemClock()
     until = clock.monotonic() + seconds
+    path = f"/v1/agents/{path_part(agent)}/cordon"
     while True:
-        state: Any = await client.read_json(f"/v1/agents/{path_part(agent)}/cordon")
+        state: Any = await look(lambda: client.read_json(path), left=agent, until=until)
         if state["drained"] or clock.monotonic() >= until:
             return state
         await asyncio.sleep(LOOK_SECONDS)

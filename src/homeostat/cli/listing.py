@@ -246,11 +246,13 @@ async def _watch(client: "Client", noun: Noun, wanted: Wanted, output: ListOutpu
     if not noun.kinds:
         raise fail(f"{noun.name} cannot be watched", code=USAGE)
     from homeostat.cli.events import follow
+    from homeostat.cli.looking import look
 
     seen: dict[str, Row] = {}
     async with aclosing(follow(client, noun.kinds)) as events:
         async for _ in events:
-            rows = (await _listed(client, noun, wanted))[noun.items]
+            found = await look(lambda: _listed(client, noun, wanted), left=f"the list of {noun.many}")
+            rows = found[noun.items]
             fresh = [row for row in reversed(rows) if seen.get(noun.id_of(row)) != row]
             seen |= {noun.id_of(row): row for row in fresh}
             if fresh:

@@ -7,6 +7,7 @@ from urllib.parse import quote
 
 import typer
 
+from homeostat.cli.looking import look
 from homeostat.cli.tables import Cell, Column, distance, money, plain, screen, table
 from homeostat.core.clock import SystemClock, parse_rfc3339
 from homeostat.core.moments import moment
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 Row = dict[str, Any]
 
 LOOK_SECONDS = 0.25
-AWAY_SECONDS = 1.0
 BAR_CELLS = 20
 TOLD = ("running", "queued", "held", "failed", "skipped", "stopped")
 STYLES = {"completed": "green", "failed": "red", "killed": "red", "paused": "yellow", "applying": "cyan"}
@@ -40,28 +40,13 @@ async def follow(client: "Client", begun: Row, *, quiet: bool) -> Row:
         if over or run["status"] == "paused":
             break
         await asyncio.sleep(LOOK_SECONDS)
-        run = await _look(client, path)
+        run = await look(lambda: client.read_json(path), left="the run")
     if not quiet:
         if terminal:
             typer.echo()
         for line in _ending(run):
             typer.echo(line)
     return run
-
-
-async def _look(client: "Client", path: str) -> Row:
-    """How a run stands now. A server that is away comes back, and the run goes on meanwhile or then."""
-    from homeostat.core.errors import Unavailable
-
-    told = False
-    while True:
-        try:
-            return await client.read_json(path)
-        except Unavailable as problem:
-            if not told:
-                typer.echo(f"homeostat: {problem} It is tried again; Ctrl-C leaves the run as it is.", err=True)
-            told = True
-        await asyncio.sleep(AWAY_SECONDS)
 
 
 def _ending(run: Row) -> list[str]:

@@ -6,12 +6,14 @@ import typer
 
 from homeostat.cli.connection import Project, Url, talk
 from homeostat.cli.failures import ERROR, USAGE, fail
+from homeostat.cli.looking import look
 from homeostat.cli.nouns import bare
 from homeostat.cli.numbers import finite
 from homeostat.cli.output import Output, OutputOption, show
 
 if TYPE_CHECKING:
     from homeostat.client.client import Client
+    from homeostat.core.records.view import Deliverable
 
 AUTHORS_CODES = frozenset({"malformed_payload", "result_fields_missing"})
 """Failures that say: the agent gave what cannot be a result, or not the result it was asked for."""
@@ -44,12 +46,26 @@ def enqueue(
         if not wait:
             show(accepted, output)
             return
-        ended = await client.deliverable(accepted.turn_id, wait=timeout)
-        show(await client.read_json(f"/v1/turns/{accepted.turn_id}/deliverable"), output)
+        ended, told = await waited(client, accepted.turn_id, timeout)
+        show(told, output)
         if ended.error is not None:
             raise _failed(agent, from_json(ended.error))
 
     talk(work, url, project)
+
+
+async def waited(client: "Client", turn_id: str, seconds: float) -> "tuple[Deliverable, Any]":
+    """How a turn ended, and that as the API tells it."""
+    from homeostat.core.clock import SystemClock
+
+    clock = SystemClock()
+    until = clock.monotonic() + seconds
+
+    async def ended() -> "tuple[Deliverable, Any]":
+        end = await client.deliverable(turn_id, wait=max(0.0, until - clock.monotonic()))
+        return end, await client.read_json(f"/v1/turns/{turn_id}/deliverable")
+
+    return await look(ended, left=turn_id, until=until)
 
 
 def _failed(agent: str, error: Any) -> typer.Exit:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from homeostat.cli.connection import Project, Url, talk
+from homeostat.cli.looking import look
 from homeostat.cli.numbers import finite
 from homeostat.cli.output import Output, OutputOption, show
 
@@ -94,10 +95,10 @@ async def _attempted(client: "Client", name: str, sent: dict[str, Any], wait: fl
     from homeostat.core.clock import SystemClock
 
     clock = SystemClock()
-    until, told = clock.monotonic() + wait, sent
+    until, told, path = clock.monotonic() + wait, sent, f"{_path(name)}/deliveries?limit={PAGE}"
     while not told["attempts"] and clock.monotonic() < until:
         await asyncio.sleep(LOOK_SECONDS)
-        found = await client.read_json(f"{_path(name)}/deliveries?limit={PAGE}")
+        found = await look(lambda: client.read_json(path), left="the delivery", until=until)
         told = next((one for one in found["deliveries"] if one["delivery_id"] == sent["delivery_id"]), told)
     return told
 

@@ -1,19 +1,16 @@
 """What a budget on the command line means, how a run is told in one line, and what a rehearsal comes to."""
 
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 import typer
 from typer.testing import CliRunner
 
-from homeostat.cli import run_view
 from homeostat.cli.application import application
 from homeostat.cli.giving import show_blast
 from homeostat.cli.run_view import follow, page, progress
 from homeostat.cli.runs import budget_of, lifted, tasks_of
-from homeostat.client.client import Client
-from homeostat.core.errors import ServerUnreachable, StoreUnavailable
 
 
 def test_a_budget_is_read_with_its_units() -> None:
@@ -148,33 +145,3 @@ async def test_what_others_wrote_commands_no_terminal(capsys: pytest.CaptureFixt
     told = capsys.readouterr().out.splitlines()
     assert len(told) == 3
     assert all(line.isprintable() for line in told), told
-
-
-async def test_a_server_that_is_away_ends_no_following(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(run_view, "AWAY_SECONDS", 0.0)
-    monkeypatch.setattr(run_view, "LOOK_SECONDS", 0.0)
-    budget = {"usd_max": None, "tokens_max": None, "seconds_max": None, "seconds_spent": 1.0, "forecast": None}
-    begun: dict[str, Any] = {"run_id": "run_1", "status": "applying", "tasks": {}, "budget": budget}
-    ended = {**begun, "status": "completed", "at_rest": True}
-    answers = [
-        begun,
-        *[ServerUnreachable(url="http://there", problem="refused")] * 3,
-        StoreUnavailable(problem="no"),
-        ended,
-    ]
-
-    class Away:
-        async def read_json(self, _: str) -> Any:
-            answer = answers.pop(0)
-            if isinstance(answer, Exception):
-                raise answer
-            return answer
-
-    assert await follow(cast("Client", Away()), begun, quiet=True) == ended
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert err.splitlines() == [
-        "homeostat: http://there did not answer: refused. It is tried again; Ctrl-C leaves the run as it is."
-    ]

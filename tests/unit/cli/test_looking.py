@@ -1,0 +1,91 @@
+"""What a command does that follows something while its server is away for a moment."""
+
+from contextlib import aclosing
+from types import SimpleNamespace
+from typing import Any, cast
+
+import httpx2
+import pytest
+
+from homeostat.cli import drill, events, looking, run_view, turns
+from homeostat.client.client import Client
+from homeostat.core.clock import SystemClock
+from homeostat.core.errors import ServerUnreachable, StoreUnavailable
+
+AWAY = [*[ServerUnreachable(url="http://there", problem="refused")] * 3, StoreUnavailable(problem="no")]
+TOLD = "homeostat: http://there did not answer: refused. It is tried again; Ctrl-C leaves {} as it is."
+
+
+class Away:
+    """A server that answers now and then."""
+
+    def __init__(self, *answers: Any) -> None:
+        self.answers = list(answers)
+
+    async def read_json(self, _: str) -> Any:
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    async def enqueue(self, *_: object, **__: object) -> Any:
+        return SimpleNamespace(turn_id="turn_1")
+
+    async def deliverable(self, _: str, **__: object) -> Any:
+        return SimpleNamespace(error=None) if await self.read_json("") else None
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (looking, events):
+        monkeypatch.setattr(module, "AWAY_SECONDS", 0.0)
+    for module in (drill, run_view):
+        monkeypatch.setattr(module, "LOOK_SECONDS", 0.0)
+
+
+async def test_a_run_is_followed_on(capsys: pytest.CaptureFixture[str]) -> None:
+    budget = {"usd_max": None, "tokens_max": None, "seconds_max": None, "seconds_spent": 1.0, "forecast": None}
+    begun: dict[str, Any] = {"run_id": "run_1", "status": "applying", "tasks": {}, "budget": budget}
+    ended = {**begun, "status": "completed", "at_rest": True}
+    client = cast("Client", Away(begun, *AWAY, ended))
+    assert await run_view.follow(client, begun, quiet=True) == ended
+    out, err = capsys.readouterr()
+    assert (out, err.splitlines()) == ("", [TOLD.format("the run")])
+
+
+async def test_a_drill_is_followed_on(capsys: pytest.CaptureFixture[str]) -> None:
+    begun = {"operation_id": "op_1", "status": "running"}
+    ended = {**begun, "status": "lost"}
+    client = cast("Client", Away(begun, *AWAY, ended))
+    assert await drill.followed(client, begun, quiet=True) == ended
+    assert capsys.readouterr().err.splitlines() == [TOLD.format("the drill")]
+
+
+async def test_a_message_is_waited_for(capsys: pytest.CaptureFixture[str]) -> None:
+    client = Away(*AWAY, "ended", {"result": 1})
+    _, told = await turns.waited(cast("Client", client), "turn_1", 60.0)
+    assert told == {"result": 1}
+    assert capsys.readouterr().err.splitlines() == [TOLD.format("turn_1")]
+
+
+async def test_whoever_has_no_patience_left_hears_what_is_wrong() -> None:
+    client = Away(*AWAY)
+    with pytest.raises(ServerUnreachable):
+        await looking.look(lambda: client.read_json(""), left="it", until=SystemClock().monotonic() - 1)
+    assert len(client.answers) == len(AWAY) - 1
+
+
+async def test_a_stream_is_taken_up_behind_a_server_that_is_not_ready() -> None:
+    asked: list[str | None] = []
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        asked.append(request.headers.get("last-event-id"))
+        if len(asked) == 2:
+            return httpx2.Response(503, json={"code": "store_unavailable", "detail": "no"})
+        return httpx2.Response(200, text=f"id: s.{len(asked)}\nevent: hello\ndata: {{}}\n\n")
+
+    http = httpx2.AsyncClient(transport=httpx2.MockTransport(answer), base_url="http://there")
+    client = SimpleNamespace(project="default", url="http://there", transport=SimpleNamespace(http=http))
+    async with http, aclosing(events.follow(cast("Client", client))) as told:
+        seen = [(await anext(told))["id"] for _ in range(2)]
+    assert (seen, asked) == (["s.1", "s.3"], [None, "s.1", "s.1"])
