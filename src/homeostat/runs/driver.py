@@ -60,12 +60,18 @@ class Driver:
                 except Unavailable as problem:
                     log.warning("runs wait: %s", problem)
                 try:
-                    async with asyncio.timeout(RUNS_SEEN_SECONDS if self._conductors else WATCHDOG_IDLE_SECONDS):
+                    async with asyncio.timeout(self.patience()):
                         await self._woken.wait()
                 except TimeoutError:
                     continue
         finally:
             await self._leave()
+
+    def patience(self) -> float:
+        """For how long there is nothing to look at, unless somebody says so."""
+        if self._conductors:
+            return RUNS_SEEN_SECONDS
+        return max(RUNS_SEEN_SECONDS, min(WATCHDOG_IDLE_SECONDS, self._others.missed_in_seconds()))
 
     async def tick(self) -> int:
         """Beat, take what nobody has, and see that every run of ours is being driven; returns how many there are."""

@@ -1,6 +1,7 @@
 """The drivers of other processes: which of them have stopped beating."""
 
 from collections.abc import Mapping
+from math import inf
 
 from homeostat.core.clock import Clock, Millis
 
@@ -27,6 +28,10 @@ class Others:
             seen[name] = known
         self._seen = seen
         return [(name, until) for name, (until, ends) in seen.items() if ends <= at]
+
+    def missed_in_seconds(self) -> float:
+        """When the first of them is dead, if it goes on saying nothing."""
+        return min((ends for _, ends in (self._seen or {}).values()), default=inf) - self._clock.monotonic()
 
     def _dated(self, until: Millis) -> float:
         """For how many seconds a driver lives by its own word; none, if no right clock could have said so."""

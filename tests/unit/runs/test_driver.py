@@ -94,6 +94,15 @@ async def test_a_driver_that_stops_beating_is_missed_within_its_lease(machines: 
     assert not await machines.store.driven(dead.name)
 
 
+async def test_a_process_with_nothing_to_do_looks_when_another_is_due(machines: Machines) -> None:
+    first, idle = machines.driver(), machines.driver()
+    await machines.tick(first, idle)
+    await machines.tick(idle, seconds=6)
+    assert idle.patience() == pytest.approx(4.0)  # not five: it would be late by one
+    await machines.tick(idle, seconds=idle.patience())
+    assert await machines.store.driven(idle.name)
+
+
 async def test_what_died_before_a_process_began_is_taken_up_at_once(machines: Machines) -> None:
     await machines.tick(machines.driver())
     await machines.tick(seconds=11)
