@@ -99,11 +99,12 @@ class Driver:
 
     async def _unclaimed(self) -> bool:
         """Whether there is a run to take: those of drivers that stopped beating are anybody's."""
-        beats, unclaimed = await self._desk.store.drivers()
+        store = self._desk.store
+        beats, unclaimed = await store.drivers()
         beats.pop(self.name, None)
         for name, until in (dead := self._others.dead(beats)):
-            await self._desk.store.bury(name, until)
-        return unclaimed or bool(dead)
+            await store.bury(name, until)
+        return (await store.drivers())[1] if dead else unclaimed  # one that had nothing to do does not beat either
 
     async def _beat(self, *, always: bool = False) -> None:
         at = self._desk.clock.monotonic()

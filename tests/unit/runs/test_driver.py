@@ -16,7 +16,7 @@ from homeostat.runs import driver as driver_module
 from homeostat.runs.desk import Desk
 from homeostat.runs.driver import Driver
 from homeostat.testing.clock import EPOCH_MS, ManualClock
-from homeostat.testing.suites.run_store import PROJECT, change_of, run_of
+from homeostat.testing.suites.run_store import PROJECT, change_of, following, run_of
 
 HOUR = 3600.0
 
@@ -26,11 +26,13 @@ class Idle:
 
     def __init__(self, _: Desk, run: Run) -> None:
         self.run, self.lost = run, False
+        self._woken = asyncio.Event()
 
-    def wake(self) -> None: ...
+    def wake(self) -> None:
+        self._woken.set()
 
     async def drive(self) -> None:
-        await asyncio.get_running_loop().create_future()
+        await self._woken.wait()
 
 
 class Machines:
@@ -53,6 +55,12 @@ class Machines:
                 clock.advance(seconds)
             for driver in drivers:
                 await driver.tick()
+
+    async def rest(self) -> None:
+        """The run is over."""
+        run = await self.store.run(PROJECT, run_of(1).run_id)
+        assert run is not None
+        assert await self.store.save(change_of(following(run, live=False)))
 
     async def epoch(self) -> int:
         run = await self.store.run(PROJECT, run_of(1).run_id)
@@ -101,6 +109,16 @@ async def test_a_process_with_nothing_to_do_looks_when_another_is_due(machines: 
     assert idle.patience() == pytest.approx(4.0)  # not five: it would be late by one
     await machines.tick(idle, seconds=idle.patience())
     assert await machines.store.driven(idle.name)
+
+
+async def test_processes_with_nothing_to_do_say_nothing(machines: Machines) -> None:
+    first, second = machines.driver(), machines.driver()
+    await machines.tick(first)
+    await machines.rest()
+    await machines.tick(first, second, times=12)
+    assert await machines.store.drivers() == ({}, False)
+    await machines.tick(first, second, times=12)
+    assert await machines.store.drivers() == ({}, False)
 
 
 async def test_what_died_before_a_process_began_is_taken_up_at_once(machines: Machines) -> None:
