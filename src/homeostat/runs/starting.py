@@ -140,7 +140,11 @@ class Starter:
         crews: dict[AgentId | None, list[Watch]] = {}
         for task in tasks:
             results = await self._results(run, task, board) if task.spec.after else NO_RESULTS
-            watch = self._attend(task, self._message(run, task, results))
+            try:
+                watch = self._attend(task, self._message(run, task, results))
+            except HomeostatError as problem:  # it is too large with the results that it asks for
+                self.refused(self._attend(task), problem)
+                continue
             crew = crews.setdefault(task.agent_id, [])
             crew.append(watch)
             if len(crew) == ENQUEUED_TOGETHER_MAX:

@@ -94,6 +94,26 @@ async def act(http: httpx2.AsyncClient, run: Json, verb: str, status: int = 200,
     return answer.json()
 
 
+@pytest.mark.parametrize("on_failure", ["fail", "continue"])
+async def test_a_task_fails_that_is_too_large_with_the_results_it_asks_for(
+    system: System, http: httpx2.AsyncClient, on_failure: str
+) -> None:
+    async def work(grant: Grant) -> tuple[Outcome, Text]:
+        return Outcome.SUCCESS, Text(f'"{"x" * 600_000}"')
+
+    both = task("both", "first", "second", on_failure=on_failure)
+    both["input"] = [{"$result": "first"}, {"$result": "second"}]
+    last = task("last", "first")
+    last["input"] = {"$result": "first"}
+    async with crew(system.kernel, "ann", work=work):
+        run = await begin(http, task("first"), task("second"), both, last, task("never", "both"))
+        done = await at_rest(http, run)
+    assert done["status"] == ("failed" if on_failure == "fail" else "completed")
+    shown = (await http.get(f"/v1/runs/{run['run_id']}/tasks/both")).json()
+    assert (shown["status"], shown["error"]["code"]) == ("failed", "payload_too_large")
+    assert (await http.get(f"/v1/runs/{run['run_id']}/tasks/never")).json()["status"] == "skipped"
+
+
 async def test_a_failed_task_is_tried_again_and_then_fails_its_run(system: System, http: httpx2.AsyncClient) -> None:
     hands = Hands()
     hands.failing = {"shaky": 2, "bad": 9}
