@@ -53,6 +53,12 @@ def key_in(project: ProjectId, agent_id: str) -> AgentKey:
     return (project, AgentId(agent_id))
 
 
+def word_in(call: Call, part: str) -> str:
+    """A name out of the path, of any that a body may give; what cannot be one is as good as unknown."""
+    word = call.parameters[part][:NAME_CHARS_MAX]
+    return "?" if _UNPRINTABLE.search(word) else word
+
+
 def turn_id(text: str) -> TurnId:
     if not _TURN.fullmatch(text):
         raise TurnUnknown(turn_id=text[:NAME_CHARS_MAX])

@@ -6,7 +6,6 @@ from homeostat.core.clock import rfc3339
 from homeostat.core.errors import Forbidden, IdempotencyKeyReused, InvalidRequest, Unauthenticated
 from homeostat.core.filter import Filter
 from homeostat.core.ids import RunId
-from homeostat.core.limits import NAME_CHARS_MAX
 from homeostat.core.machines.task import TaskStatus
 from homeostat.core.records.run import (
     Bounds,
@@ -179,7 +178,7 @@ async def read_task(call: Call) -> w.TaskEndShape:
     """One task, with what it delivered."""
     runs, (project, run_id) = call.system.runs, _key(call)
     run = await runs.get(project, run_id)
-    name = _word(call, "task")
+    name = names.word_in(call, "task")
     task = await runs.store.task(run_id, name)
     if task is None:
         raise TaskUnknown(run_id=run_id, task=name)
@@ -258,7 +257,7 @@ async def reject_task(call: Call, body: w.ActBody) -> w.RunShape:
 async def _answer(call: Call, body: w.ActBody, *, approve: bool) -> w.RunShape:
     await identity.require_operator(call, verb="answer for", what="runs")
     control = call.system.runs.control
-    run = await control.answer(_key(call), _word(call, "task"), approve=approve, who=acting(call, body))
+    run = await control.answer(_key(call), names.word_in(call, "task"), approve=approve, who=acting(call, body))
     return await _run(call, run)
 
 
@@ -266,13 +265,7 @@ async def _answer(call: Call, body: w.ActBody, *, approve: bool) -> w.RunShape:
 
 
 def _key(call: Call) -> RunKey:
-    return (call.project, RunId(_word(call, "run_id")))
-
-
-def _word(call: Call, name: str) -> str:
-    """A name out of the path; what cannot be one is as good as unknown."""
-    word = call.parameters[name][:NAME_CHARS_MAX]
-    return word if word.isprintable() else "?"
+    return (call.project, RunId(names.word_in(call, "run_id")))
 
 
 def acting(call: Call, body: w.ActBody) -> Act:

@@ -3,6 +3,7 @@
 import asyncio
 import json
 from typing import Any
+from urllib.parse import quote
 
 import httpx2
 import pytest
@@ -92,6 +93,19 @@ async def act(http: httpx2.AsyncClient, run: Json, verb: str, status: int = 200,
     answer = await http.post(f"/v1/runs/{run['run_id']}/{verb}", json=body)
     assert answer.status_code == status, answer.text
     return answer.json()
+
+
+@pytest.mark.parametrize("name", ["step\u00a01", "👩\u200d💻", "\u202egnp", "手順\u30001", "a/b"])
+async def test_a_task_is_found_by_whatever_name_it_was_given(
+    system: System, http: httpx2.AsyncClient, name: str
+) -> None:
+    path = quote(name, safe="")
+    async with crew(system.kernel, "ann"):
+        run = await begin(http, task(name, approval=True))
+        await reached(http, run, "paused")
+        assert (await http.get(f"/v1/runs/{run['run_id']}/tasks/{path}")).json()["name"] == name
+        await act(http, run, f"tasks/{path}/approve")
+        await reached(http, run, "completed")
 
 
 @pytest.mark.parametrize("on_failure", ["fail", "continue"])
