@@ -248,7 +248,7 @@ def judge(run: Run, known: Budget | None, now: Millis) -> Spending:
     ends = {
         name: (cap - used[name]) * (elapsed / used[name]) / 1000
         for name, cap in bounded.items()
-        if used[name] and elapsed and used[name] < cap and not run.final and not stuck
+        if used[name] and elapsed and used[name] < cap and not run.final and run.paused is None
     }
     first = min(ends, key=lambda name: ends[name], default=None)
     return Spending(

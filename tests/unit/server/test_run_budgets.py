@@ -172,6 +172,21 @@ async def test_a_warning_pauses_a_run_where_its_policy_says_so(system: System, h
         assert found["budget"]["warned"] or found["paused_by"] == "budget"  # a slow machine may see the end first
 
 
+async def test_nothing_is_foretold_of_a_run_that_is_paused(system: System, http: httpx2.AsyncClient) -> None:
+    callers = Callers(http)
+    await callers.register("ann")
+    callers.may_call.clear()
+    async with crew(system.kernel, "ann", work=callers.work):
+        run = await begin(http, 1, budget={"seconds": 300})
+        await callers.begun.wait()
+        foretold = (await look(http, run))["budget"]
+        assert foretold["forecast"].startswith("time cap reached in ")
+        assert foretold["reached_in_seconds"] > 0
+        assert (await http.post(f"/v1/runs/{run['run_id']}/pause", json={"force": True})).status_code == 200
+        held = (await look(http, run))["budget"]
+        assert (held["forecast"], held["reached_in_seconds"]) == (None, None), "its pace is none"
+
+
 async def test_a_client_sends_no_budget_that_bounds_nothing(client: Client) -> None:
     """JSON has no word for these: they would reach the server as no bound at all."""
     for amount in (math.nan, math.inf):
