@@ -41,6 +41,7 @@ from homeostat.server.sifting import asked, sifted
 routes = Routes("runs")
 
 MICROS = 1_000_000
+SEED_BITS = 53  # readers of JSON that have no other numbers than doubles round whatever is longer
 
 MAKING = (
     PlanInvalid,
@@ -91,7 +92,7 @@ async def create_run(call: Call, body: w.RunBody) -> w.RunShape:
     policy = body.policy
     config = RunConfig(
         goal=body.goal,
-        seed=int(call.system.ids.trace(), 16) >> 65 if body.seed is None else body.seed,
+        seed=int(call.system.ids.trace(), 16) >> 128 - SEED_BITS if body.seed is None else body.seed,
         planner=planner,
         planner_name=name,
         bounds=_bounds(body.budget),

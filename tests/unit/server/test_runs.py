@@ -64,6 +64,14 @@ async def test_tasks_run_in_order_and_the_run_completes(system: System, http: ht
     assert shown["attempt"] == 1
 
 
+async def test_a_seed_is_a_number_that_every_reader_of_json_can_hold(http: httpx2.AsyncClient) -> None:
+    """A browser and jq know no whole number above 2^53: whoever copied a larger one from there had another seed."""
+    await http.post("/v1/agents/register", json={"agent_type": "test", "agent_id": "ann"})
+    seeds = {(await begin(http, task("only"), seed=None))["seed"] for _ in range(4)}
+    assert len(seeds) == 4
+    assert max(seeds) < 2**53
+
+
 class Hands:
     """What a crew does with a turn, by the name of the task: wait for a word, fail so many times, or agree."""
 
