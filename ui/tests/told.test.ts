@@ -1,9 +1,10 @@
 import { describe, expect, test } from 'vitest'
 import { grouped, reasons } from '../src/lib/evidence'
 import { told } from '../src/lib/ledger'
+import { told as news } from '../src/lib/news'
 import { named, settled } from '../src/lib/objects'
 import { outlays } from '../src/lib/runs'
-import type { LedgerEntry, ModelCall, Task } from '../src/lib/types'
+import type { FeedEvent, LedgerEntry, ModelCall, Task } from '../src/lib/types'
 
 describe('what an act was done to', () => {
   test.each([
@@ -83,5 +84,17 @@ describe('entries of a ledger', () => {
     ['constructor', { a: 1 }, '{"a":1}'],
   ])('%s', (kind, payload, words) => {
     expect(line(kind, payload)).toBe(words)
+  })
+})
+
+describe('an event', () => {
+  test.each([
+    [{ kind: 'policy', target: 'pol_1' }, 'policy or budget changed: pol_1'],
+    [{ kind: 'budget', holder: 'billing_bot' }, 'budget nearly spent: billing_bot'],
+    [{ kind: 'run', status: 'paused', reason: 'approval is needed: write_report' }, 'is paused: approval is needed: write_report'],
+    [{ kind: 'approval', status: 'pending', action: 'reset_memory' }, 'waits for an answer: reset memory'],
+    [{ kind: 'phase', source: 'draining', phase: 'quarantined', cause: 'see run_7' }, 'draining → quarantined: see run_7'],
+  ])('%o: names and reasons as they were written', (event, told) => {
+    expect(news(event as unknown as FeedEvent)).toBe(told)
   })
 })

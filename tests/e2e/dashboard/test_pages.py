@@ -205,6 +205,75 @@ async def test_pages_fit_a_telephone(ward: Clinic, url: str, browser: Browser) -
     assert visit.absent == [], "a browser logs an error for whatever is not there"
 
 
+OPENED = """(main) => {
+    for (const box of main.querySelectorAll('details')) box.open = true
+    const drawn = () => new Promise((shown) => requestAnimationFrame(shown))
+    return drawn().then(drawn).then(() => [main.scrollWidth - main.clientWidth,
+        Math.min(0, ...[...main.querySelectorAll('details > *')].map((part) => part.getBoundingClientRect().left))])
+}"""
+
+
+@pytest.mark.parametrize("width", [390, 1440])
+async def test_long_words_push_nothing_off_a_page(ward: Clinic, url: str, browser: Browser, width: int) -> None:
+    word, name = "W" * 900, "n" * 60
+    async with httpx2.AsyncClient(base_url=url, trust_env=False) as http:
+        enrolled = {"agent_type": name, "agent_id": name, "tags": ["t" * 60, "u"]}
+        assert (await http.post("/v1/agents/register", json=enrolled)).is_success
+        held = await http.post(f"/v1/agents/{name}/quarantine", json={"reason": word, "actor": "a" * 60})
+        assert held.is_success, held.text
+        await http.put("/v1/policies", json={"action": "alert", "agent_id": name, "reason": word})
+        tasks = [{"name": name, "agent": name}, {"name": "next", "agent": name, "after": [name], "approval": True}]
+        run = (await http.post("/v1/runs", json={"goal": word, "tasks": tasks})).json()["run_id"]
+    context = await browser.new_context(viewport={"width": width, "height": 844})
+    visit = Visit(await context.new_page(), url)
+    visit.watch()
+    page = visit.page
+    own = (f"agents/{name}", f"fleet?peek={name}", f"runs/{run}", f"replay/{run}", f"turns?agent={name}")
+    for place in (*PAGES, *own):
+        await visit.go(place)
+        await visit.settle()
+        assert await page.locator("main").evaluate(OPENED) == [0, 0], place
+    await visit.go(f"runs/{run}")
+    kill = page.get_by_role("button", name="Kill…")
+    await expect(kill).to_be_in_viewport()
+    await kill.focus()
+    await page.keyboard.press("Enter")
+    await page.get_by_role("dialog").get_by_role("button", name="Cancel").click()
+    await expect(kill).to_be_focused()
+    await visit.go(f"agents/{name}")
+    await page.get_by_role("button", name="Release…").click()
+    act = page.get_by_role("dialog").get_by_role("button").last
+    assert await act.evaluate(
+        "(button) => button.getBoundingClientRect().left >= button.closest('dialog').getBoundingClientRect().left"
+    )
+    await page.keyboard.press("Escape")
+    await page.keyboard.press("Control+k")
+    await page.get_by_role("dialog").get_by_role("combobox").fill(name[:9])
+    place = page.get_by_role("option", name=name).first
+    assert await place.evaluate("(option) => option.firstChild.getBoundingClientRect().width > option.clientWidth / 2")
+    await context.close()
+    assert visit.errors == []
+
+
+async def test_an_agent_is_listed_with_each_of_its_tags(ward: Clinic, visit: Visit) -> None:
+    await ward.enrol("ann", tags=("gpu", "night"))
+    await ward.enrol("bob", tags=("gpu",))
+    await visit.go("fleet?view=list&group=tag")
+    rows = visit.page.get_by_role("table", name="Agents").get_by_role("row")
+    await expect(rows).to_have_count(6)
+    await expect(visit.page.locator('[data-agent="ann"]')).to_have_count(2)
+
+
+async def test_who_is_not_there_is_said_once_and_offers_nothing(visit: Visit) -> None:
+    main = visit.page.locator("main")
+    await visit.go("agents/nobody")
+    await expect(main).to_contain_text("There is no agent of this name.")
+    await expect(main.get_by_role("button")).to_have_count(0)
+    await visit.go("replay/run_none")
+    await expect(main).to_contain_text("There is no run 'run_none'.")
+    await expect(main.get_by_role("button", name="Replay")).to_have_count(0)
+
+
 def rows(first: int, count: int) -> list[dict[str, Any]]:
     return [
         {

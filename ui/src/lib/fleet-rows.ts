@@ -86,3 +86,26 @@ export function ordered(rows: FleetRow[], sort: string): FleetRow[] {
   })
   return keyed.map(([, one]) => one)
 }
+
+// A line of the list: the head of a group, or an agent, which stands in a group for each of its tags.
+export type Line = { group: string; size: number } | (FleetRow & { within?: string })
+
+export function grouped(rows: FleetRow[], by: string): Line[] {
+  if (!by) return rows
+  const groups = new Map<string, FleetRow[]>()
+  for (const one of rows) {
+    const names = by === 'tag' ? (one.row.tags.length ? one.row.tags : ['no tag']) : [one.row.agent_type]
+    for (const name of names) {
+      const group = groups.get(name)
+      if (group) group.push(one)
+      else groups.set(name, [one])
+    }
+  }
+  return [...groups]
+    .sort(([a], [b]) => a.localeCompare(b))
+    .flatMap(([name, members]) => [{ group: name, size: members.length }, ...members.map((one) => ({ ...one, within: name }))])
+}
+
+export function keyOf(line: Line): string {
+  return 'group' in line ? `group ${line.group}` : line.within === undefined ? line.row.agent_id : `${line.row.agent_id} in ${line.within}`
+}

@@ -1,7 +1,13 @@
 // The one sentence at the top of Now.
 
-import { plural, usd } from './format'
+import { plural, seconds, usd } from './format'
 import type { Overview } from './types'
+
+// Traffic is counted by a process for an hour at most: one that was begun since knows of less.
+export function span(now: Overview): string {
+  const known = (Date.parse(now.at) - Date.parse(now.traffic_since)) / 1000
+  return known < 3570 ? `in the last ${seconds(known)}` : 'in the last hour'
+}
 
 export function sentence(now: Overview, incidents: number, tasks = 0): string {
   if (now.agents === 0) return 'No agent is registered yet.'
@@ -20,6 +26,6 @@ export function sentence(now: Overview, incidents: number, tasks = 0): string {
   const asked = now.approvals_pending + tasks
   if (asked) parts.push(`${plural(asked, 'approval')} waiting`)
   if (incidents) parts.push(plural(incidents, 'open incident'))
-  parts.push(`${usd(now.traffic.cost_usd)} in the last hour`)
+  parts.push(`${usd(now.traffic.cost_usd)} ${span(now)}`)
   return `${parts.join(', ')}.`
 }
