@@ -91,6 +91,7 @@ describe('words', () => {
     expect(sentence({ ...now, phases: { healthy: 42 }, approvals_pending: 0 }, 0)).toBe('All 42 agents are healthy, $3.10 in the last hour.')
     expect(sentence(now, 1, 1)).toContain('3 approvals waiting')
     expect(sentence({ ...now, agents: 0 }, 0)).toBe('No agent is registered yet.')
+    expect(sentence({ ...now, agents: 10_005, phases: { initializing: 10_004 } }, 0)).toContain('0 of 10,005 agents healthy, 10,004 still learning')
     const begun = { at: '2026-01-01T12:02:30Z', traffic_since: '2026-01-01T12:00:00Z' }
     expect(sentence({ ...now, ...begun }, 0), 'a server that has just begun knows of no hour').toContain('$3.10 in the last 3 min')
     expect(sentence({ ...now, ...begun, at: '2026-01-01T18:00:00Z' }, 0)).toContain('$3.10 in the last hour')

@@ -80,6 +80,10 @@ export function brief(value: unknown, length = 120): string {
   return text.length > length ? `${text.slice(0, length - 1)}…` : text
 }
 
+export function whole(number: number): string {
+  return number.toLocaleString('en-US')
+}
+
 export function plural(number: number, one: string, many = `${one}s`): string {
-  return `${number.toLocaleString('en-US')} ${number === 1 ? one : many}`
+  return `${whole(number)} ${number === 1 ? one : many}`
 }

@@ -1,6 +1,6 @@
 // The one sentence at the top of Now.
 
-import { plural, seconds, usd } from './format'
+import { plural, seconds, usd, whole } from './format'
 import type { Overview } from './types'
 
 // Traffic is counted by a process for an hour at most: one that was begun since knows of less.
@@ -16,13 +16,13 @@ export function sentence(now: Overview, incidents: number, tasks = 0): string {
   const parts: string[] = []
   const healthy = phases.healthy ?? 0
   if (healthy === now.agents) parts.push(`${now.agents === 1 ? 'The agent is' : `All ${plural(now.agents, 'agent')} are`} healthy`)
-  else parts.push(`${healthy} of ${plural(now.agents, 'agent')} healthy`)
-  if (phases.initializing) parts.push(`${phases.initializing} still learning`)
-  if (phases.suspected) parts.push(`${phases.suspected} suspected`)
-  if (isolated) parts.push(`${isolated} isolated`)
-  if (phases.probation) parts.push(`${phases.probation} on probation`)
-  if (phases.exhausted) parts.push(`${phases.exhausted} out of remedies`)
-  if (now.presence.dead) parts.push(`${now.presence.dead} dead`)
+  else parts.push(`${whole(healthy)} of ${plural(now.agents, 'agent')} healthy`)
+  if (phases.initializing) parts.push(`${whole(phases.initializing)} still learning`)
+  if (phases.suspected) parts.push(`${whole(phases.suspected)} suspected`)
+  if (isolated) parts.push(`${whole(isolated)} isolated`)
+  if (phases.probation) parts.push(`${whole(phases.probation)} on probation`)
+  if (phases.exhausted) parts.push(`${whole(phases.exhausted)} out of remedies`)
+  if (now.presence.dead) parts.push(`${whole(now.presence.dead)} dead`)
   const asked = now.approvals_pending + tasks
   if (asked) parts.push(`${plural(asked, 'approval')} waiting`)
   if (incidents) parts.push(plural(incidents, 'open incident'))
