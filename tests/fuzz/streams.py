@@ -157,7 +157,7 @@ def whole_answers(data: bytes) -> None:
 
 
 def _sieve(number: int) -> Sieve:
-    sieve = sieve_for(DIALECTS[number].api, lambda name: name != "f")
+    sieve = sieve_for(DIALECTS[number].api, lambda name: name != "f", "u")
     assert sieve is not None
     return sieve
 

@@ -287,7 +287,7 @@ class Exchange(Booking):
         ask, dialect, chain = self._ask, self._route.dialect, self._chain
         if ask is None or dialect is None or status >= 400:
             return
-        sieve = sieve_for(ask.api, chain.allows_tool) if chain.tool_filters else None
+        sieve = sieve_for(ask.api, chain.allows_tool, self._route.outlet.name) if chain.tool_filters else None
         if not headers.encoded:
             relay.look(dialect, ask, sieve, hides_usage=self._hides_usage)
         elif sieve is not None:  # though it was asked for one that can be read

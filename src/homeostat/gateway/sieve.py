@@ -37,20 +37,23 @@ class Editor(Protocol):
 class Sieve:
     """Applies an editor to whatever comes. Only whole events pass: half a tool call cannot be judged."""
 
-    def __init__(self, editor: Editor) -> None:
+    def __init__(self, editor: Editor, upstream: str) -> None:
         self._editor = editor
+        self._upstream = upstream
         self._cutter = EventCutter()
 
-    @staticmethod
-    def refuse_unread(why: str = "too long to be checked") -> NoReturn:
-        raise UpstreamBroke(upstream="", problem=f"its answer is {why}")
+    def refuse_unread(self, why: str = "too long to be checked") -> NoReturn:
+        raise self._broke(f"its answer is {why}")
+
+    def _broke(self, problem: str) -> UpstreamBroke:
+        return UpstreamBroke(upstream=self._upstream, problem=problem)
 
     def answer(self, body: bytes) -> bytes:
         """A whole answer without what is not allowed; one that cannot be read may hide anything and is not passed."""
         try:
             answer = _decoder.decode(body)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as problem:
-            raise UpstreamBroke(upstream="", problem="its answer is not JSON") from problem
+            raise self._broke("its answer is not JSON") from problem
         if isinstance(answer, dict) and self._editor.answer(cast("Item", answer)):
             return _encoder.encode(answer)
         return body
@@ -58,7 +61,7 @@ class Sieve:
     def feed(self, block: bytes) -> bytes:
         data, end = self._cutter.cut(block)
         if self._cutter.lost:
-            raise UpstreamBroke(upstream="", problem="one of its events is too long to be checked")
+            raise self._broke("one of its events is too long to be checked")
         if not end:
             return b""
         gap = self._cutter.gap
@@ -73,19 +76,21 @@ class Sieve:
     def _event(self, event: bytes, gap: bytes) -> bytes:
         """An event without what is not allowed. One that is read otherwise by others may hide it and is not passed."""
         carried = payload(event)
-        if carried == DONE or (not carried and b"{" not in event):
+        if event.count(b"{") > carried.count(b"{"):
+            raise self._broke("one of its events carries more than its data")
+        if not carried or carried == DONE:
             return event + gap
         try:
             decoded = _decoder.decode(carried)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as problem:
-            raise UpstreamBroke(upstream="", problem="one of its events is not JSON") from problem
+            raise self._broke("one of its events is not JSON") from problem
         if not isinstance(decoded, dict):
             return event + gap
         before = _encoder.encode(decoded)
         try:
             edited = self._editor.event(cast("Item", decoded))
         except (TypeError, ValueError) as problem:
-            raise UpstreamBroke(upstream="", problem="one of its events makes no sense") from problem
+            raise self._broke("one of its events makes no sense") from problem
         if edited is None:
             return b""
         after = _encoder.encode(edited)
@@ -101,6 +106,7 @@ class ChatEditor:
     def __init__(self, allows: Allows) -> None:
         self._allows = allows
         self._names: dict[Place, str] = {}
+        self._ids: dict[Place, object] = {}
         self._places: dict[Place, int | None] = {}
         self._kept: dict[int, int] = {}
         self._dropped: set[int] = set()
@@ -113,7 +119,7 @@ class ChatEditor:
                 continue
             message = cast("Item", message)
             calls = _items(message.get("tool_calls"))
-            kept = [call for call in calls if all(map(self._allows, _names(call) or [""]))]
+            kept = [call for call in calls if all(map(self._allows, map(_name, _named(call))))]
             old = message.get(OLD_CALL)
             denied = isinstance(old, dict) and not self._allows(_name(cast("Item", old)))
             if len(kept) == len(calls) and not denied:
@@ -146,36 +152,47 @@ class ChatEditor:
         """Edit one delta; says whether nothing is left of it."""
         kept: list[Item] = []
         for call in _items(delta.pop("tool_calls", None)):
-            moved = self._place((index, int(call.get("index", 0))), _names(call))
+            place = (index, int(call.get("index") or 0))
+            if any(map(_name, _named(call))) and (said := call.get("id")):
+                if self._ids.get(place, said) != said:  # some number all of their calls alike
+                    del self._places[place]
+                self._ids[place] = said
+            moved = self._place(place, _named(call))
             if moved is not None:
                 kept.append({**call, "index": moved})
         if kept:
             delta["tool_calls"] = kept
         old = delta.get(OLD_CALL)
-        if isinstance(old, dict) and self._place((index, OLD_CALL), [_name(cast("Item", old))]) is None:
+        if isinstance(old, dict) and self._place((index, OLD_CALL), [cast("Item", old)]) is None:
             delta.pop(OLD_CALL)
         return not any(value for name, value in delta.items() if name != "role") and "role" not in delta
 
-    def _place(self, place: Place, names: list[str]) -> int | None:
+    def _place(self, place: Place, named: list[Item]) -> int | None:
         """Which call of its choice this is for the agent, None for one that it does not get.
 
-        A name comes whole and first. A call that has none can do nothing yet; should it get another later, whether that
-        is put behind the first or in its stead, it has to be allowed as well.
+        A name comes whole and first. A call that has none can do nothing yet; should it get more of it later, whether
+        that is put behind what was said or in its stead, that has to be allowed as well. One that is only said again is
+        taken away where it would not be.
         """
         index = place[0]
         if place not in self._places:
-            allowed = all(self._allows(name) for name in names if name)
+            said = "".join(map(_name, named))
+            allowed = all(self._allows(name) for name in map(_name, named) if name)
             self._places[place] = self._kept.get(index, 0) if allowed else None
             if allowed:
                 self._kept[index] = self._kept.get(index, 0) + 1
             else:
                 self._dropped.add(index)
+            self._names[place] = said
         elif self._places[place] is not None:
-            before = self._names[place]
-            for name in names:
-                if name and name != before and not (self._allows(name) and self._allows(before + name)):
+            for part in named:
+                name, said = _name(part), self._names[place]
+                if not name or (self._allows(name) and self._allows(said + name)):
+                    self._names[place] = said + name
+                elif name == said:
+                    del part["name"]
+                else:
                     raise ValueError(name)
-        self._names[place] = self._names.get(place) or "".join(names)
         return self._places[place]
 
 
@@ -204,7 +221,7 @@ class MessagesEditor:
         kind = event.get("type")
         if isinstance(message := event.get("message"), dict):
             self.answer(cast("Item", message))
-        if kind == "content_block_start" and isinstance(block := event.get("content_block"), dict):
+        if isinstance(block := event.get("content_block"), dict):
             if self._denies(cast("Item", block)):
                 self._dropped.append(int(event.get("index", 0)))
                 return None
@@ -230,7 +247,9 @@ class ResponsesEditor:
 
     def _denies(self, item: Item) -> bool:
         kind = str(item.get("type", ""))
-        return kind.endswith("_call") and not self._allows(str(item.get("name") or kind.removesuffix("_call")))
+        if not kind.endswith(("_call", "_approval_request")):
+            return False
+        return not self._allows(str(item.get("name") or kind.removesuffix("_call")))
 
     def answer(self, answer: Item) -> bool:
         output = _items(answer.get("output"))
@@ -256,15 +275,15 @@ class ResponsesEditor:
         return event
 
 
-def sieve_for(api: Api, allows: Allows) -> Sieve | None:
+def sieve_for(api: Api, allows: Allows, upstream: str) -> Sieve | None:
     """A sieve for an API whose answers can hold tool calls."""
     match api:
         case Api.OPENAI_CHAT:
-            return Sieve(ChatEditor(allows))
+            return Sieve(ChatEditor(allows), upstream)
         case Api.OPENAI_RESPONSES:
-            return Sieve(ResponsesEditor(allows))
+            return Sieve(ResponsesEditor(allows), upstream)
         case Api.ANTHROPIC_MESSAGES:
-            return Sieve(MessagesEditor(allows))
+            return Sieve(MessagesEditor(allows), upstream)
         case _:
             return None
 
@@ -275,9 +294,10 @@ def _items(value: object) -> list[Item]:
     return [cast("Item", item) for item in cast("list[object]", value) if isinstance(item, dict)]
 
 
-def _names(call: Item) -> list[str]:
-    """What a call names, whichever kind of tool it says that is."""
-    return [_name(cast("Item", call[kind])) for kind in ("function", "custom") if isinstance(call.get(kind), dict)]
+def _named(call: Item) -> list[Item]:
+    """Where a call names something, whichever kind of tool it says that is."""
+    parts = [cast("Item", call[kind]) for kind in ("function", "custom") if isinstance(call.get(kind), dict)]
+    return [*parts, call] if call.get("name") or not parts else parts
 
 
 def _name(named: Item) -> str:

@@ -54,8 +54,8 @@ def chunk(delta: dict[str, Any], finish: str | None = None) -> str:
     return json.dumps({"model": "m", "choices": [{"index": 0, "delta": delta, "finish_reason": finish}]})
 
 
-def call(name: str | None, arguments: str = "{}") -> dict[str, Any]:
-    return {"tool_calls": [{"index": 0, "id": "c", "function": {"name": name, "arguments": arguments}}]}
+def call(name: str | None, arguments: str = "{}", call_id: str = "c") -> dict[str, Any]:
+    return {"tool_calls": [{"index": 0, "id": call_id, "function": {"name": name, "arguments": arguments}}]}
 
 
 HI, DENIED = chunk({"content": "hi"}), chunk(call("delete_all"))
@@ -74,7 +74,17 @@ MESSAGE = {"id": "m", "model": "c", "content": [{"type": "tool_use", "id": "t", 
         pytest.param((f"\ufeffdata: {DENIED}\n\n",), id="a mark of its order of bytes"),
         pytest.param((f"data: {HI}\ndata: {DENIED}\n\n",), id="an event a line"),
         pytest.param((f"data: {chunk(call('delete'))}\n\n", f"data: {chunk(call('_all'))}\n\n"), id="half a name"),
+        pytest.param(
+            tuple(f"data: {chunk(call(name))}\n\n" for name in ("del", "ete", "_all")), id="a third of a name"
+        ),
         pytest.param((f"data: {chunk(call(None))}\n\n", f"data: {DENIED}\n\n"), id="a name that comes late"),
+        pytest.param((f"data: {HI}\n data: {DENIED}\n\n",), id="a line that begins with a blank"),
+        pytest.param((f"event: x\u2028data: {DENIED}\ndata: {HI}\n\n",), id="an end of line that some know"),
+        pytest.param((f" data: {DENIED}\ndata: [DONE]\n\n",), id="an event that says it is the last"),
+        pytest.param(
+            (f"data: {chunk({'tool_calls': [{'index': 0, 'name': 'delete_all', 'arguments': ''}]})}\n\n",),
+            id="a name beside its place",
+        ),
         pytest.param((f"data: {chunk(call('search'))}\n\n", f"data: {DENIED}\n\n"), id="a name in place of another"),
         pytest.param(
             (f"data: {chunk({'function_call': {'name': 'delete_all', 'arguments': ''}})}\n\n",), id="its older name"
@@ -93,13 +103,41 @@ async def test_a_stream_hides_no_tool(blocks: tuple[str, ...], terms: dict[str, 
 
 
 async def test_what_is_allowed_passes_a_sieve_to_the_byte() -> None:
-    """Comments, marks, a name that comes late or is said again, and a last event that nothing ends."""
+    """Comments, marks, a name that comes late, and a last event that nothing ends."""
     answer = f": PROCESSING\n\nevent: x\ndata: {chunk(call(None))}\n\ndata: {chunk(call('search'))}\n\n"
-    answer += f"data: {chunk(call('search'))}\n\ndata: {chunk({'function_call': {'name': 'search'}}, 'function_call')}"
+    answer += f"data: {chunk({'function_call': {'name': 'search'}}, 'function_call')}"
     said = answer.encode() + b"\n\n" + DONE[:-1]
     async with booth(upstream=Told(said)) as desk:
         await desk.put(Action.TOOL_FILTER, allow=("search",))
         assert (await desk.chat(stream=True)).body == said
+
+
+def calls(body: bytes) -> list[dict[str, Any]]:
+    chunks = [json.loads(line[6:]) for line in body.decode().splitlines() if line.startswith("data: {")]
+    return [one for said in chunks for choice in said["choices"] for one in choice["delta"].get("tool_calls", [])]
+
+
+@pytest.mark.parametrize("terms", [{"deny": ("searchsearch",)}, {"allow": ("search",)}])
+async def test_a_name_that_is_said_again_makes_no_other(terms: dict[str, Any]) -> None:
+    """Some say it with every piece, and agents put the pieces together: two halves of one may look alike."""
+    said = [f"data: {chunk(call('search'))}\n\n".encode()] * 3
+    async with booth(upstream=Told(*said)) as desk:
+        await desk.put(Action.TOOL_FILTER, **terms)
+        assert [one["function"].get("name") for one in calls((await desk.chat(stream=True)).body)] == [
+            "search",
+            None,
+            None,
+        ]
+
+
+async def test_calls_that_are_numbered_alike_are_several() -> None:
+    """Gemini says 0 of each."""
+    names = ("search", "read", "delete_all", "read")
+    said = [f"data: {chunk(call(name, call_id=str(at)))}\n\n".encode() for at, name in enumerate(names)]
+    async with booth(upstream=Told(*said)) as desk:
+        await desk.put(Action.TOOL_FILTER, allow=("search", "read"))
+        heard = calls((await desk.chat(stream=True)).body)
+        assert [(one["index"], one["id"]) for one in heard] == [(0, "0"), (1, "1"), (2, "3")]
 
 
 async def test_an_older_answer_without_its_call_has_ended() -> None:
@@ -111,12 +149,27 @@ async def test_an_older_answer_without_its_call_has_ended() -> None:
         assert choice == {"index": 0, "message": {"role": "assistant"}, "finish_reason": "stop"}
 
 
-async def test_a_message_that_begins_with_a_tool() -> None:
-    said = f"event: message_start\ndata: {json.dumps({'type': 'message_start', 'message': MESSAGE})}\n\n"
+@pytest.mark.parametrize(
+    ("kind", "event"),
+    [
+        ("message_start", {"type": "message_start", "message": MESSAGE}),
+        ("content_block_start", {"index": 0, "content_block": MESSAGE["content"][0]}),
+    ],
+)
+async def test_a_message_that_begins_with_a_tool(kind: str, event: dict[str, Any]) -> None:
+    said = f"event: {kind}\ndata: {json.dumps(event)}\n\n"
     asked = {"model": "claude-sonnet-4-5", "max_tokens": 9, "stream": True, "messages": []}
     async with booth(upstream=Told(said.encode())) as desk:
         await desk.put(Action.TOOL_FILTER, deny=("delete_*",))
         assert b"delete_all" not in (await desk.call("/anthropic/v1/messages", asked)).body
+
+
+async def test_nobody_is_asked_to_approve_of_a_tool_that_is_not_allowed() -> None:
+    output = [{"type": "mcp_approval_request", "id": "a", "name": "delete_all", "arguments": "{}"}]
+    said = Told(json.dumps({"model": "m", "output": output}).encode(), streams=False)
+    async with booth(upstream=said) as desk:
+        await desk.put(Action.TOOL_FILTER, deny=("delete_*",))
+        assert (await desk.call("/openai/v1/responses", {"model": "gpt-4o", "input": "hi"})).json["output"] == []
 
 
 @pytest.mark.parametrize("streams", [True, False])
@@ -127,6 +180,7 @@ async def test_an_answer_that_cannot_be_read_is_not_passed(*, streams: bool) -> 
         await desk.put(Action.TOOL_FILTER, deny=("delete_*",))
         heard = await desk.chat(stream=streams)
         assert (heard.status, heard.json["error"]["code"]) == (502, "upstream_broke")
+        assert "'openai'" in heard.json["error"]["message"]
 
 
 async def test_functions_are_tools_by_an_older_name() -> None:
