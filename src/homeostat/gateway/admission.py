@@ -101,7 +101,8 @@ class Admission(Docket):
 
     def _keep_to_what_was_counted(self, ask: Ask) -> None:
         """A call that named no bound of its own gets the one it was counted with, or more would be used than that."""
-        if self._taken and self._bound is not None and ask.generates and ask.output_cap is None:
+        bounded = ask.output_cap is not None and ask.output_cap >= 0
+        if self._taken and self._bound is not None and ask.generates and not bounded:
             ask.cap_output(self._bound.tokens_out)
 
     async def _draw(self) -> Refusal | None:

@@ -104,7 +104,9 @@ def bound(ask: Ask, price: Price | None) -> Bound:
     if not 1 <= answers <= ANSWERS_MAX:
         answers = min(max(answers, 1), ANSWERS_MAX)
     if not 0 <= tokens_out <= TOKENS_MAX:
-        tokens_out = min(max(tokens_out, 0), TOKENS_MAX)
+        if tokens_out < 0:  # many take it for as much as there is room for
+            tokens_out, cap = OUTPUT_TOKENS_DEFAULT if ask.generates else 0, None
+        tokens_out = min(tokens_out, TOKENS_MAX)
     return Bound(tokens_in, tokens_out, answers, cap is not None or not ask.generates, price)
 
 
@@ -112,8 +114,8 @@ def estimate(ask: Ask, seen_tokens: int, begun: Usage | None) -> Usage:
     """What a call has probably used: the prompt by its length, the answer by what went by, and no more than it may."""
     if not ask.generates:
         seen_tokens = 0
-    elif ask.output_cap is not None:
-        seen_tokens = min(seen_tokens, max(ask.output_cap, 0) * min(max(ask.answers, 1), ANSWERS_MAX))
+    elif ask.output_cap is not None and ask.output_cap >= 0:
+        seen_tokens = min(seen_tokens, ask.output_cap * min(max(ask.answers, 1), ANSWERS_MAX))
     if begun is None:
         return Usage(-(-len(ask.body) // 4), seen_tokens)
     return Usage(begun.tokens_in, max(seen_tokens, begun.tokens_out), begun.tokens_cached, begun.tokens_written)

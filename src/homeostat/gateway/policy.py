@@ -91,7 +91,7 @@ class TokenCap:
     most: int
 
     def look(self, ask: Ask) -> Refusal | None:
-        if not ask.generates or (ask.output_cap is not None and ask.output_cap <= self.most):
+        if not ask.generates or (ask.output_cap is not None and 0 <= ask.output_cap <= self.most):
             return None
         if self.policy.refuse and ask.output_cap is not None:
             message = f"At most {self.most} tokens per request are allowed"

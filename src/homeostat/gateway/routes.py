@@ -8,7 +8,7 @@ from urllib.parse import unquote
 from homeostat.core.ports.upstream import QuickUpstream, Upstream
 from homeostat.core.records.call import Api
 from homeostat.gateway.dialects.anthropic_messages import AnthropicMessages
-from homeostat.gateway.dialects.openai_chat import OpenAIChat
+from homeostat.gateway.dialects.openai_chat import OpenAIChat, OpenAICompletions
 from homeostat.gateway.dialects.openai_responses import OpenAIResponses
 from homeostat.gateway.dialects.shapes import Dialect
 
@@ -99,5 +99,5 @@ def _dialects(outlet: Outlet) -> dict[str, Dialect]:
         "/v1/chat/completions": OpenAIChat(cap_field=cap_field),
         "/v1/responses": OpenAIResponses(),
         "/v1/embeddings": OpenAIChat(Api.OPENAI_EMBEDDINGS),
-        "/v1/completions": OpenAIChat(Api.OPENAI_COMPLETIONS),
+        "/v1/completions": OpenAICompletions(),
     }

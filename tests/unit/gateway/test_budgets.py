@@ -27,10 +27,12 @@ from homeostat.core.records.budget import (
     Posted,
     Posting,
 )
-from homeostat.core.records.call import CallId, Metered, Outcome, Priced
+from homeostat.core.records.call import CallId, Metered, Outcome, Priced, Usage
 from homeostat.core.records.event import Channel, Event, subject
+from homeostat.core.records.policy import Action, PolicyId
 from homeostat.gateway.budgets import Answered, Budgets, Reservation
-from homeostat.gateway.metering import Bound, UnknownModel
+from homeostat.gateway.dialects.openai_chat import OpenAICompletions
+from homeostat.gateway.metering import Bound, UnknownModel, bound
 from homeostat.gateway.office import Manners
 from homeostat.testing.clock import ManualClock
 from homeostat.testing.gateways import ANN, INSTANT, booth, until
@@ -134,6 +136,43 @@ async def test_a_call_without_a_cap_is_given_one() -> None:
         await desk.chat()
         await desk.chat(max_tokens=7)
         assert seen == [None, 16_384, 7]
+
+
+@pytest.mark.parametrize(
+    "bounds", [{"max_tokens": -1}, {"max_tokens": -1, "max_completion_tokens": 9}, {"max_completion_tokens": -1}]
+)
+async def test_less_than_no_tokens_is_no_bound(bounds: dict[str, int]) -> None:
+    """Ollama, llama.cpp and others take -1 for as many as there is room for."""
+    words = SimulatedUpstream(pace=INSTANT, script=lambda prompt: Reply("word " * min(prompt.max_tokens or 99, 5_000)))
+    async with booth(upstream=words) as desk:
+        await desk.grant(tokens_max=1_000)
+        assert (await desk.chat(**bounds)).status == 200
+        assert 800 < (await desk.account()).spent.tokens <= 1_000
+    async with booth(upstream=words) as desk:
+        await desk.put(Action.TOKEN_CAP, policy_id="cap", max_tokens=20)
+        assert (await desk.chat(**bounds)).json["usage"]["completion_tokens"] <= 20
+        await desk.gateway.drop_policy(DEFAULT_PROJECT, PolicyId("cap"))
+        await desk.put(Action.RATE_LIMIT, tokens_per_minute=500)
+        assert (await desk.chat(**bounds)).json["usage"]["completion_tokens"] <= 500
+
+
+@pytest.mark.parametrize(
+    ("prompt", "several"),
+    [("a", 1), (["a"] * 50, 50), ([[1, 2], [3]], 2), ([1, 2, 3], 1), (None, 1), ([], 1)],
+)
+async def test_each_prompt_has_answers_of_its_own(prompt: Any, several: int) -> None:
+    asked = {"model": "gpt-3.5-turbo-instruct", "prompt": prompt, "max_tokens": 100, "n": 2}
+    ask = OpenAICompletions().ask(json.dumps(asked).encode())
+    assert ask.answers == 2 * several
+    assert bound(ask, None).amount.tokens >= 200 * several
+
+
+def test_no_more_is_read_from_a_cache_than_is_read() -> None:
+    """An upstream that says otherwise cannot be believed: 99,999,999 of 10 tokens cost more than any cap."""
+    assert Usage(10, 5, 6, 4).plausible()
+    assert not Usage(10, 5, 99_999_999).plausible()
+    assert not Usage(10, 5, 0, 11).plausible()
+    assert not Usage(10, 5, 6, 5).plausible()
 
 
 async def test_a_budget_of_time_ends() -> None:

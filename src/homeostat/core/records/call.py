@@ -79,8 +79,8 @@ class Usage(Struct, frozen=True, gc=False, omit_defaults=True):
         return (
             0 <= self.tokens_in <= TOKENS_MAX
             and 0 <= self.tokens_out <= TOKENS_MAX
-            and (not self.tokens_cached or 0 <= self.tokens_cached <= TOKENS_MAX)
-            and (not self.tokens_written or 0 <= self.tokens_written <= TOKENS_MAX)
+            and (not self.tokens_cached or 0 <= self.tokens_cached <= self.tokens_in - self.tokens_written)
+            and (not self.tokens_written or 0 <= self.tokens_written <= self.tokens_in)
             and (not self.tokens_reasoning or 0 <= self.tokens_reasoning <= TOKENS_MAX)
         )
 

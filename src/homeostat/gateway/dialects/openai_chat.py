@@ -13,6 +13,7 @@ from homeostat.gateway.dialects.shapes import Ask, Reading, ToolPieces, decode_a
 SYSTEM_ROLES = frozenset({"system", "developer"})
 TOOL_ROLES = frozenset({"tool", "function"})
 PARTED = frozenset(b"[{")  # how a content begins that is no text
+PROMPTS = frozenset({b'"', b"["})  # how one of several prompts begins: a list of numbers is one of them
 UNSAID = xxhash.xxh3_64_hexdigest(b"")  # the hash of a prompt that nobody gave
 
 
@@ -52,6 +53,10 @@ class _ChatAsk(Struct, gc=False):
     best_of: int | None = None
     tools: list[_Tool] | None = None
     functions: list[_Named] | None = None  # what tools were called once
+
+
+class _Prompts(Struct, gc=False):
+    prompt: list[Raw] | str | None = None
 
 
 class _PromptDetails(Struct, gc=False):
@@ -120,6 +125,7 @@ class _Answer(Struct, gc=False):
 
 
 _asks = msgspec.json.Decoder(_ChatAsk)
+_prompts = msgspec.json.Decoder(_Prompts)
 _wholes = msgspec.json.Decoder(_Whole)
 _answers = msgspec.json.Decoder(_Answer)
 
@@ -149,8 +155,8 @@ class OpenAIChat:
             cap = None
         if older is not UNSET and older is not None:
             field = "max_tokens"
-            if cap is None or older > cap:
-                cap = older  # who knows which one counts
+            if cap is None or (cap >= 0 and not 0 <= older <= cap):
+                cap = older  # who knows which one counts, and less than none is no bound at all for many
         answers = read.n or 1
         if read.best_of:
             answers = max(answers, read.best_of)
@@ -187,6 +193,20 @@ class OpenAIChat:
     def stream(self, ask: Ask, *, hides_usage: bool) -> "ChatStream":
         del ask
         return ChatStream(hides_usage=hides_usage)
+
+
+class OpenAICompletions(OpenAIChat):
+    """Reads completions, of which there are some for each prompt."""
+
+    def __init__(self) -> None:
+        super().__init__(Api.OPENAI_COMPLETIONS)
+
+    def ask(self, body: bytes) -> Ask:
+        ask = super().ask(body)
+        prompts = decode_ask(_prompts, body).prompt
+        if isinstance(prompts, list) and any(bytes(prompt[:1]) in PROMPTS for prompt in map(memoryview, prompts)):
+            ask.answers = max(ask.answers, 1) * len(prompts)
+        return ask
 
 
 class ChatStream:
