@@ -106,7 +106,7 @@ def events(data: bytes) -> None:
 
 def watched(number: int, blocks: list[bytes], *, hides: bool) -> tuple[object, ...]:
     dialect = DIALECTS[number]
-    reader = dialect.stream(Ask(api=dialect.api, body=b"{}"), hides_usage=hides)
+    reader = dialect.stream(hides_usage=hides)
     out = b"".join(reader.feed(block) for block in blocks) + reader.finish()
     assert reader.seen_tokens >= 0
     if not hides or number:

@@ -284,12 +284,12 @@ class Exchange(Booking):
 
     def _let_look(self, relay: Relay, headers: AnswerHeaders, status: int) -> None:
         """Have an answer read on its way, where it can be."""
-        ask, dialect, chain = self._ask, self._route.dialect, self._chain
-        if ask is None or dialect is None or status >= 400:
+        dialect, chain = self._route.dialect or self._route.kept, self._chain
+        if dialect is None or status >= 400 or (self._ask is None and not chain.tool_filters):
             return
-        sieve = sieve_for(ask.api, chain.allows_tool, self._route.outlet.name) if chain.tool_filters else None
+        sieve = sieve_for(dialect.api, chain.allows_tool, self._route.outlet.name) if chain.tool_filters else None
         if not headers.encoded:
-            relay.look(dialect, ask, sieve, hides_usage=self._hides_usage)
+            relay.look(dialect, sieve, hides_usage=self._hides_usage)
         elif sieve is not None:  # though it was asked for one that can be read
             sieve.refuse_unread("compressed and cannot be checked")
 

@@ -63,7 +63,7 @@ class Proxy:
             await self._unknown_path(scope, send)
             return
         request = Asked(scope, receive, send)
-        headers = RequestHeaders(request.headers, readable=route.dialect is not None)
+        headers = RequestHeaders(request.headers, readable=(route.dialect or route.kept) is not None)
         try:
             agent: AgentKey | None = scope.get(AGENT)
             if agent is None:

@@ -7,7 +7,7 @@ from homeostat.core.clock import Clock
 from homeostat.core.limits import ANSWER_BYTES_READ_MAX
 from homeostat.core.ports.upstream import UpstreamResponse
 from homeostat.gateway.asgi import Send
-from homeostat.gateway.dialects.shapes import Ask, Dialect, StreamReader
+from homeostat.gateway.dialects.shapes import Dialect, StreamReader
 from homeostat.gateway.headers import AnswerHeaders
 from homeostat.gateway.sieve import Sieve
 
@@ -34,13 +34,13 @@ class Relay:
         self._sieve: Sieve | None = None
         self.answer_bytes = 0
 
-    def look(self, dialect: Dialect, ask: Ask, sieve: Sieve | None, *, hides_usage: bool) -> None:
+    def look(self, dialect: Dialect, sieve: Sieve | None, *, hides_usage: bool) -> None:
         """Read what passes, and take out what may not."""
         self._sieve = sieve
         if not self._headers.streams:
             self._blocks = []
             return
-        self.reader = dialect.stream(ask, hides_usage=hides_usage)
+        self.reader = dialect.stream(hides_usage=hides_usage)
         if hides_usage or sieve is not None:
             self._headers.drop_length()
 

@@ -41,7 +41,7 @@ class Outlet:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Where a request goes. Without a dialect it passes through untouched."""
+    """Where a request goes. Without a dialect it passes through unread; `kept` is that of answers it may ask for again."""
 
     outlet: Outlet
     api: Api
@@ -49,6 +49,7 @@ class Route:
     quick: QuickUpstream | None = None
     target: bytes = b""  # of a known path, below the upstream's base URL
     path: str = ""  # a known path
+    kept: Dialect | None = None
 
 
 class Routes:
@@ -59,6 +60,7 @@ class Routes:
         self._known: dict[str, Route] = {}
         self.known: dict[bytes, Route] = {}
         self._plain: dict[tuple[str, str], Route] = {}
+        self._below: dict[tuple[str, str], Route] = {}
         self._others: dict[str, Route] = {}
         for outlet in outlets:
             other = Api.ANTHROPIC_OTHER if outlet.family is Family.ANTHROPIC else Api.OPENAI_OTHER
@@ -67,6 +69,7 @@ class Routes:
                 known = f"/{outlet.name}{path}"
                 route = Route(outlet, dialect.api, dialect, outlet.quick, path.encode(), known[:PATH_CHARS_KEPT])
                 self._known[known] = self.known[known.encode()] = self._plain[outlet.name, _plain(path)] = route
+                self._below[outlet.name, _plain(path)] = Route(outlet, other, None, kept=dialect)
 
     def owns(self, path: str) -> bool:
         """Whether a path is the gateway's to answer."""
@@ -82,7 +85,12 @@ class Routes:
         plain = _plain(parts[2])
         if "/../" in f"{plain}/":
             return None  # it may lead out of what belongs to this upstream
-        return self._plain.get((parts[1], plain), other) if method == "POST" else other
+        if method == "POST" and (route := self._plain.get((parts[1], plain))) is not None:
+            return route
+        for (outlet, path), below in self._below.items():
+            if outlet == parts[1] and f"{plain}/".startswith(f"{path}/"):
+                return below
+        return other
 
 
 def _plain(path: str) -> str:

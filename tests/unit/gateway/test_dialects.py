@@ -108,7 +108,7 @@ async def test_a_stream_says_what_the_whole_answer_says(
     whole = dialect.answer(await answered(target, body, reply))
     options = {"stream_options": {"include_usage": True}} if dialect.api is Api.OPENAI_CHAT else {}
     stream = await answered(target, {**body, **options, "stream": True}, reply)
-    reader = dialect.stream(dialect.ask(json.dumps(body).encode()), hides_usage=False)
+    reader = dialect.stream(hides_usage=False)
     assert read(reader, stream, size) == stream
     assert reader.usage == whole.usage
     assert reader.tools == whole.tools
@@ -123,7 +123,7 @@ async def test_usage_nobody_asked_for_is_hidden(size: int) -> None:
     plain = await answered("/v1/chat/completions", {**CHAT, "stream": True}, WORDS)
     wanted = {**CHAT, "stream": True, "stream_options": {"include_usage": True}}
     asked = await answered("/v1/chat/completions", wanted, WORDS)
-    reader = OpenAIChat().stream(OpenAIChat().ask(json.dumps(CHAT).encode()), hides_usage=True)
+    reader = OpenAIChat().stream(hides_usage=True)
     shown = read(reader, asked, size)
     assert reader.usage is not None
 
@@ -143,7 +143,7 @@ async def test_a_stream_that_breaks_off_is_estimated_by_what_went_by(
     stream = await answered(target, {**body, "max_tokens": 2000, "stream": True}, reply)
     whole = dialect.answer(await answered(target, {**body, "max_tokens": 2000}, reply)).usage
     assert whole is not None
-    reader = dialect.stream(dialect.ask(json.dumps(body).encode()), hides_usage=False)
+    reader = dialect.stream(hides_usage=False)
     reader.feed(stream[: len(stream) * 2 // 5])
     assert reader.usage is None
     assert not reader.ended
@@ -156,7 +156,7 @@ async def test_a_stream_that_breaks_off_is_estimated_by_what_went_by(
 @pytest.mark.parametrize(("dialect", "target", "body"), KINDS, ids=IDS)
 @given(garbage=st.binary(max_size=300))
 def test_garbage_passes_unread(dialect: Dialect, target: str, body: dict[str, Any], garbage: bytes) -> None:
-    reader = dialect.stream(dialect.ask(json.dumps(body).encode()), hides_usage=False)
+    reader = dialect.stream(hides_usage=False)
     assert reader.feed(garbage) == garbage
     assert dialect.answer(garbage).usage is None
 

@@ -97,8 +97,8 @@ class AnthropicMessages:
         tools = [tool_use(block.name or "", block.input) for block in read.content if block.type.endswith("tool_use")]
         return Reading(read.usage.read() if read.usage else None, read.model, tuple(tools))
 
-    def stream(self, ask: Ask, *, hides_usage: bool) -> "MessagesStream":
-        del ask, hides_usage  # usage comes unasked
+    def stream(self, *, hides_usage: bool) -> "MessagesStream":
+        del hides_usage  # usage comes unasked
         return MessagesStream()
 
 

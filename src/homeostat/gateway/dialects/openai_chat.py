@@ -190,8 +190,7 @@ class OpenAIChat:
                 tools += [tool_use(function.name or "", function.arguments or "") for function in called]
         return Reading(read.usage.read() if read.usage else None, read.model, tuple(tools))
 
-    def stream(self, ask: Ask, *, hides_usage: bool) -> "ChatStream":
-        del ask
+    def stream(self, *, hides_usage: bool) -> "ChatStream":
         return ChatStream(hides_usage=hides_usage)
 
 

@@ -120,8 +120,8 @@ class OpenAIResponses:
         read: _Response | None = try_decode(_answers, body)
         return Reading() if read is None else read.read()
 
-    def stream(self, ask: Ask, *, hides_usage: bool) -> "ResponsesStream":
-        del ask, hides_usage  # its last event has the usage unasked
+    def stream(self, *, hides_usage: bool) -> "ResponsesStream":
+        del hides_usage  # its last event has the usage unasked
         return ResponsesStream()
 
 
