@@ -41,7 +41,7 @@ class Outlet:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Where a request goes. Without a dialect it passes through unread; `kept` is that of answers it may ask for again."""
+    """Where a request goes. Without a dialect it passes unread; `kept` is that of an answer it may ask for again."""
 
     outlet: Outlet
     api: Api
@@ -87,8 +87,8 @@ class Routes:
             return None  # it may lead out of what belongs to this upstream
         if method == "POST" and (route := self._plain.get((parts[1], plain))) is not None:
             return route
-        for (outlet, path), below in self._below.items():
-            if outlet == parts[1] and f"{plain}/".startswith(f"{path}/"):
+        for (outlet, known), below in self._below.items():
+            if outlet == parts[1] and f"{plain}/".startswith(f"{known}/"):
                 return below
         return other
 

@@ -141,7 +141,7 @@ async def test_a_call_without_a_cap_is_given_one() -> None:
 @pytest.mark.parametrize(
     "bounds", [{"max_tokens": -1}, {"max_tokens": -1, "max_completion_tokens": 9}, {"max_completion_tokens": -1}]
 )
-async def test_less_than_no_tokens_is_no_bound(bounds: dict[str, int]) -> None:
+async def test_less_than_no_tokens_is_no_bound(bounds: dict[str, Any]) -> None:
     """Ollama, llama.cpp and others take -1 for as many as there is room for."""
     words = SimulatedUpstream(pace=INSTANT, script=lambda prompt: Reply("word " * min(prompt.max_tokens or 99, 5_000)))
     async with booth(upstream=words) as desk:

@@ -13,7 +13,7 @@ from homeostat.gateway.dialects.shapes import Ask, Reading, ToolPieces, decode_a
 SYSTEM_ROLES = frozenset({"system", "developer"})
 TOOL_ROLES = frozenset({"tool", "function"})
 PARTED = frozenset(b"[{")  # how a content begins that is no text
-PROMPTS = frozenset({b'"', b"["})  # how one of several prompts begins: a list of numbers is one of them
+PROMPTS = frozenset(b'"[')  # how one of several prompts begins: a list of numbers is one of them
 UNSAID = xxhash.xxh3_64_hexdigest(b"")  # the hash of a prompt that nobody gave
 
 
@@ -202,8 +202,9 @@ class OpenAICompletions(OpenAIChat):
 
     def ask(self, body: bytes) -> Ask:
         ask = super().ask(body)
-        prompts = decode_ask(_prompts, body).prompt
-        if isinstance(prompts, list) and any(bytes(prompt[:1]) in PROMPTS for prompt in map(memoryview, prompts)):
+        read: _Prompts = decode_ask(_prompts, body)
+        prompts = read.prompt if isinstance(read.prompt, list) else []
+        if any(memoryview(prompt)[0] in PROMPTS for prompt in prompts):
             ask.answers = max(ask.answers, 1) * len(prompts)
         return ask
 
