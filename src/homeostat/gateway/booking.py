@@ -3,7 +3,7 @@
 from homeostat.core.gateway_errors import UpstreamUnreachable
 from homeostat.core.limits import NAME_CHARS_MAX, TOOLS_LOGGED_MAX
 from homeostat.core.records.budget import ZERO, Flight, amount_of
-from homeostat.core.records.call import ANSWERED, Call, Outcome
+from homeostat.core.records.call import ANSWERED, Call, Metered, Outcome
 from homeostat.gateway.accounting import NOTHING, UNREAD, Statement, reserved, state_answer, state_relayed
 from homeostat.gateway.admission import BODILESS, Admission
 from homeostat.gateway.policy import alert
@@ -18,11 +18,14 @@ class Booking(Admission):
     def settle(self) -> Call:
         """Settle a call that is over and tell what there is to write of it."""
         statement = self._state()
+        if self._reservation is not None:
+            if statement.metered is Metered.ESTIMATED and self._ask is not None and self._ask.goes_on():
+                statement = self._reserved() or statement
+            amount = amount_of(statement.usage.tokens, statement.cost_micros or 0)
+            self._office.clerk.budgets.settle(self._reservation, amount)
         tokens = statement.usage.tokens
         for taken in self._taken or ():
             taken.settle(tokens)
-        if self._reservation is not None:
-            self._office.clerk.budgets.settle(self._reservation, amount_of(tokens, statement.cost_micros or 0))
         call = self._call(self._outcome, self._status, self._code, statement)
         for policy in self._chain.alerts:
             if policy.max_tokens is None or tokens > policy.max_tokens:

@@ -15,6 +15,7 @@ from homeostat.core.clock import Millis
 from homeostat.core.errors import StoreUnavailable
 from homeostat.core.ids import DEFAULT_PROJECT
 from homeostat.core.limits import FLIGHT_SECONDS, POLICY_OUTAGE_SECONDS
+from homeostat.core.ports.upstream import UpstreamRequest
 from homeostat.core.records.budget import (
     ZERO,
     Amount,
@@ -173,6 +174,41 @@ def test_no_more_is_read_from_a_cache_than_is_read() -> None:
     assert not Usage(10, 5, 99_999_999).plausible()
     assert not Usage(10, 5, 0, 11).plausible()
     assert not Usage(10, 5, 6, 5).plausible()
+
+
+class Queued:
+    """An answer that comes before anything was done."""
+
+    status = 200
+    headers = ((b"content-type", b"application/json"),)
+    complete = True
+
+    async def read(self) -> bytes:
+        return b'{"id":"resp_1","status":"queued","output":[],"usage":null}'
+
+    def close(self) -> None: ...
+
+
+class Queue:
+    """An upstream that answers like this."""
+
+    async def send(self, request: UpstreamRequest) -> Any:
+        del request
+        return Queued()
+
+    async def close(self) -> None: ...
+
+
+@pytest.mark.parametrize(("background", "charged"), [(True, 5_000), (False, 0), (None, 0)])
+async def test_what_is_done_in_the_background_costs_what_was_set_aside(background: object, charged: int) -> None:
+    """Nobody hears what it used: it is fetched later, or never."""
+    async with booth(upstream=Queue()) as desk:
+        await desk.grant(tokens_max=6_000)
+        asked = {"model": "gpt-4o-mini", "input": "hi", "background": background, "max_output_tokens": 5_000}
+        assert (await desk.call("/openai/v1/responses", asked)).status == 200
+        assert charged <= (await desk.account()).spent.tokens < charged + 200
+        (call,) = await desk.log()
+        assert call.metered is (Metered.RESERVED if background else Metered.ESTIMATED)
 
 
 async def test_a_budget_of_time_ends() -> None:

@@ -66,6 +66,13 @@ class Ask(Struct, gc=False):
         body = self._unescaped()
         return any(mark in body for mark in _ELSEWHERE)
 
+    def goes_on(self) -> bool:
+        """Whether the upstream goes on with it in the background, and will tell whoever fetches it what it used."""
+        if self.api is not _RESPONSES:
+            return False
+        members: dict[str, Raw] = decode_ask(_members, self.body)
+        return bytes(members.get("background", b"false")) not in {b"false", b"null"}
+
     def _unescaped(self) -> bytes:
         """The request with its names as whoever reads it reads them: `image\\u005furl` is found by no search."""
         if self.body.find(b"\\u00") < 0:
