@@ -78,7 +78,7 @@ class ModelFilter:
     names: NameFilter
 
     def look(self, ask: Ask) -> Refusal | None:
-        if not ask.model or self.names.allows(ask.model):
+        if self.names.allows(ask.model):
             return None
         return Refusal(403, "model_denied", f"Model {ask.model!r} is not allowed", policy_id=self.policy.policy_id)
 
@@ -149,6 +149,7 @@ class Chain:
 
     def ask(self, ask: Ask) -> Refusal | None:
         """Let each wrapper look at a request and trim it; the first no counts."""
+        ask.say_once()
         for look in self.asks:
             if (refusal := look(ask)) is not None:
                 return refusal

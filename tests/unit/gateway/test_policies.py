@@ -16,6 +16,7 @@ from homeostat.core.errors import InvalidRequest
 from homeostat.core.ids import DEFAULT_PROJECT, AgentId
 from homeostat.core.limits import POLICY_STALE_SECONDS, RATE_KEPT_SECONDS
 from homeostat.core.ports.gateway import GatewayStore
+from homeostat.core.ports.upstream import UpstreamRequest, UpstreamResponse
 from homeostat.core.records.call import Outcome
 from homeostat.core.records.event import Channel, Event, subject
 from homeostat.core.records.policy import Action, Policy, PolicyId, PolicyOrigin
@@ -200,6 +201,38 @@ async def test_models() -> None:
         refused = await desk.chat(model="gpt-4o-audio-preview")
         assert (refused.status, refused.json["error"]["code"]) == (403, "model_denied")
         assert (await desk.chat(model="o3")).status == 403
+
+
+@pytest.mark.parametrize(
+    ("said", "status", "models"),
+    [
+        (b'"model":"o3","model":"gpt-4o"', 200, ["gpt-4o"]),
+        (b'"model":"gpt-4o","model":"o3"', 403, []),
+        (b'"mod\\u0065l":"o3","model":"gpt-4o"', 200, ["gpt-4o"]),
+        (b'"Model":"o3","model":"gpt-4o"', 400, []),
+        (b'"model":"gpt-4o","MODEL":"o3"', 400, []),
+        (b'"model":"gpt-4o","max_to\xe2\x84\xaaens":9000', 400, []),
+        (b'"prompt":{"id":"pmpt_1"}', 403, []),
+    ],
+)
+async def test_a_model_has_one_name_for_whoever_reads_it(said: bytes, status: int, models: list[str]) -> None:
+    """Some read the first of two members, and some do not look whether a letter is large."""
+    seen: list[bytes] = []
+
+    class Reader(SimulatedUpstream):
+        async def send(self, request: UpstreamRequest) -> UpstreamResponse:
+            assert isinstance(request.body, bytes)
+            seen.append(request.body)
+            return await super().send(request)
+
+    async with booth(upstream=Reader(pace=INSTANT)) as desk:
+        await desk.put(Action.MODEL_FILTER, allow=("gpt-4o*",))
+        heard = await desk.call(
+            "/openai/v1/chat/completions", b'{%b,"messages":[{"role":"user","content":"Hello"}]}' % said
+        )
+        assert heard.status == status
+    read = [json.loads(body, object_pairs_hook=list) for body in seen]
+    assert [value for pairs in read for name, value in pairs if name == "model"] == models
 
 
 @pytest.mark.parametrize("field", ["max_tokens", "max_completion_tokens"])

@@ -19,6 +19,7 @@ _encoder = msgspec.json.Encoder()
 # Parts whose tokens their bytes do not bound. As quotes inside a JSON string are escaped, these are real JSON tokens.
 _OPAQUE = (b'"image_url"', b'"image"', b'"input_image"', b'"input_file"', b'"file"', b'"document"', b'"input_audio"')
 CAP_FIELDS = frozenset({"max_tokens", "max_completion_tokens", "max_output_tokens"})
+READ = CAP_FIELDS | {"model", "n", "best_of", "stream", "tools", "functions"}
 _RESPONSES = Api.OPENAI_RESPONSES
 _ELSEWHERE = (b'"previous_response_id"', b'"conversation"', b'"prompt"')
 
@@ -90,6 +91,18 @@ class Ask(Struct, gc=False):
                 members.pop(name, None)
             else:
                 members[name] = value
+        self.body = _encoder.encode(members)
+
+    def say_once(self) -> None:
+        """Leave what was read as the only one of its name, for a policy is to hold for what others read as well.
+
+        Some take the first of two members and some the last, as here. Raises `MalformedPayload` for one that whoever
+        does not tell `Model` from `model` takes for another.
+        """
+        members: dict[str, Any] = decode_ask(_members, self.body)
+        for name in members:
+            if name not in READ and (meant := name.casefold()) in READ:
+                raise MalformedPayload(field="body", problem=f"{name!r} may be read as {meant!r}")
         self.body = _encoder.encode(members)
 
     def cap_output(self, tokens: int) -> None:
