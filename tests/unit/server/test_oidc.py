@@ -108,14 +108,17 @@ def provider() -> Iterator[Provider]:
 
 
 @asynccontextmanager
-async def browser(provider: Provider, tmp_path: Path) -> AsyncGenerator[httpx2.AsyncClient]:
+async def browser(provider: Provider, tmp_path: Path, **more: Any) -> AsyncGenerator[httpx2.AsyncClient]:
     settings = Settings(
-        data_dir=tmp_path,
-        auth=Auth.KEYS,
-        oidc_issuer=provider.url,
-        oidc_client_id="homeostat",
-        oidc_client_secret=WORD,
-        oidc_roles=(("sre", Role.OPERATOR), ("staff", Role.VIEWER)),
+        **{
+            "data_dir": tmp_path,
+            "auth": Auth.KEYS,
+            "oidc_issuer": provider.url,
+            "oidc_client_id": "homeostat",
+            "oidc_client_secret": WORD,
+            "oidc_roles": (("sre", Role.OPERATOR), ("staff", Role.VIEWER)),
+            **more,
+        }
     )
     async with assemble(settings) as system:
         listener = bind("127.0.0.1", free_port())
@@ -140,6 +143,20 @@ async def test_somebody_logs_in_with_the_highest_of_their_roles(provider: Provid
         assert (session["kind"], session["name"], session["role"]) == ("person", "ann@example.com", "operator")
         assert (await http.get("/v1/agents")).status_code == 200
         assert (await http.get("/v1/keys")).status_code == 403
+
+
+@pytest.mark.parametrize("verified", [False, "false"])
+async def test_an_address_that_nobody_verified_names_nobody(
+    provider: Provider, tmp_path: Path, verified: object
+) -> None:
+    provider.lies = {"email_verified": verified, "preferred_username": "mallory"}
+    async with browser(provider, tmp_path) as http:
+        await come_back(http)
+        assert (await http.get("/v1/session")).json()["name"] == "mallory"
+    async with browser(provider, tmp_path, oidc_claim="email", oidc_roles=(("ann@example.com", Role.ADMIN),)) as http:
+        assert (await come_back(http)).status_code == 403
+        provider.lies = {"email_verified": True}
+        assert (await come_back(http)).status_code == 303
 
 
 @pytest.mark.parametrize(

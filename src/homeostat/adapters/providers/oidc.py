@@ -89,6 +89,8 @@ class OidcProvider:
         claims = await self._checked(str(answer.get("id_token", "")))
         if not same_digest(str(claims.get("nonce", "")), journey.nonce):
             raise LoginFailed(problem="its token belongs to another login")
+        if str(claims.get("email_verified", True)).lower() == "false":
+            claims.pop("email", None)  # anybody may have written it there
         name = str(claims.get("email") or claims.get("preferred_username") or claims["sub"])
         return Principal(kind=PrincipalKind.PERSON, name=name[:200], role=self._role(claims))
 
