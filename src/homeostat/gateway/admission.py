@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from homeostat.core.errors import HomeostatError
+from homeostat.core.errors import HomeostatError, MalformedPayload
 from homeostat.core.gateway_errors import ModelUnpriced
 from homeostat.core.records.budget import BudgetKey, BudgetKind
 from homeostat.core.records.price import Price, Rate
@@ -56,8 +56,13 @@ class Admission(Docket):
         office, route, chain = self._office, self._route, self._chain
         assert route.dialect is not None
         self._ask = ask = route.dialect.ask(body)
-        if chain.asks and (refusal := chain.ask(ask)) is not None:
-            return refusal
+        if chain.asks:
+            if not self._headers.plain:
+                raise MalformedPayload(
+                    field="body", problem="it is said to be no plain UTF-8, and may be read otherwise"
+                )
+            if (refusal := chain.ask(ask)) is not None:
+                return refusal
         unknown = office.manners.unknown_model
         self._tariff = priced = tariff(office.prices, route.outlet.provider, ask.model, unknown)
         if priced.price is None and unknown is UnknownModel.REFUSE:

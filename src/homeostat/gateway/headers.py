@@ -31,6 +31,7 @@ NOTICED: Final = HOP_BY_HOP | PRIVATE | READ
 READ_OF_ANSWERS: Final = UNSHARED | {b"content-type", b"content-encoding"}
 ORDINARY: Final = frozenset({b"", b"keep-alive", b"close"})
 IDENTITY: Final = (b"accept-encoding", b"identity")
+PLAIN: Final = frozenset({b"", b"utf-8", b"utf8"})
 NO_HOST: Final = b"\r\n"  # of a request that names several: no host is called like this
 
 
@@ -103,6 +104,16 @@ class RequestHeaders:
         other = copy(self)
         other.run_id, other.trace_id = run_id, trace_id
         return other
+
+    @property
+    def plain(self) -> bool:
+        """Whether everybody takes the body for what it is here: UTF-8, and not compressed."""
+        for name, value in self.forwarded:
+            if name == b"content-encoding" and value.lower() != b"identity":
+                return False
+            if name == b"content-type" and value.lower().partition(b"charset")[2].strip(b"=*\"' ") not in PLAIN:
+                return False
+        return True
 
     def _read(self, name: bytes, line: tuple[bytes, bytes], *, readable: bool) -> tuple[bytes, bytes]:
         value = line[1]

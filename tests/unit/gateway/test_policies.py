@@ -235,6 +235,25 @@ async def test_a_model_has_one_name_for_whoever_reads_it(said: bytes, status: in
     assert [value for pairs in read for name, value in pairs if name == "model"] == models
 
 
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"content-type": "application/json"}, 200),
+        ({"content-type": 'application/json; charset="UTF-8"'}, 200),
+        ({"content-encoding": "identity"}, 200),
+        ({"content-type": "application/json; charset=utf-7"}, 400),
+        ({"content-type": "application/json; Charset=utf-7; x=utf-8"}, 400),
+        ({"content-encoding": "deflate"}, 400),
+    ],
+)
+async def test_a_body_says_the_same_to_whoever_reads_it(headers: dict[str, str], status: int) -> None:
+    """`+AG0-odel` is `model` for whoever believes in UTF-7, which libraries for Node do."""
+    async with booth() as desk:
+        assert (await desk.chat(headers=headers)).status == 200
+        await desk.put(Action.MODEL_FILTER, allow=("gpt-4o*",))
+        assert (await desk.chat(headers=headers)).status == status
+
+
 @pytest.mark.parametrize("field", ["max_tokens", "max_completion_tokens"])
 async def test_a_token_cap_lowers_what_is_asked_for(field: str) -> None:
     async with booth(upstream=SimulatedUpstream(pace=INSTANT, script=lambda _: Reply("word " * 400))) as desk:
