@@ -186,9 +186,10 @@ def requests_of_agents(data: bytes) -> None:
     conversation_of(dialect.api, body)
     try:
         ask = dialect.ask(body)
+        ask.goes_on()
+        worst = bound(ask, None)
     except MalformedPayload:
         return
-    worst = bound(ask, None)
     assert worst.amount.tokens >= 0
     assert ask.opaque_parts() >= 0
     before = msgspec.structs.replace(ask)

@@ -211,6 +211,14 @@ async def test_what_is_done_in_the_background_costs_what_was_set_aside(backgroun
         assert call.metered is (Metered.RESERVED if background else Metered.ESTIMATED)
 
 
+async def test_a_name_that_is_no_text_stops_no_settling() -> None:
+    async with booth(upstream=Queue()) as desk:
+        await desk.grant(tokens_max=6_000)
+        asked = b'{"model":"gpt-4o-mini","input":"hi","\xff":1,"max_output_tokens":9}'
+        assert (await desk.call("/openai/v1/responses", asked)).status == 200
+        assert 0 < (await desk.account()).spent.tokens < 200
+
+
 async def test_a_budget_of_time_ends() -> None:
     clock = ManualClock()
     async with booth(clock=clock) as desk:

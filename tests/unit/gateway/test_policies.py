@@ -12,11 +12,12 @@ from homeostat.adapters.doorbells.local import LocalBus
 from homeostat.adapters.stores.sqlite import SqliteEngine
 from homeostat.adapters.stores.sqlite.gateway import SqliteGateway
 from homeostat.adapters.upstreams.simulated import ModelCall, Pace, Reply, SimulatedUpstream
+from homeostat.adapters.upstreams.simulated.upstream import SimulatedResponse
 from homeostat.core.errors import InvalidRequest
 from homeostat.core.ids import DEFAULT_PROJECT, AgentId
 from homeostat.core.limits import POLICY_STALE_SECONDS, RATE_KEPT_SECONDS
 from homeostat.core.ports.gateway import GatewayStore
-from homeostat.core.ports.upstream import UpstreamRequest, UpstreamResponse
+from homeostat.core.ports.upstream import UpstreamRequest
 from homeostat.core.records.call import Outcome
 from homeostat.core.records.event import Channel, Event, subject
 from homeostat.core.records.policy import Action, Policy, PolicyId, PolicyOrigin
@@ -220,7 +221,7 @@ async def test_a_model_has_one_name_for_whoever_reads_it(said: bytes, status: in
     seen: list[bytes] = []
 
     class Reader(SimulatedUpstream):
-        async def send(self, request: UpstreamRequest) -> UpstreamResponse:
+        async def send(self, request: UpstreamRequest) -> SimulatedResponse:
             assert isinstance(request.body, bytes)
             seen.append(request.body)
             return await super().send(request)

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -110,17 +111,14 @@ def provider() -> Iterator[Provider]:
 @asynccontextmanager
 async def browser(provider: Provider, tmp_path: Path, **more: Any) -> AsyncGenerator[httpx2.AsyncClient]:
     settings = Settings(
-        **{
-            "data_dir": tmp_path,
-            "auth": Auth.KEYS,
-            "oidc_issuer": provider.url,
-            "oidc_client_id": "homeostat",
-            "oidc_client_secret": WORD,
-            "oidc_roles": (("sre", Role.OPERATOR), ("staff", Role.VIEWER)),
-            **more,
-        }
+        data_dir=tmp_path,
+        auth=Auth.KEYS,
+        oidc_issuer=provider.url,
+        oidc_client_id="homeostat",
+        oidc_client_secret=WORD,
+        oidc_roles=(("sre", Role.OPERATOR), ("staff", Role.VIEWER)),
     )
-    async with assemble(settings) as system:
+    async with assemble(replace(settings, **more)) as system:
         listener = bind("127.0.0.1", free_port())
         async with serving(system, listener), httpx2.AsyncClient(base_url=url_of(listener), trust_env=False) as http:
             yield http

@@ -71,7 +71,7 @@ class Ask(Struct, gc=False):
         """Whether the upstream goes on with it in the background, and will tell whoever fetches it what it used."""
         if self.api is not _RESPONSES:
             return False
-        members: dict[str, Raw] = decode_ask(_members, self.body)
+        members: dict[str, Raw] = try_decode(_members, self.body) or {}
         return bytes(members.get("background", b"false")) not in {b"false", b"null"}
 
     def _unescaped(self) -> bytes:
