@@ -106,8 +106,7 @@ class Admission(Docket):
 
     def _keep_to_what_was_counted(self, ask: Ask) -> None:
         """A call that named no bound of its own gets the one it was counted with, or more would be used than that."""
-        bounded = ask.output_cap is not None and ask.output_cap >= 0
-        if self._taken and self._bound is not None and ask.generates and not bounded:
+        if self._taken and self._bound is not None and ask.generates and (ask.output_cap is None or ask.output_cap < 0):
             ask.cap_output(self._bound.tokens_out)
 
     async def _draw(self) -> Refusal | None:
