@@ -309,7 +309,7 @@ class Exchange(Booking):
         self._hides_usage = self._ask_for_usage()
         request, route = self._request, self._route
         method = request.method
-        target = route.target or b"/" + request.raw_path[1:].partition(b"/")[2]
+        target = route.target or route.outlet.below(request.raw_path)
         if query := request.query:
             target += b"?" + query
         headers, written = self._headers.forwarded, self._headers.written

@@ -38,6 +38,13 @@ class Outlet:
         """The upstream, if it can be asked without waiting."""
         return self.upstream if isinstance(self.upstream, QuickUpstream) else None
 
+    def below(self, raw_path: bytes) -> bytes:
+        """What of a path comes behind the name of this upstream, as written; the name may stand there in escapes."""
+        at = 1
+        for _ in f"{self.name}/":
+            at += 3 if raw_path.startswith(b"%", at) else 1
+        return b"/" + raw_path[at:]
+
 
 @dataclass(frozen=True, slots=True)
 class Route:

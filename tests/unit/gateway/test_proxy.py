@@ -477,6 +477,16 @@ async def test_a_known_path_is_known_however_it_is_spelled(spelled: str) -> None
         assert (await desk.call(f"/openai/v1{spelled}", CHAT)).status == 403
 
 
+async def test_a_path_is_forwarded_as_it_was_judged() -> None:
+    """Behind an escaped slash another path was forwarded than the one that policies and budgets were asked about."""
+    upstream = Scripted(ANSWER)
+    async with booth(upstream=upstream) as desk:
+        conversation = desk.open("/openai/x/v1/chat/completions", CHAT)
+        conversation.scope["raw_path"] = b"/open%61i%2Fx/v1/chat/completions"
+        assert (await desk.talk(conversation)).status == 200
+        assert upstream.requests[0].target == b"/x/v1/chat/completions"
+
+
 @pytest.mark.parametrize("path", ["/openai/../x", "/openai/v1/../../x", "/openai/v1/%2e%2e/x", "/openai/v1\\..\\x"])
 async def test_no_path_leads_out_of_its_upstream(path: str) -> None:
     upstream = Scripted(ANSWER)
