@@ -13,17 +13,20 @@ AWAY_SECONDS = 1.0
 async def look(ask: Callable[[], Awaitable[T]], *, left: str, until: float | None = None) -> T:
     """What the server answers. One that is away comes back; what is `left` to itself goes on meanwhile or then.
 
+    One that fails over itself is there, and would fail again and again: that is raised at once.
     `until` is when the patience ends, by the clock that counts seconds.
     """
     import asyncio  # not at the top: help would wait for it
 
     from homeostat.core.clock import SystemClock
-    from homeostat.core.errors import Unavailable
+    from homeostat.core.errors import InternalError, Unavailable
 
     told, clock = False, SystemClock()
     while True:
         try:
             return await ask()
+        except InternalError:
+            raise
         except Unavailable as problem:
             if until is not None and clock.monotonic() + AWAY_SECONDS > until:
                 raise

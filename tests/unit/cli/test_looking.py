@@ -10,7 +10,7 @@ import pytest
 from homeostat.cli import drill, events, looking, run_view, turns
 from homeostat.client.client import Client
 from homeostat.core.clock import SystemClock
-from homeostat.core.errors import ServerUnreachable, StoreUnavailable
+from homeostat.core.errors import InternalError, ServerUnreachable, StoreUnavailable
 
 AWAY = [*[ServerUnreachable(url="http://there", problem="refused")] * 3, StoreUnavailable(problem="no")]
 TOLD = "homeostat: http://there did not answer: refused. It is tried again; Ctrl-C leaves {} as it is."
@@ -73,6 +73,12 @@ async def test_whoever_has_no_patience_left_hears_what_is_wrong() -> None:
     with pytest.raises(ServerUnreachable):
         await looking.look(lambda: client.read_json(""), left="it", until=SystemClock().monotonic() - 1)
     assert len(client.answers) == len(AWAY) - 1
+
+
+async def test_a_server_that_fails_over_itself_is_not_waited_for() -> None:
+    client = Away(InternalError(trace_id="4bf9"), {})
+    with pytest.raises(InternalError):
+        await looking.look(lambda: client.read_json(""), left="it")
 
 
 async def test_a_stream_is_taken_up_behind_a_server_that_is_not_ready() -> None:
