@@ -195,8 +195,13 @@ class WorkerSessions:
                 raise Overloaded(problem=f"{len(self._sessions)} workers are connected")
             session = RemoteSession(self._kernel, mark_in(named))
             session.local = await self._turns.open(hosted, session.revoke, worker_id=named)
-            self._sessions[session.worker_id] = session
-            return session, await self._take_up(session, holding) if worker_id is not None else []
+            try:
+                gone = await self._take_up(session, holding) if worker_id is not None else []
+            except BaseException:
+                await session.local.close(lost=True)  # it comes again, and has to be told then
+                raise
+            self._sessions[named] = session
+            return session, gone
 
     async def _take_up(self, session: RemoteSession, holding: Collection[Fence]) -> list[Fence]:
         """Compare what a returning worker holds with what the store says. What it does not know of goes back."""

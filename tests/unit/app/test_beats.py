@@ -12,7 +12,7 @@ from homeostat.app.sessions import WorkerSessions
 from homeostat.core.clock import Millis
 from homeostat.core.codec import NULL
 from homeostat.core.errors import StoreUnavailable
-from homeostat.core.ids import WorkerId
+from homeostat.core.ids import TurnId, WorkerId
 from homeostat.core.machines.turn import HeadStatus
 from homeostat.core.ports.store import TurnStore
 from homeostat.core.records.turn import AgentKey, Grant
@@ -285,6 +285,21 @@ async def test_a_worker_that_could_not_be_let_in_leaves_no_berth_behind(monkeypa
             await WorkerSessions(kernel, LocalTurns(kernel)).open([ANN], WorkerId("wrk_1"), [])
         assert not kernel.dock.hosts(ANN)
         assert not kernel.dock.has(WorkerId("wrk_1"))
+
+
+async def test_a_worker_that_comes_back_while_the_store_is_away_is_told_later_what_it_lost(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It was let in at the second try as one who had been there all the time, and went on with turns of others."""
+    desk, lost = Desk("a"), Fence(ANN, TurnId("turn_gone"), 1, WorkerId("wrk_1"))
+    async with running_kernel(desk.store) as kernel:
+        sessions = WorkerSessions(kernel, LocalTurns(kernel))
+        with monkeypatch.context() as patched:
+            patched.setattr(desk.store, "held", away)
+            with pytest.raises(StoreUnavailable):
+                await sessions.open([ANN], WorkerId("wrk_1"), [lost])
+        assert not kernel.dock.has(WorkerId("wrk_1"))
+        assert (await sessions.open([ANN], WorkerId("wrk_1"), [lost]))[1] == [lost]
 
 
 async def away(*_: object) -> NoReturn:
