@@ -158,7 +158,6 @@ class Decision:
     async def _reconsider(self, doubtful: Sequence[Pending]) -> None:
         """Never refuse from memory: a decision that swaps no head is only as good as the mailbox it was made on."""
         await self._load({cast(AgentKey, pending.key) for pending in doubtful})
-        self._plan.behind.clear()  # what was found in line was read before these mailboxes were
         for pending in doubtful:
             key = pending.recall_key
             if key is not None and self._answered_by.get(key) is pending:  # what another said under this key stands
@@ -192,6 +191,7 @@ class Decision:
             plan.mailboxes[key] = mailbox = found.get(key)
             if mailbox is not None:
                 plan.base[key] = mailbox.head.version
+        plan.behind.clear()  # what was found in line was read before these mailboxes were
         self._fresh.update(missing)
 
     def _used_up(self, batch: Sequence[Pending]) -> list[AgentKey]:

@@ -3,14 +3,15 @@
 import pytest
 from msgspec.structs import replace
 
-from homeostat.core.codec import from_json
-from homeostat.core.ids import ProjectId, RunId, TurnId, WorkerId
+from homeostat.core.codec import NULL, from_json
+from homeostat.core.ids import AgentId, ProjectId, RunId, ToolCallId, TurnId, WorkerId
 from homeostat.core.limits import RERING_SECONDS
 from homeostat.core.machines.turn import HeadStatus
 from homeostat.core.records.head import Gate
-from homeostat.core.records.turn import Grant, WaitStatus
+from homeostat.core.records.turn import Grant, MessageType, WaitStatus
 from homeostat.core.records.view import Outcome, TurnView
-from homeostat.kernel.commands import Claim, Command, Dispatch, Preempt, SetGate, Stop
+from homeostat.core.records.work import fence_of
+from homeostat.kernel.commands import Claim, Command, Deliver, Dispatch, Preempt, SetGate, Stop
 from homeostat.kernel.deliver import enter
 from homeostat.testing.desk import Desk, call, key_of
 from homeostat.testing.memory import MemoryTurns
@@ -216,21 +217,23 @@ def test_a_turn_that_is_put_back_takes_its_place_in_line_and_not_the_first() -> 
     assert desk.head("a").turn_id == held[0]
 
 
-def test_a_turn_that_is_put_back_while_it_is_looked_for_is_looked_for_again() -> None:
-    class Moving(MemoryTurns):
-        """A store in which something happens behind the back of whoever has just read a turn."""
+class Moving(MemoryTurns):
+    """A store in which something happens behind the back of whoever has just read a turn."""
 
-        meanwhile: tuple[Command, ...] = ()
+    meanwhile: tuple[Command, ...] = ()
 
-        async def turn(self, project: ProjectId, turn_id: TurnId) -> TurnView | None:
-            view = await super().turn(project, turn_id)
-            moves, self.meanwhile = self.meanwhile, ()
-            if moves:
-                Desk(store=self).all(*moves)
-            return view
+    async def turn(self, project: ProjectId, turn_id: TurnId) -> TurnView | None:
+        view = await super().turn(project, turn_id)
+        moves, self.meanwhile = self.meanwhile, ()
+        if moves:
+            Desk(store=self).all(*moves)
+        return view
 
+
+@pytest.mark.parametrize("by", ["a tool", "an agent"])
+def test_a_turn_that_is_put_back_while_it_is_looked_for_is_looked_for_again(by: str) -> None:
     store = Moving(queue_front=2)
-    desk = Desk("a", store=store)
+    desk = Desk("a", "b", store=store)
     run = RunId("run_" + "1" * 24)
     active, *_ = [desk.enqueue("a", run_id=run) for _ in range(4)]
     desk.store.closed_runs.add(run)
@@ -238,8 +241,13 @@ def test_a_turn_that_is_put_back_while_it_is_looked_for_is_looked_for_again() ->
     known = {key_of("a"): desk.mailbox("a")}
     desk.stop(active)
     grant = desk.claim("a")
-    desk.suspend(grant, call("c1"))
+    asks = {"type": MessageType.JOIN_REQUEST, "source": AgentId("a"), "reply_call_id": ToolCallId("c1")}
+    children = (desk.message("b", parent_turn_id=grant.turn.turn_id, **asks),) if by == "an agent" else ()
+    desk.suspend(grant, call("c1"), children=children)
+    brings = desk.result(grant, "c1")
+    if children:
+        brings = Deliver(fence=fence_of(desk.claim("b")), status=Outcome.SUCCESS, result=NULL)
     store.meanwhile = (SetGate(key=key_of("a"), gate=Gate.CLOSED), Preempt(key=key_of("a")))
-    (answer,) = desk.decide(desk.result(grant, "c1"), known=known)
-    assert answer.accepted
+    desk.decide(brings, known=known)
     assert desk.save().ok
+    assert desk.wait(grant.turn.turn_id, "c1").status is WaitStatus.SUCCESS
