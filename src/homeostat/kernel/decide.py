@@ -251,6 +251,8 @@ class Decision:
         """A turn as it stands in line, if it does."""
         view = await self._store.turn(project, turn_id)
         if view is None or view.status is not TurnStatus.QUEUED:
+            if view is not None and view.deliverable is None:
+                self._fresh.discard(view.turn.key)  # it came to the front since that was read
             return None
         line = await self._store.inbox(*view.turn.key, after_seq=view.turn.seq - 1, limit=1)
         return replace(line[0], waits=view.waits) if line and line[0].turn.turn_id == turn_id else None

@@ -218,16 +218,22 @@ def test_a_turn_that_is_put_back_takes_its_place_in_line_and_not_the_first() -> 
 
 
 class Moving(MemoryTurns):
-    """A store in which something happens behind the back of whoever has just read a turn."""
+    """A store in which something happens just before somebody reads a turn, or just after."""
 
-    meanwhile: tuple[Command, ...] = ()
+    before: tuple[Command, ...] = ()
+    after: tuple[Command, ...] = ()
 
     async def turn(self, project: ProjectId, turn_id: TurnId) -> TurnView | None:
+        before, self.before = self.before, ()
+        self.move(before)
         view = await super().turn(project, turn_id)
-        moves, self.meanwhile = self.meanwhile, ()
-        if moves:
-            Desk(store=self).all(*moves)
+        after, self.after = self.after, ()
+        self.move(after)
         return view
+
+    def move(self, commands: tuple[Command, ...]) -> None:
+        if commands:
+            Desk(store=self).all(*commands)
 
 
 @pytest.mark.parametrize("by", ["a tool", "an agent"])
@@ -247,7 +253,24 @@ def test_a_turn_that_is_put_back_while_it_is_looked_for_is_looked_for_again(by: 
     brings = desk.result(grant, "c1")
     if children:
         brings = Deliver(fence=fence_of(desk.claim("b")), status=Outcome.SUCCESS, result=NULL)
-    store.meanwhile = (SetGate(key=key_of("a"), gate=Gate.CLOSED), Preempt(key=key_of("a")))
+    store.after = (SetGate(key=key_of("a"), gate=Gate.CLOSED), Preempt(key=key_of("a")))
     desk.decide(brings, known=known)
     assert desk.save().ok
     assert desk.wait(grant.turn.turn_id, "c1").status is WaitStatus.SUCCESS
+
+
+def test_a_turn_that_comes_to_the_front_while_it_is_looked_for_is_found_there() -> None:
+    store = Moving(queue_front=2)
+    desk = Desk("a", store=store)
+    run = RunId("run_" + "1" * 24)
+    active, *_ = [desk.enqueue("a", run_id=run) for _ in range(4)]
+    desk.store.closed_runs.add(run)
+    desk.enqueue("a")
+    desk.stop(active)
+    grant = desk.claim("a")
+    desk.suspend(grant, call("c1"))
+    desk.all(SetGate(key=key_of("a"), gate=Gate.CLOSED), Preempt(key=key_of("a")))
+    store.before = (SetGate(key=key_of("a"), gate=Gate.OPEN), Dispatch(key=key_of("a")))
+    (answer,) = desk.decide(desk.result(grant, "c1"))
+    assert answer.accepted
+    assert desk.save().ok
