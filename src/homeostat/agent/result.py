@@ -1,8 +1,9 @@
-"""Whether a result has the fields that were asked for."""
+"""The fields that a result is asked for, and whether it has them."""
 
 from collections.abc import Sequence
 from typing import Any, cast
 
+from homeostat.core.codec import Json, to_json
 from homeostat.core.errors import ResultFieldsMissing
 
 
@@ -22,6 +23,13 @@ def check_fields(wanted: Sequence[dict[str, Any]], result: Any) -> None:
         }
     if missing := [name for name in required if name not in present]:
         raise ResultFieldsMissing(missing=", ".join(missing))
+
+
+def asked_fields(fields: Sequence[str | dict[str, Any]] | None) -> Json | None:
+    """Fields as a turn is asked for them: a name stands for a field of that name."""
+    if fields is None:
+        return None
+    return to_json([{"name": field} if isinstance(field, str) else field for field in fields])
 
 
 def schema_of(wanted: Sequence[dict[str, Any]]) -> dict[str, Any]:

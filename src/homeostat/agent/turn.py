@@ -15,10 +15,10 @@ from homeostat.agent.invocation import Invoker, immediate
 from homeostat.agent.journal import CardView, Journal, failed, replay, succeeded
 from homeostat.agent.models import Completion, Models, headers_of, read_completion
 from homeostat.agent.requests import Done, Request, target_of
-from homeostat.agent.result import check_fields
+from homeostat.agent.result import asked_fields, check_fields
 from homeostat.agent.suspension import Lost, Suspended, TurnOver
 from homeostat.core.clock import Millis, SystemClock
-from homeostat.core.codec import Json, from_json, to_json
+from homeostat.core.codec import Json, from_json
 from homeostat.core.errors import BoxUnknown, InvalidRequest, StaleEpoch, Unavailable
 from homeostat.core.ids import BoxId, CardId, Chance, chance
 from homeostat.core.limits import DEFERRAL_SECONDS, DEFERRAL_SECONDS_MAX
@@ -203,18 +203,13 @@ class Turn:
         The message is the second argument, or an object of the named ones. Raises `CallFailed` if that turn failed.
         """
         agent_id = target_of(agent)
-        wanted = (
-            None
-            if result_fields is None
-            else [{"name": field} if isinstance(field, str) else field for field in result_fields]
-        )
         order = Ask(
             call_id=self._journal.call_id(),
             agent_id=agent_id,
             payload=as_json(fields if message is _NOTHING else message, what=f"the message to {agent_id!r}"),
             timeout_seconds=timeout_seconds,
             context_box_id=None if context_box_id is None else BoxId(context_box_id),
-            result_fields=None if wanted is None else to_json(wanted),
+            result_fields=asked_fields(result_fields),
         )
         return Request(order, self._wait_for)
 

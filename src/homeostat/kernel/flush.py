@@ -29,10 +29,11 @@ from homeostat.core.records.writes import OutboxRow, Saved
 from homeostat.core.urgency import Haste, is_urgent
 from homeostat.kernel import commands as c
 from homeostat.kernel.claim import claim
-from homeostat.kernel.decide import Decision, Pending
+from homeostat.kernel.decide import Decision
 from homeostat.kernel.deliverables import Listener
 from homeostat.kernel.dock import Berth, Dock
 from homeostat.kernel.plan import Plan
+from homeostat.kernel.waiting import Waiting
 
 log = logging.getLogger(__name__)
 
@@ -40,28 +41,6 @@ Committed = Callable[[Plan], None]
 Claims = list[tuple[Berth, Grant]]
 SAVED = Saved()
 MESSAGES = (c.Enqueue, c.EnqueueAll)
-
-
-class Waiting(Pending):
-    """A command and the caller who waits for its answer, or for what its answer leads to."""
-
-    __slots__ = ("future", "lasting", "settled")
-
-    def __init__(self, command: c.Command, future: "asyncio.Future[Any] | Listener", *, lasting: bool = False) -> None:
-        super().__init__(command)
-        self.future = future
-        self.lasting = lasting
-        self.settled = False
-
-    async def settlement(self) -> Any:
-        """The answer, durable, for a caller who waited for more and has not got it in time; it may be an error."""
-        if not self.settled:
-            settled: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-            self.lasting, self.future = False, settled
-            await settled
-        if isinstance(self.answer, Exception):
-            raise self.answer
-        return self.answer
 
 
 class Flusher:
