@@ -16,6 +16,8 @@ from homeostat.adapters.couriers.http import HttpCourier, is_outside
         "239.1.1.1",
         "[::1]",
         "[::ffff:10.0.0.1]",
+        "[::ffff:100.64.0.1]",
+        "[::ffff:239.1.1.1]",
         "[::10.0.0.1]",
         "[64:ff9b::169.254.169.254]",
         "[64:ff9b:1::10.0.0.1]",

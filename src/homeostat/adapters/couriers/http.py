@@ -16,7 +16,8 @@ PROBLEM_CHARS_MAX: Final = 200
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
-TRANSLATED: Final = tuple(ipaddress.IPv6Network(network) for network in ("::/96", "64:ff9b::/96", "64:ff9b:1::/48"))
+_NETWORKS = ("::/96", "::ffff:0:0/96", "64:ff9b::/96", "64:ff9b:1::/48")
+TRANSLATED: Final = tuple(map(ipaddress.IPv6Network, _NETWORKS))
 """Where the last four bytes are the IPv4 address that is really reached, by whatever translates them."""
 
 
