@@ -260,9 +260,10 @@ async def test_whoever_had_the_last_turn_has_the_next_and_nobody_races_for_it(
         )
         await eventually(crew.at_rest, "somebody never came to rest")
         others = [back for back in crew.backs if back is not first]
-        tries = [back.flusher.commits + back.flusher.conflicts for back in others]
+        tries = sum(back.flusher.commits + back.flusher.conflicts for back in others)
         assert [await crew.turn() for _ in range(5)] == [first] * 5
-        assert [back.flusher.commits + back.flusher.conflicts for back in others] == tries
+        more = sum(back.flusher.commits + back.flusher.conflicts for back in others) - tries
+        assert more < 5  # who races tries for every turn; a sweep of its own may come in between
 
 
 async def test_another_comes_when_the_one_that_was_rung_at_is_gone(
