@@ -1,7 +1,8 @@
 """Fire drills: a harmless fault down the real path. Marked vitals are noticed, the agent is held, let out and watched.
 
 Nothing is treated in a drill and nothing is learned from it: what was normal before is normal after, a quarantine in a
-drill does not count towards the next, and whatever happens meanwhile, the agent is let out.
+drill does not count towards the next, and whatever happens meanwhile, the agent is let out, unless it is an operator
+who isolates it.
 """
 
 import asyncio
@@ -23,7 +24,7 @@ from homeostat.immune.behaviour import Habits
 from homeostat.immune.errors import DrillRefused
 from homeostat.immune.healer import FIRE_DRILL
 from homeostat.immune.intake import CALL, DRILL
-from homeostat.immune.ward import Move
+from homeostat.immune.ward import ISOLATED, Move
 from homeostat.immune.watch import Watch
 
 if TYPE_CHECKING:
@@ -49,6 +50,7 @@ FAULTS: Final[dict[Diagnosis, str]] = {
     Diagnosis.EXTERNAL_CAUSE: "answers take forty times as long",
 }
 """What each drill pretends. A diagnosis without a sign of its own cannot be rehearsed."""
+TAKEN: Final = "somebody else isolated it meanwhile, and it stays so"
 
 
 @dataclass(slots=True)
@@ -86,8 +88,7 @@ class Drills:
     async def end_abandoned(self) -> None:
         """Let out whom a drill held when its process ended. One that is being drained is let out when that is over."""
         for watch in list(self._immune.ward.isolated):
-            drilled = watch.incident is not None and watch.incident.cohort == FIRE_DRILL and not watch.drill
-            if drilled and watch.phase is Phase.QUARANTINED:
+            if _held_by_drill(watch) and not watch.drill and watch.phase is Phase.QUARANTINED:
                 cause = "its drill ended with the process that held it"
                 await self._immune.healer.let_out(watch, cause=cause, actor=IMMUNE_ACTOR)
 
@@ -133,6 +134,9 @@ class Drills:
             elapsed = self._immune.clock.monotonic() - began
             if watch.phase is not Phase.HEALTHY and drill.detected_after is None:
                 drill.detected_after = elapsed
+            if watch.phase in ISOLATED and not _held_by_drill(watch):
+                drill.problem = TAKEN
+                return
             drill.sigma = max(drill.sigma, watch.sigma, watch.patient.sigma)
             if watch.phase is Phase.QUARANTINED:
                 drill.contained_after = elapsed
@@ -156,6 +160,9 @@ class Drills:
                 if watch.phase is Phase.HEALTHY:
                     drill.recovered_after = self._immune.clock.monotonic() - began
                     break
+                if watch.phase in ISOLATED:
+                    drill.problem = TAKEN
+                    break
                 self._send(drill, sick=False)
                 await asyncio.sleep(self._immune.doctrine.tick_seconds)
         finally:
@@ -174,7 +181,9 @@ class Drills:
         watch.habits = copy.deepcopy(before.habits)
 
     async def _let_out(self, watch: Watch, cause: str, actor: str) -> bool:
-        """Whether the agent is on its way out; one that is still being drained is not, yet."""
+        """Whether the agent is on its way out, or not the drill's to let out; one that is being drained is not, yet."""
+        if watch.phase in ISOLATED and not _held_by_drill(watch):
+            return True
         if watch.phase is Phase.QUARANTINED:
             return await self._immune.healer.let_out(watch, cause=cause, actor=actor)
         if watch.phase is Phase.SUSPECTED:
@@ -208,6 +217,11 @@ class Drills:
             trace_id=TraceId(f"drill-{drill.agent[1]}"),
         )
         self._immune.intake.take(_sick(sample, drill.kind, drill.samples) if sick else replace(sample, trace_id=None))
+
+
+def _held_by_drill(watch: Watch) -> bool:
+    """Whether it is a drill that an agent is isolated for: an operator may have isolated or killed it meanwhile."""
+    return watch.incident is not None and watch.incident.cohort == FIRE_DRILL
 
 
 def _sick(sample: Vitals, kind: Diagnosis, number: int) -> Vitals:

@@ -144,6 +144,23 @@ async def test_a_drill_that_is_broken_off_lets_its_agent_out(system: System) -> 
     assert watch.phase in ("healthy", "probation")
 
 
+@pytest.mark.parametrize("verb", ["quarantine", "kill"])
+async def test_whom_an_operator_isolates_during_a_drill_stays_isolated(
+    system: System, monkeypatch: pytest.MonkeyPatch, verb: str
+) -> None:
+    immune = system.immune
+    monkeypatch.setattr(immune.drills, "_send", lambda *_, **__: None)  # the drill itself gets nobody isolated
+    drill = asyncio.create_task(immune.drills.hold(ANN, Diagnosis.COST_OVERRUN, actor="bea", seconds=30.0))
+    watch = await immune.watch_of(ANN)
+    await until(lambda: watch.drill)
+    order = immune.quarantine if verb == "quarantine" else immune.kill
+    await order(ANN, reason="it leaks", actor="cleo")
+    done = await drill
+    assert (watch.phase, watch.patient.actor, watch.patient.killed) == (Phase.QUARANTINED, "cleo", verb == "kill")
+    assert (done.contained_after, done.released) == (None, False)
+    assert done.problem == "somebody else isolated it meanwhile, and it stays so"
+
+
 async def test_whom_a_dead_process_was_draining_for_a_drill_is_let_out_by_the_next(system: System) -> None:
     immune = system.immune
     async with immune.deciding:
