@@ -84,7 +84,7 @@ async def test_who_leaves_takes_every_key_along(redis_url: str, server: Any) -> 
         await keeper.beat(beat("a", START))
         await judge(keeper, Liveness.STALE, after(3))
         await keeper.drop([AgentId("a")])
-        assert server.keys("*") == ["agent:looked"]
+        assert set(server.keys("*")) == {"agent:looked", "agent:listening"}
 
 
 async def test_settings_are_shown(redis_url: str, server: Any) -> None:
@@ -117,6 +117,18 @@ async def test_an_agent_is_dead_after_its_status_has_expired(redis_url: str, ser
         seen = await standing(keeper, "a")
         assert seen.presence is Liveness.DEAD
         assert seen.status is not None
+
+
+async def test_whoever_could_not_be_heard_is_not_judged_for_it(redis_url: str, server: Any) -> None:
+    async with keeper_on(redis_url) as keeper:
+        await hold(keeper, "a")
+        assert not (await keeper.roll(after(1), 8)).lost
+        assert 4_000 < server.pttl("agent:listening") <= 5_000
+        server.pexpire("agent:listening", 0)  # as time would do, with Redis stopped, cut off, or back from an old dump
+        assert (await keeper.roll(after(9), 8)).lost
+        await keeper.listen(after(9), [admission("a")], [])
+        assert not (await keeper.roll(after(9), 8)).silent
+        assert await judge(keeper, Liveness.STALE, after(11)) == ["a"]
 
 
 async def test_a_heartbeat_costs_one_round_trip(redis_url: str, server: Any) -> None:

@@ -10,7 +10,8 @@ agent:config:*        push intervals as they are set
 
 And the keeper's own: agent:presence:{id} (HASH: how the agent stands; it outlives the status, or nobody could be dead),
 agent:due (ZSET: when each comes up for its next verdict), agent:stale, agent:dead (SETs), agent:looked (when the sweep
-last ran). All of it can be lost: the register is in the store, and the rest returns with the next heartbeat.
+last ran), agent:listening (expires by the clock of Redis, unless a sweep runs). All of it can be lost: the register is
+in the store, and the rest returns with the next heartbeat.
 """
 
 from collections.abc import Collection, Sequence
@@ -50,6 +51,8 @@ from homeostat.core.records.fleet import (
 Held = tuple[Liveness, int, int, int, int, str | bool]
 Judged = tuple[str, str | bool, int, int, int]
 
+_GAP_MS = int(LISTENING_GAP_SECONDS * 1000)
+
 _json = msgspec.json.Encoder()
 _pack = msgspec.msgpack.Encoder()
 _held = msgspec.msgpack.Decoder(list[Held | bool])
@@ -71,7 +74,7 @@ class RedisStatuses:
     async def listen(
         self, now: Millis, known: Sequence[Admission], settings: Sequence[IntervalSetting]
     ) -> Collection[AgentId]:
-        held: list[bytes] = await self._redis.run("listen", now, int(LISTENING_GAP_SECONDS * 1000))
+        held: list[bytes] = await self._redis.run("listen", now, _GAP_MS)
         wanted = {admission.registration.agent_id for admission in known}
         strangers = [AgentId(name) for name in map(bytes.decode, held) if name not in wanted]
         await self.drop(strangers)
@@ -129,7 +132,7 @@ class RedisStatuses:
     # --- silence -------------------------------------------------------------------------------------------
 
     async def roll(self, now: Millis, limit: int) -> Roll:
-        answer: bytes | None = await self._redis.run("roll", now, limit)
+        answer: bytes | None = await self._redis.run("roll", now, limit, _GAP_MS)
         if answer is None:
             return Roll(lost=True)
         judged, following = _rolled.decode(answer)

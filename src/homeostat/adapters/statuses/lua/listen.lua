@@ -4,6 +4,7 @@ local now = tonumber(ARGV[1])
 local looked = tonumber(redis.call('GET', 'agent:looked') or now)
 local gap = now - looked
 redis.call('SET', 'agent:looked', ARGV[1])
+redis.call('SET', 'agent:listening', '', 'PX', ARGV[2])
 if math.abs(gap) > tonumber(ARGV[2]) then
     local dates = redis.call('ZRANGE', 'agent:due', 0, -1, 'WITHSCORES')
     for index = 1, #dates, 2 do

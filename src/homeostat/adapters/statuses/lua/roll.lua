@@ -1,8 +1,9 @@
 -- Notes that somebody looked; answers who is due, each with what a verdict needs, or else the next date; false if
--- nobody listens, which is so after all was lost.
-if not redis.call('SET', 'agent:looked', ARGV[1], 'XX') then
+-- nobody listened for ARGV[3] ms: this server was out of reach, or came back with what it had once, or with nothing.
+if not redis.call('SET', 'agent:listening', '', 'XX', 'PX', ARGV[3]) then
     return false
 end
+redis.call('SET', 'agent:looked', ARGV[1])
 local due = redis.call('ZRANGEBYSCORE', 'agent:due', '-inf', ARGV[1], 'WITHSCORES', 'LIMIT', 0, ARGV[2])
 local silent = {}
 for index = 1, #due, 2 do
