@@ -46,6 +46,7 @@ class Sweeper:
         self._next_ms: Millis | None = None
         self._deaf = False
         self._waking_ms = Millis(0)
+        self._looked_ms = clock.now_ms()
         self._sooner = asyncio.Event()
         self.marked = {Liveness.STALE: 0, Liveness.DEAD: 0, Liveness.GONE: 0}
         self.last_seconds = 0.0
@@ -70,7 +71,7 @@ class Sweeper:
 
     async def _sleep(self) -> None:
         """Wait for the next date. Waking far too late means that this process stood still, and heard nobody."""
-        now = self._clock.now_ms()
+        now = self._notice(self._looked_ms)
         idle_ms = int(FLEET_SWEEP_IDLE_SECONDS * 1000)
         self._waking_ms = Millis(now + idle_ms if self._next_ms is None else min(self._next_ms, now + idle_ms))
         while (left := self._waking_ms - self._clock.now_ms()) > 0:
@@ -80,19 +81,26 @@ class Sweeper:
                     await self._sooner.wait()
             except TimeoutError:
                 break
-        if abs(self._clock.now_ms() - self._waking_ms) > LISTENING_GAP_SECONDS * 1000:
+        self._notice(self._waking_ms)
+
+    def _notice(self, expected_ms: Millis) -> Millis:
+        """What time it is; far from what was expected, nobody listened, or the clock was set."""
+        now = self._clock.now_ms()
+        if abs(now - expected_ms) > LISTENING_GAP_SECONDS * 1000:
             log.warning("nobody listened for a while; that silence is not held against anybody")
             self._deaf = True  # and nobody is judged before that is settled, however long the store is away
+        return now
 
     async def tick(self) -> int:
         """One bounded round; returns how many verdicts were passed."""
         began = self._clock.monotonic()
         passed = 0
+        now = self._looked_ms = self._clock.now_ms()  # one for all: a clock that is set meanwhile is noticed after it
         for _ in range(SWEEP_ROUNDS_MAX):
-            now = self._clock.now_ms()
             roll = await self._keeper.roll(now, SWEEP_ROWS_MAX)
             if roll.lost:
                 await self._listen()
+                now = self._looked_ms = self._clock.now_ms()
                 continue
             self._next_ms = roll.next_ms
             if not roll.silent:
