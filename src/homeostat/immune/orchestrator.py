@@ -241,7 +241,6 @@ class Orchestrator:
         move = Move(watch=watch, event=event, cause=cause, incident=incident, changes=changes)
         if not await self._ward.move(move if actor is None else replace(move, actor=actor)):
             return False
-        watch.wanted_at = None
         await self._enforcement.bring(watch.patient)
         await self._healer.step(watch)
         return True

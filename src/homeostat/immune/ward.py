@@ -180,6 +180,7 @@ class Ward:
     def _sort(self, watch: Watch) -> None:
         if watch.phase in UNSETTLED:
             self.unsettled.add(watch.key)
+            watch.wanted_at = None  # whoever isolated it
         else:
             self.unsettled.discard(watch.key)
 
@@ -197,9 +198,11 @@ class Ward:
         """Take many steps, few commits. A lost race costs the agents of its commit this tick, and nothing else."""
         for start in range(0, len(moves), MOVES_PER_SAVE_MAX):
             batch = moves[start : start + MOVES_PER_SAVE_MAX]
+            phases = [move.watch.phase for move in batch]
             if not await self._take(batch) and len(batch) > 1:
-                for move in batch:
-                    await self._take([move])
+                for move, phase in zip(batch, phases, strict=True):
+                    if move.watch.phase is phase:
+                        await self._take([move])
 
     async def _take(self, moves: Sequence[Move]) -> bool:
         now = self._clock.now_ms()

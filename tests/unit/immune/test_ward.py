@@ -9,10 +9,11 @@ import pytest
 
 from homeostat.core.enforcement_errors import AgentMoved
 from homeostat.core.errors import StoreUnavailable
-from homeostat.core.machines.phase import Phase
+from homeostat.core.machines.phase import Phase, PhaseEvent
 from homeostat.core.records.enforcement import Verb
 from homeostat.core.records.immune import IMMUNE_ACTOR, Chart, Patient
 from homeostat.core.records.turn import AgentKey
+from homeostat.immune.ward import Move
 from homeostat.testing.clinic import Clinic, clinic
 
 
@@ -116,3 +117,35 @@ async def test_a_release_that_was_stored_and_not_done_is_done(
     assert (await immune.enforcement.receipt(ann)).verb is Verb.RELEASE
     assert (await ward.call("ann")).status == 200
     assert immune.enforcement.out_of_sight == set()
+
+
+async def test_who_is_killed_while_it_is_to_be_isolated_is_not_isolated_again(ward: Clinic) -> None:
+    immune, ann = ward.system.immune, ward.key("ann")
+    await ward.enrol(*(f"other{number}" for number in range(9)))  # of ten, two may be isolated
+    watch = await immune.watch_of(ann)
+    watch.wanted_at = ward.clock.monotonic()
+    await immune.kill(ann, reason="it mails customers", actor="eve")
+    ward.clock.advance(60)
+    await immune.tick()
+    assert (watch.phase, watch.patient.actor, watch.wanted_at) == (Phase.QUARANTINED, "eve", None)
+
+
+async def test_a_lost_race_costs_the_others_of_its_commit_nothing(
+    ward: Clinic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    immune, ann, bob = ward.system.immune, ward.key("ann"), ward.key("bob")
+    await ward.enrol("bob")
+    watches = [await immune.watch_of(key) for key in (ann, bob)]
+    save, moved = immune.store.save, list[Patient]()
+
+    async def overtaken(chart: Chart) -> bool:
+        if not moved:
+            before = watches[0].patient
+            moved.append(replace(before, version=before.version + 1, phase=Phase.QUARANTINED, actor="eve"))
+            assert await save(Chart(patients=tuple(moved)))
+        return await save(chart)
+
+    monkeypatch.setattr(immune.store, "save", overtaken)
+    known = PhaseEvent.BASELINE_READY
+    await immune.ward.move_all([Move(watch=watch, event=known, cause="it is known") for watch in watches])
+    assert [immune.phase_of(key) for key in (ann, bob)] == [Phase.QUARANTINED, Phase.HEALTHY]
