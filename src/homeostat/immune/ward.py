@@ -98,7 +98,7 @@ class Ward:
     async def open(self) -> None:
         """Read everything, then hear of what other processes change."""
         for patient in await self.store.patients():
-            await self._adopt(patient)
+            self._adopt(patient, await self._incident_of(patient))
         await self._bus.subscribe(subject("*", Channel.EVT, "agent", "*", HEALTH), self._on_health)
 
     async def catch_up(self, doubtful: Collection[AgentKey] = ()) -> None:
@@ -149,10 +149,11 @@ class Ward:
         while True:
             known = self._known(key)
             patient = await self.store.patient(key)
+            incident = None if patient is None else await self._incident_of(patient)
             if known is self._known(key):
                 break
         if patient is not None:
-            return await self._adopt(patient)
+            return self._adopt(patient, incident)
         self.drop(key)
         return None
 
@@ -160,7 +161,13 @@ class Ward:
         watch = self.watches.get(key)
         return None if watch is None else watch.patient
 
-    async def _adopt(self, patient: Patient) -> Watch:
+    async def _incident_of(self, patient: Patient) -> Incident | None:
+        if patient.incident_id is None:
+            return None
+        return await self.store.incident(patient.project, patient.incident_id)
+
+    def _adopt(self, patient: Patient, incident: Incident | None) -> Watch:
+        """Take both at once: who is held for an incident is never seen without it."""
         watch = self.watches.get(patient.key)
         if patient.version != watch.patient.version if watch is not None else patient.phase in UNSETTLED:
             self.holding.lose_sight(patient.key)
@@ -171,9 +178,7 @@ class Ward:
             watch.unlearn = patient.phase is PHASE.initial
         watch.patient = patient
         watch.stale = False
-        watch.incident = None
-        if patient.incident_id is not None:
-            watch.incident = await self.store.incident(patient.project, patient.incident_id)
+        watch.incident = incident
         self._sort(watch)
         return watch
 

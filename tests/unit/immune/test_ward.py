@@ -9,9 +9,10 @@ import pytest
 
 from homeostat.core.enforcement_errors import AgentMoved
 from homeostat.core.errors import StoreUnavailable
+from homeostat.core.ids import ProjectId
 from homeostat.core.machines.phase import Phase, PhaseEvent
 from homeostat.core.records.enforcement import Verb
-from homeostat.core.records.immune import IMMUNE_ACTOR, Chart, Patient
+from homeostat.core.records.immune import IMMUNE_ACTOR, Chart, Incident, IncidentId, Patient
 from homeostat.core.records.turn import AgentKey
 from homeostat.immune.ward import Move
 from homeostat.testing.clinic import Clinic, clinic
@@ -149,3 +150,25 @@ async def test_a_lost_race_costs_the_others_of_its_commit_nothing(
     known = PhaseEvent.BASELINE_READY
     await immune.ward.move_all([Move(watch=watch, event=known, cause="it is known") for watch in watches])
     assert [immune.phase_of(key) for key in (ann, bob)] == [Phase.QUARANTINED, Phase.HEALTHY]
+
+
+async def test_who_is_held_by_hand_is_not_treated_for_being_read_meanwhile(
+    ward: Clinic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    immune, ann = ward.system.immune, ward.key("ann")
+    await immune.quarantine(ann, reason="it loops", actor="eve")
+    ward.clock.advance(60)
+    read, reading, gate = immune.store.incident, asyncio.Event(), asyncio.Event()
+
+    async def slow(project: ProjectId, incident_id: IncidentId) -> Incident | None:
+        reading.set()
+        await gate.wait()
+        return await read(project, incident_id)
+
+    monkeypatch.setattr(immune.store, "incident", slow)
+    looking = asyncio.create_task(immune.ward.reload(ann))  # as the reconciler does, beside the tick
+    await reading.wait()
+    await immune.tick()
+    gate.set()
+    await looking
+    assert immune.phase_of(ann) is Phase.QUARANTINED
