@@ -41,21 +41,25 @@ class Questions:
         """Ask about the next remedy, unless that was done, or somebody has allowed it for a while."""
         if incident.incident_id in self._asked:
             return
+        if await self._ask(watch, incident, next_step):
+            self._asked.add(incident.incident_id)
+
+    async def _ask(self, watch: Watch, incident: Incident, next_step: NextStep) -> bool:
+        """Whether nothing more is to be asked now; what could not be stored is."""
         asked = await self._ward.store.approvals(watch.key[0], status=None, before=None, limit=500)
-        self._asked.add(incident.incident_id)
         before = [one for one in asked if one.incident_id == incident.incident_id]
         if any(one.status is not ApprovalStatus.EXPIRED for one in before):
-            return
+            return True
         unanswered = sum(not one.answered_by for one in before)
         if unanswered >= self._doctrine.approval_rounds:
             await self._rest(watch, incident, f"nobody answered {unanswered} times")
-            return
+            return True
         step, passed = await next_step()
         vetoed = "".join(f"; {one.words}" for one in passed)
         if step is None:
             self._without_remedy.add(incident.incident_id)
             await self._rest(watch, incident, f"no remedy is left to ask about{vetoed}")
-            return
+            return True
         now = self._clock.now_ms()
         diagnosis, action = step
         standing = next((one for one in asked if one.covers(watch.key[1], diagnosis, action, now)), None)
@@ -64,10 +68,9 @@ class Questions:
                 f": {standing.reason}" if standing.reason else ""
             )
             changes = {"bound": step, "approval_id": standing.approval_id}
-            await self._ward.move(
+            return await self._ward.move(
                 Move(watch=watch, event=PhaseEvent.HEAL, cause=cause, actor=standing.answered_by, changes=changes)
             )
-            return
         approval = Approval(
             approval_id=ApprovalId(f"apr_{self._ids.scope()}"),
             project=watch.key[0],
@@ -82,8 +85,9 @@ class Questions:
             asked_at_ms=now,
             expires_at_ms=Millis(now + int(self._doctrine.approval_seconds * 1000)),
         )
-        if await self._ward.note(Chart(asked=(approval,))):
-            self._ward.counts.approvals[ApprovalStatus.PENDING] += 1
+        stored = await self._ward.note(Chart(asked=(approval,)))
+        self._ward.counts.approvals[ApprovalStatus.PENDING] += stored
+        return stored
 
     async def _rest(self, watch: Watch, incident: Incident, why: str) -> None:
         why += "; it stays isolated until it is healed or released"

@@ -172,3 +172,27 @@ async def test_who_is_held_by_hand_is_not_treated_for_being_read_meanwhile(
     gate.set()
     await looking
     assert immune.phase_of(ann) is Phase.QUARANTINED
+
+
+async def test_a_question_that_could_not_be_stored_is_asked_again(
+    ward: Clinic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    immune, ann = ward.system.immune, ward.key("ann")
+    watch = await immune.watch_of(ann)
+    watch.sigma = 9.0
+    incident = immune.orchestrator.diagnose(watch)
+    save, failed = immune.store.save, list[Chart]()
+
+    async def away(chart: Chart) -> bool:
+        if chart.asked and not failed:
+            failed.append(chart)
+            raise StoreUnavailable(problem="it is away")
+        return await save(chart)
+
+    monkeypatch.setattr(immune.store, "save", away)
+    async with immune.deciding:
+        assert await immune.orchestrator.order(watch, PhaseEvent.ORDER_QUARANTINE, incident=incident, cause="it costs")
+    await immune.tick()
+    assert failed
+    await immune.tick()
+    assert [one.agent_id for one in await immune.store.approvals(ann[0], status=None, before=None, limit=9)] == ["ann"]
