@@ -10,7 +10,7 @@ import numpy as np
 
 from homeostat.core.clock import Clock, Millis
 from homeostat.core.codec import to_json
-from homeostat.core.errors import Unavailable
+from homeostat.core.errors import IllegalTransition, Unavailable
 from homeostat.core.ids import Ids, ProjectId
 from homeostat.core.machines.phase import MONITORED, Phase, PhaseEvent
 from homeostat.core.records.event import Channel, Event
@@ -99,7 +99,7 @@ class Orchestrator:
             try:
                 if (watch := self._ward.watches.get(key)) is not None:
                     await self._healer.step(watch)
-            except Unavailable as error:
+            except (Unavailable, IllegalTransition) as error:  # the latter of one whom another process moved meanwhile
                 log.warning("%s is left as it is for now: %s", key[1], error)
         await self._close_alerts()
         await self._deciding.give_way()

@@ -14,6 +14,7 @@ from homeostat.core.machines.phase import Phase, PhaseEvent
 from homeostat.core.records.enforcement import Verb
 from homeostat.core.records.immune import IMMUNE_ACTOR, Chart, Incident, IncidentId, Patient
 from homeostat.core.records.turn import AgentKey
+from homeostat.immune.healer import BY_HAND
 from homeostat.immune.ward import Move
 from homeostat.testing.clinic import Clinic, clinic
 
@@ -196,3 +197,29 @@ async def test_a_question_that_could_not_be_stored_is_asked_again(
     assert failed
     await immune.tick()
     assert [one.agent_id for one in await immune.store.approvals(ann[0], status=None, before=None, limit=9)] == ["ann"]
+
+
+async def test_whom_another_process_moves_during_its_step_keeps_nobody_waiting(
+    ward: Clinic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    immune = ward.system.immune
+    keys = [ward.key(name) for name in ("ann", "bob")]
+    await ward.enrol("bob")
+    order = PhaseEvent.ORDER_QUARANTINE
+    for key in keys:
+        watch = await immune.watch_of(key)
+        incident = replace(immune.orchestrator.diagnose(watch), cohort=BY_HAND)
+        assert await immune.ward.move(Move(watch=watch, event=order, cause="it loops", incident=incident))
+
+    async def overtaken(key: AgentKey) -> int:
+        before = await immune.store.patient(key)
+        assert before is not None
+        if before.phase is Phase.DRAINING:
+            moved = replace(before, version=before.version + 1, phase=Phase.QUARANTINED)
+            assert await immune.store.save(Chart(patients=(moved,)))
+            await immune.ward.reload(key)  # as the reconciler does, beside the tick
+        return 0
+
+    monkeypatch.setattr(immune.enforcement, "in_flight", overtaken)
+    await immune.tick()
+    assert [immune.phase_of(key) for key in keys] == [Phase.QUARANTINED, Phase.QUARANTINED]
