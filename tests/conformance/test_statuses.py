@@ -165,3 +165,17 @@ async def test_the_local_keeper_is_restored_from_the_store() -> None:
         assert [s.agent_id for s in (await then.roll(after(103), 10)).silent] == ["a"]
     finally:
         await engine.close()
+
+
+async def test_the_dead_are_not_forgotten_for_a_clock_that_begins_a_day_ahead() -> None:
+    day = 24 * 3600_000
+    async with local() as before:
+        await before._store.save([(admission("a").registration, None)])
+        await hold(before, "a")
+        await judge(before, Liveness.DEAD, after(5))
+        await before.save()
+        then = LocalStatuses(store=before._store)
+        ahead = Millis(after(6) + day)
+        await then.listen(ahead, [admission("a")], [])
+        assert (await then.roll(ahead, 10)).silent == ()
+        assert [s.presence for s in (await then.roll(Millis(ahead + day), 10)).silent] == [Liveness.DEAD]

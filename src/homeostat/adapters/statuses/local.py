@@ -67,8 +67,12 @@ class LocalStatuses:
     ) -> Collection[AgentId]:
         del settings
         if self._looked_ms is None:
-            for standing in await self._store.standings():
+            standings = await self._store.standings()
+            for standing in standings:
                 self._restore(standing, now)
+            # Since any of them was heard or judged nobody listened, or a clock runs ahead, and would forget the dead.
+            last = max((max(one.received_ms, one.since_ms) for one in standings), default=now)
+            self._lanes.shift(max(0, now - last), _DEAD)
         elif abs(now - self._looked_ms) > LISTENING_GAP_SECONDS * 1000:
             self._forgive(now - self._looked_ms)
         self._looked_ms = now
