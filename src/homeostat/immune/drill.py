@@ -88,7 +88,7 @@ class Drills:
     async def end_abandoned(self) -> None:
         """Let out whom a drill held when its process ended. One that is being drained is let out when that is over."""
         for watch in list(self._immune.ward.isolated):
-            if _held_by_drill(watch) and not watch.drill and watch.phase is Phase.QUARANTINED:
+            if held_by_drill(watch) and not watch.drill and watch.phase is Phase.QUARANTINED:
                 cause = "its drill ended with the process that held it"
                 await self._immune.healer.let_out(watch, cause=cause, actor=IMMUNE_ACTOR)
 
@@ -134,7 +134,7 @@ class Drills:
             elapsed = self._immune.clock.monotonic() - began
             if watch.phase is not Phase.HEALTHY and drill.detected_after is None:
                 drill.detected_after = elapsed
-            if watch.phase in ISOLATED and not _held_by_drill(watch):
+            if watch.phase in ISOLATED and not held_by_drill(watch):
                 drill.problem = TAKEN
                 return
             drill.sigma = max(drill.sigma, watch.sigma, watch.patient.sigma)
@@ -182,7 +182,7 @@ class Drills:
 
     async def _let_out(self, watch: Watch, cause: str, actor: str) -> bool:
         """Whether the agent is on its way out, or not the drill's to let out; one that is being drained is not, yet."""
-        if watch.phase in ISOLATED and not _held_by_drill(watch):
+        if watch.phase in ISOLATED and not held_by_drill(watch):
             return True
         if watch.phase is Phase.QUARANTINED:
             return await self._immune.healer.let_out(watch, cause=cause, actor=actor)
@@ -219,9 +219,9 @@ class Drills:
         self._immune.intake.take(_sick(sample, drill.kind, drill.samples) if sick else replace(sample, trace_id=None))
 
 
-def _held_by_drill(watch: Watch) -> bool:
+def held_by_drill(watch: Watch) -> bool:
     """Whether it is a drill that an agent is isolated for: an operator may have isolated or killed it meanwhile."""
-    return watch.incident is not None and watch.incident.cohort == FIRE_DRILL
+    return watch.phase in ISOLATED and watch.incident is not None and watch.incident.cohort == FIRE_DRILL
 
 
 def _sick(sample: Vitals, kind: Diagnosis, number: int) -> Vitals:

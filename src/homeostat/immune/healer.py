@@ -280,6 +280,16 @@ class Healer:
         watch.held_before = await self._enforcement.waiting(watch.key)
         return True
 
+    async def take_over(self, watch: Watch, *, cause: str, actor: str) -> bool:
+        """Whom a drill isolated stays so on an operator's word; False where somebody else has moved it meanwhile."""
+        assert watch.incident is not None, "a drill is one"
+        incident = replace(watch.incident, cohort=BY_HAND)
+        patient = replace(watch.patient, version=watch.patient.version + 1, cause=cause, actor=actor)
+        if not await self._ward.store.save(Chart(patients=(patient,), incidents=(incident,))):
+            return False
+        watch.patient, watch.incident = patient, incident
+        return True
+
     async def let_out(self, watch: Watch, *, cause: str, actor: str) -> bool:
         """An operator, or the end of an outage, lets an agent out untreated."""
         return await self._let_out(watch, watch.incident, PhaseEvent.RELEASE, cause, actor=actor)

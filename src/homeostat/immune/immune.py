@@ -29,7 +29,7 @@ from homeostat.immune.counts import Counts
 from homeostat.immune.deciding import Deciding
 from homeostat.immune.diagnostician import Diagnostician
 from homeostat.immune.doctrine import Doctrine
-from homeostat.immune.drill import Drills
+from homeostat.immune.drill import Drills, held_by_drill
 from homeostat.immune.enforcement import Enforcement
 from homeostat.immune.engines import EngineWatch
 from homeostat.immune.examination import Settings
@@ -295,6 +295,8 @@ class Immune:
         """Isolate an agent on an operator's word; it stays so until one says otherwise."""
 
         async def isolate(watch: Watch) -> bool:
+            if held_by_drill(watch):
+                return await self.healer.take_over(watch, cause=reason, actor=actor)
             order = PhaseEvent.ORDER_QUARANTINE
             PHASE.next(watch.phase, order)
             incident = replace(self.orchestrator.diagnose(watch), cohort=BY_HAND)

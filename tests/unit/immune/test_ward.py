@@ -8,13 +8,13 @@ from dataclasses import replace
 import pytest
 
 from homeostat.core.enforcement_errors import AgentMoved
-from homeostat.core.errors import StoreUnavailable
+from homeostat.core.errors import IllegalTransition, StoreUnavailable
 from homeostat.core.ids import ProjectId
 from homeostat.core.machines.phase import Phase, PhaseEvent
 from homeostat.core.records.enforcement import Verb
 from homeostat.core.records.immune import IMMUNE_ACTOR, Chart, Incident, IncidentId, Patient
 from homeostat.core.records.turn import AgentKey
-from homeostat.immune.healer import BY_HAND
+from homeostat.immune.healer import BY_HAND, FIRE_DRILL
 from homeostat.immune.ward import Move
 from homeostat.testing.clinic import Clinic, clinic
 
@@ -223,3 +223,17 @@ async def test_whom_another_process_moves_during_its_step_keeps_nobody_waiting(
     monkeypatch.setattr(immune.enforcement, "in_flight", overtaken)
     await immune.tick()
     assert [immune.phase_of(key) for key in keys] == [Phase.QUARANTINED, Phase.QUARANTINED]
+
+
+async def test_an_operator_takes_over_whom_a_drill_isolated(ward: Clinic) -> None:
+    immune, ann = ward.system.immune, ward.key("ann")
+    async with immune.deciding:
+        watch = await immune.watch_of(ann)
+        incident = replace(immune.orchestrator.diagnose(watch), cohort=FIRE_DRILL)
+        assert await immune.orchestrator.order(watch, PhaseEvent.ORDER_QUARANTINE, incident=incident, cause="a drill")
+    patient = await immune.quarantine(ann, reason="it loops", actor="eve")
+    assert (patient.phase, patient.cause, patient.actor) == (Phase.QUARANTINED, "it loops", "eve")
+    await immune.tick()  # which lets out whom a drill left behind
+    assert immune.phase_of(ann) is Phase.QUARANTINED
+    with pytest.raises(IllegalTransition):
+        await immune.quarantine(ann, reason="it loops", actor="bob")
