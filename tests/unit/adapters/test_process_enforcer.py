@@ -18,6 +18,7 @@ from homeostat.adapters.enforcers.process import ProcessEnforcer
 from homeostat.adapters.stores.sqlite import SqliteEnforcement, SqliteEngine
 from homeostat.core.clock import SystemClock
 from homeostat.core.enforcement_errors import CustodyRefused, CustodyTaken
+from homeostat.core.errors import StoreUnavailable
 from homeostat.core.ids import AgentId, ProjectId
 from homeostat.core.records.enforcement import Custody
 from homeostat.core.records.immune import Stance
@@ -358,6 +359,28 @@ async def test_an_agent_is_asked_to_drain_only_if_it_understands(
     await enforcer.hold(bob, S.DRAINING, "", "")
     assert polite.process.wait(timeout=30) == 0
     assert await enforcer.in_flight(bob) == 0
+
+
+async def test_of_two_that_come_at_once_one_is_in_custody(store: SqliteEnforcement, begin: Callable[..., Tree]) -> None:
+    enforcer = ProcessEnforcer(store=store, clock=SystemClock(), groups=False)
+    trees = [begin(), begin()]
+    first, second = await asyncio.gather(*(take(enforcer, tree) for tree in trees), return_exceptions=True)
+    assert isinstance(second, CustodyTaken)
+    assert await store.custodies() == [first] == [enforcer.custody(ANN)]
+
+
+async def test_a_custody_that_could_not_be_stored_is_none(
+    store: SqliteEnforcement, begin: Callable[..., Tree], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    enforcer = ProcessEnforcer(store=store, clock=SystemClock(), groups=False)
+
+    async def away(_: Custody) -> None:
+        raise StoreUnavailable(problem="it is away")
+
+    monkeypatch.setattr(store, "put_custody", away)
+    with pytest.raises(StoreUnavailable):
+        await take(enforcer, begin())
+    assert enforcer.custody(ANN) is None
 
 
 async def test_nobody_swaps_a_decoy_into_custody(store: SqliteEnforcement, begin: Callable[..., Tree]) -> None:

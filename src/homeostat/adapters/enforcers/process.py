@@ -116,8 +116,12 @@ class ProcessEnforcer(Workless):
             since_ms=self._clock.now_ms(),
             cgroup="" if group is None else str(group.path),
         )
-        await self._store.put_custody(custody)
-        self._held[key] = _Held(custody)
+        self._held[key] = _Held(custody)  # at once: of two that come together the other is refused
+        try:
+            await self._store.put_custody(custody)
+        except BaseException:
+            del self._held[key]
+            raise
         if group is not None and not supervises:
             _join(group, [Named(pid, began), *proc.descendants([pid])])
         return custody
