@@ -35,7 +35,6 @@ class Questions:
         self._clock = clock
         self._ids = ids
         self._asked: set[str] = set()
-        self._without_remedy: set[str] = set()
 
     async def ask(self, watch: Watch, incident: Incident, next_step: NextStep) -> None:
         """Ask about the next remedy, unless that was done, or somebody has allowed it for a while."""
@@ -57,7 +56,6 @@ class Questions:
         step, passed = await next_step()
         vetoed = "".join(f"; {one.words}" for one in passed)
         if step is None:
-            self._without_remedy.add(incident.incident_id)
             await self._rest(watch, incident, f"no remedy is left to ask about{vetoed}")
             return True
         now = self._clock.now_ms()
@@ -98,9 +96,8 @@ class Questions:
         self._asked.discard(incident_id)
 
     def think_again(self) -> None:
-        """A veto may have been lifted: for whom there was no remedy, there may be one now."""
-        self._asked -= self._without_remedy
-        self._without_remedy.clear()
+        """A veto may have been lifted, or a question have run out while another process decided; the store knows."""
+        self._asked.clear()
 
 
 def evidence_digest(incident: Incident) -> str:

@@ -7,12 +7,13 @@ from dataclasses import replace
 
 import pytest
 
+from homeostat.core.clock import Millis
 from homeostat.core.enforcement_errors import AgentMoved
 from homeostat.core.errors import IllegalTransition, StoreUnavailable
-from homeostat.core.ids import ProjectId
+from homeostat.core.ids import DEFAULT_PROJECT, ProjectId
 from homeostat.core.machines.phase import Phase, PhaseEvent
 from homeostat.core.records.enforcement import Verb
-from homeostat.core.records.immune import IMMUNE_ACTOR, Chart, Incident, IncidentId, Patient
+from homeostat.core.records.immune import IMMUNE_ACTOR, Approval, ApprovalStatus, Chart, Incident, IncidentId, Patient
 from homeostat.core.records.turn import AgentKey
 from homeostat.immune.healer import BY_HAND, FIRE_DRILL
 from homeostat.immune.ward import Move
@@ -175,13 +176,25 @@ async def test_who_is_held_by_hand_is_not_treated_for_being_read_meanwhile(
     assert immune.phase_of(ann) is Phase.QUARANTINED
 
 
+async def falls_gravely_ill(ward: Clinic, name: str) -> None:
+    """An agent is isolated for something that operators are asked about."""
+    immune = ward.system.immune
+    watch = await immune.watch_of(ward.key(name))
+    watch.sigma = 9.0
+    incident, order = immune.orchestrator.diagnose(watch), PhaseEvent.ORDER_QUARANTINE
+    async with immune.deciding:
+        assert await immune.orchestrator.order(watch, order, incident=incident, cause="it costs")
+    await immune.tick()
+
+
+async def questions(ward: Clinic) -> list[Approval]:
+    return await ward.system.immune.store.approvals(DEFAULT_PROJECT, status=None, before=None, limit=9)
+
+
 async def test_a_question_that_could_not_be_stored_is_asked_again(
     ward: Clinic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    immune, ann = ward.system.immune, ward.key("ann")
-    watch = await immune.watch_of(ann)
-    watch.sigma = 9.0
-    incident = immune.orchestrator.diagnose(watch)
+    immune = ward.system.immune
     save, failed = immune.store.save, list[Chart]()
 
     async def away(chart: Chart) -> bool:
@@ -191,12 +204,22 @@ async def test_a_question_that_could_not_be_stored_is_asked_again(
         return await save(chart)
 
     monkeypatch.setattr(immune.store, "save", away)
-    async with immune.deciding:
-        assert await immune.orchestrator.order(watch, PhaseEvent.ORDER_QUARANTINE, incident=incident, cause="it costs")
-    await immune.tick()
+    await falls_gravely_ill(ward, "ann")
     assert failed
     await immune.tick()
-    assert [one.agent_id for one in await immune.store.approvals(ann[0], status=None, before=None, limit=9)] == ["ann"]
+    assert [one.agent_id for one in await questions(ward)] == ["ann"]
+
+
+async def test_who_decides_again_asks_what_ran_out_while_another_decided(ward: Clinic) -> None:
+    immune = ward.system.immune
+    await falls_gravely_ill(ward, "ann")
+    [asked] = await questions(ward)
+    await immune.store.save(Chart(answered=(replace(asked, status=ApprovalStatus.EXPIRED, answered_at_ms=Millis(1)),)))
+    immune.leading = False  # another did, and died before it asked again
+    await immune.tick()
+    assert sorted(one.status for one in await questions(ward)) == [ApprovalStatus.EXPIRED, ApprovalStatus.PENDING]
+    await immune.tick()
+    assert len(await questions(ward)) == 2
 
 
 async def test_whom_another_process_moves_during_its_step_keeps_nobody_waiting(
