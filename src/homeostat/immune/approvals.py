@@ -112,7 +112,7 @@ class Approvals:
         for approval in pending:
             key = (approval.project, approval.agent_id)
             watch = self._ward.watches.get(key)
-            moot = watch is None or watch.phase is not Phase.QUARANTINED
+            moot = watch is None or watch.phase is not Phase.QUARANTINED or watch.patient.killed
             veto = next((one for one in vetoes if one.forbids(key, approval.step)), None)
             if approval.expires_at_ms <= now or moot or veto is not None:
                 expired = replace(approval, status=ApprovalStatus.EXPIRED, answered_at_ms=now)

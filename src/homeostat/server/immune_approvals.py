@@ -1,6 +1,7 @@
 """Questions to operators over HTTP: what would be done to whom and why, and the answers."""
 
 from homeostat.core.clock import rfc3339
+from homeostat.core.enforcement_errors import AgentKilled
 from homeostat.core.errors import Forbidden, IllegalTransition, Unauthenticated
 from homeostat.core.records.immune import Approval, ApprovalId, ApprovalStatus
 from homeostat.core.wire import immune as w
@@ -64,7 +65,7 @@ async def approve_all(call: Call, body: w.ReasonBody) -> w.Answered:
                 call.project, one.approval_id, reason=body.reason, actor=call.actor(body.actor)
             )
             approved.append(approval_shape(answer))
-        except (ApprovalSettled, IllegalTransition):
+        except (ApprovalSettled, IllegalTransition, AgentKilled):
             settled.append(one.approval_id)
     return w.Answered(approved=approved, settled=settled)
 

@@ -5,6 +5,7 @@ import httpx2
 from homeostat.app.assemble import System
 from homeostat.core.clock import Millis
 from homeostat.core.ids import DEFAULT_PROJECT, AgentId
+from homeostat.core.machines.phase import PhaseEvent
 from homeostat.core.records.immune import Approval, ApprovalId, Chart, Diagnosis, IncidentId, RemedyAction
 
 
@@ -137,3 +138,23 @@ async def test_a_cure_is_tried_on_what_is_logged_before_anybody_says_yes(
     assert told[1].startswith("Of its last 4 calls, as a tool filter it would have refused 0 and trimmed")
     assert told[2] == "", "nobody can tell what a restart would have done"
     assert (await http.get("/v1/policies")).json()["policies"] == [], "nothing was done"
+
+
+async def test_whoever_says_yes_to_everybody_is_not_stopped_by_one_who_was_killed(
+    http: httpx2.AsyncClient, system: System
+) -> None:
+    immune = system.immune
+    for name in ("ann", "bob"):
+        await register(http, name)
+        watch = await immune.watch_of((DEFAULT_PROJECT, AgentId(name)))
+        watch.sigma = 9.0
+        incident, order = immune.orchestrator.diagnose(watch), PhaseEvent.ORDER_QUARANTINE
+        async with immune.deciding:
+            assert await immune.orchestrator.order(watch, order, incident=incident, cause="it costs")
+            await immune.healer.step(watch)
+    await http.post("/v1/agents/ann/kill", json={"reason": "it mails customers", "actor": "eve"})
+    said = await http.post("/v1/immune/approvals/approve-all", json={"reason": "all of them", "actor": "eve"})
+    assert said.status_code == 200, said.text
+    assert [one["agent_id"] for one in said.json()["approved"]] == ["bob"]
+    await immune.tick()
+    assert (await http.get("/v1/immune/approvals", params={"status": "pending"})).json()["approvals"] == []
