@@ -197,7 +197,9 @@ def of_run(run: RunShape, tasks: Sequence[TaskShape], *, left: Collection[str] =
     counted = ", ".join(f"{count} {word}" for word, count in run.tasks.items()) or "none yet"
     held = [task for task in tasks if task.status is TaskStanding.HELD]
     failed = [task for task in tasks if task.status is TaskStanding.FAILED]
-    stuck = [task for task in tasks if task.status is TaskStanding.QUEUED and task.agent_id in left]
+    queued = [task for task in tasks if task.status is TaskStanding.QUEUED]
+    stuck = [task for task in queued if task.agent_id in left]
+    handed = [task for task in queued if run.status == "paused" and not run.at_rest and task.agent_id not in left]
     seen = [f"Its tasks: {counted}; it has spent ${budget.usd_spent:.2f} and {budget.tokens_spent:,} tokens."]
     seen += [f"Task {one.name} failed: {_brief(one.error)}." for one in failed[:SEEN_MAX]]
     seen += [f"Task {one.name} waits to be approved." for one in held[:SEEN_MAX] if one.approval]
@@ -205,6 +207,11 @@ def of_run(run: RunShape, tasks: Sequence[TaskShape], *, left: Collection[str] =
         f"Task {one.name} waits for {one.agent_id}, which has left the fleet: it is carried out once that registers "
         f"again, and fails if somebody stops {one.turn_id}."
         for one in stuck[:SEEN_MAX]
+    ]
+    seen += [
+        f"Task {one.name} was handed to {one.agent_id} before, and is carried out when its turn comes: "
+        f"homeostat pause {run.run_id} --force holds it back."
+        for one in handed[:SEEN_MAX]
     ]
     if run.error is not None and _brief(run.error) != "null":
         seen.append(f"Its error is {_brief(run.error)}.")

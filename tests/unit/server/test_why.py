@@ -49,6 +49,26 @@ async def test_a_run_says_who_brought_it_where_it_is(http: httpx2.AsyncClient) -
     assert "killed" in (await why(http, "runs", run_id))["decision"]
 
 
+async def test_a_run_that_is_held_says_what_was_handed_out_before(http: httpx2.AsyncClient) -> None:
+    tasks = [{"name": "it", "agent": "ann", "input": {}}]
+    run_id = (await http.post("/v1/runs", json={"goal": "the report", "tasks": tasks})).json()["run_id"]
+
+    async def queued() -> bool:
+        return (await http.get(f"/v1/runs/{run_id}")).json()["tasks"] == {"queued": 1}
+
+    async def rests() -> bool:
+        return (await http.get(f"/v1/runs/{run_id}")).json()["at_rest"]
+
+    await eventually(queued)
+    await http.post(f"/v1/runs/{run_id}/pause", json={"reason": "prices are wrong"})
+    said = (await why(http, "runs", run_id))["evidence"]
+    assert "Task it was handed to ann before" in said
+    assert f"homeostat pause {run_id} --force holds it back" in said
+    await http.post(f"/v1/runs/{run_id}/pause", json={"reason": "prices are wrong", "force": True})
+    await eventually(rests)
+    assert "was handed to" not in (await why(http, "runs", run_id))["evidence"]
+
+
 async def test_what_waits_for_an_agent_that_left_says_so(http: httpx2.AsyncClient) -> None:
     tasks = [{"name": "it", "agent": "ann", "input": {}}]
     run_id = (await http.post("/v1/runs", json={"goal": "the report", "tasks": tasks})).json()["run_id"]
