@@ -33,7 +33,7 @@ class Voice:
 
     def write(self, text: str) -> None:
         """As a stream would, for the log."""
-        if self._thread is None:
+        if self._thread is None or not self._thread.is_alive():  # what is said after the end is said, too
             self._start()
         missed = f"({self._left_out} lines were left out: nobody read them)\n" if self._left_out else ""
         try:
@@ -58,9 +58,11 @@ class Voice:
     def _start(self) -> None:
         with self._starting:
             if self._thread is None:
-                self._thread = threading.Thread(target=self._write_all, name=f"voice-{self._descriptor}", daemon=True)
-                self._thread.start()
                 atexit.register(self.close)
+            elif self._thread.is_alive():
+                return
+            self._thread = threading.Thread(target=self._write_all, name=f"voice-{self._descriptor}", daemon=True)
+            self._thread.start()
 
     def _write_all(self) -> None:
         while (text := self._waiting.get()) is not None:

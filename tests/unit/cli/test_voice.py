@@ -37,6 +37,16 @@ def test_lines_come_in_their_order(pipe: tuple[int, int]) -> None:
     assert read_all(reading) == [f"line {number}" for number in range(10)]
 
 
+def test_what_is_said_after_the_end_is_said_too(pipe: tuple[int, int]) -> None:
+    reading, writing = pipe
+    voice = Voice(writing)
+    for line in ("one", "two"):
+        voice.say(line)
+        voice.close()
+    os.close(writing)
+    assert read_all(reading) == ["one", "two"]
+
+
 def test_nobody_waits_for_a_reader_that_does_not_read(pipe: tuple[int, int]) -> None:
     reading, writing = pipe
     voice = Voice(writing)
