@@ -2,6 +2,7 @@
 
 from contextlib import aclosing
 from enum import StrEnum
+from math import inf
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -116,7 +117,7 @@ async def _watch(client: "Client", wanted: Selection, ids: set[str], output: Lis
     """Show the list, then every agent that came, left, or is otherwise than it was; heartbeats alone are no news."""
     import asyncio
 
-    from homeostat.cli.surroundings import Spending
+    from homeostat.cli.surroundings import LOOK_SECONDS, Spending
     from homeostat.cli.watching import Watcher
 
     if output is ListOutput.YAML:
@@ -134,7 +135,8 @@ async def _watch(client: "Client", wanted: Selection, ids: set[str], output: Lis
 
     lines = Lines(output)
     try:
-        async with aclosing(Watcher(feed, covers).news()) as told:
+        sift_seconds = inf if wanted.sought is None else LOOK_SECONDS
+        async with aclosing(Watcher(feed, covers, sift_seconds=sift_seconds).news()) as told:
             async for news in told:
                 if news.problem:
                     typer.echo(f"homeostat: {news.problem}", err=True)
