@@ -37,6 +37,7 @@ from homeostat.core.records.head import Gate
 from homeostat.core.records.turn import AfterExecution, AgentKey, Grant, MessageType, WaitStatus
 from homeostat.core.records.view import Deliverable, Hydration, TurnView
 from homeostat.core.records.work import Delivered, Fence, Suspended
+from homeostat.core.unbound import unbound
 from homeostat.core.urgency import is_urgent
 from homeostat.kernel import boxes
 from homeostat.kernel.bell import Bell
@@ -334,10 +335,13 @@ class Kernel:
     # --- inside --------------------------------------------------------------------------------------------
 
     async def _order(self, command: Command) -> Any:
-        """Do what an operator waits for in this very round of the loop, where that is who writes."""
+        """Do what an operator waits for in this very round of the loop, where that is who writes.
+
+        Others go with it, and must not be left behind by an operator who gives up.
+        """
         answer = self._do(command)
         if is_urgent() and self.store.lanes == 1:
-            await self.flusher.tick()
+            await unbound(self.flusher.tick())
         return await answer
 
     async def _turn(self, project: ProjectId, turn_id: TurnId) -> TurnView:

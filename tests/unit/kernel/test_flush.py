@@ -46,6 +46,23 @@ class Watched(MemoryTurns):
         return saved
 
 
+class Slow(MemoryTurns):
+    """A store with one writer, that can be kept waiting."""
+
+    lanes = 1
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.saving = asyncio.Event()
+        self.free = asyncio.Event()
+        self.free.set()
+
+    async def save(self, writes: Writes) -> Saved:
+        self.saving.set()
+        await self.free.wait()
+        return await super().save(writes)
+
+
 def turn(agent: str, payload: str = "{}", **changes: Any) -> Enqueue:
     said: dict[str, Any] = {"type": MessageType.TURN, **changes}
     return Enqueue(key=key_of(agent), payload=Json(payload), **said)
@@ -65,6 +82,29 @@ async def test_commands_that_wait_together_share_one_commit_and_keep_their_order
     assert len(store.saves) == 1
     assert [store.turns[answer.turn_id].seq for answer in answers] == [1, 1, 2, 3]
     assert desk.head("a").queued == 2
+
+
+async def test_who_gives_up_an_order_takes_nobody_along() -> None:
+    store = Slow()
+    desk = Desk("a", "b", store=store)
+    async with running_kernel(store) as kernel:
+        worker = await kernel.open_worker([key_of("b")], lambda _: None)
+        claiming = asyncio.ensure_future(kernel.claim(worker, 1, 30))
+        await asyncio.sleep(0)
+        store.free.clear()
+        store.saving.clear()
+        sending = asyncio.ensure_future(kernel.enqueue(turn("b")))
+        order = kernel.set_gate(key_of("a"), Gate.CLOSED, "it mails customers")
+        ordering = asyncio.get_running_loop().create_task(order, context=urgent_context())
+        await store.saving.wait()
+        ordering.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await ordering
+        store.free.set()
+        accepted = await sending
+        (grant,) = await claiming
+    assert grant.turn.turn_id == accepted.turn_id
+    assert desk.head("a").gate is Gate.CLOSED
 
 
 async def test_every_flush_hurries_while_somebody_waits_on_an_operators_behalf() -> None:
