@@ -146,10 +146,17 @@ class Control:
         return await self._act(run, "be applied", RunEvent.APPLY, rule, who)
 
     async def pause(self, run: RunKey, *, force: bool, who: Act) -> Run:
-        """Hold a run: running tasks end, or with force go back to the queue."""
+        """Hold a run: running tasks end, or with force go back to the queue. An approval does not undo it."""
 
         def rule(draft: Draft) -> None:
-            if force and draft.run.status is RunStatus.PAUSED and not draft.run.forced:
+            run = draft.run
+            if run.status is RunStatus.PAUSED and run.paused is PauseCause.GATE:
+                moved = Move(who.actor, who.reason, draft.now)
+                draft.set(paused=PauseCause.OPERATOR, forced=force, moved=moved, live=True)
+                said = {"change": "taken_over", "actor": who.actor, "reason": who.reason, "force": force}
+                draft.note(EntryKind.RUN_CHANGED, said)
+                return
+            if force and run.status is RunStatus.PAUSED and not run.forced:
                 draft.set(forced=True, live=True)
                 said = {"change": "forced", "actor": who.actor, "reason": who.reason}
                 draft.note(EntryKind.RUN_CHANGED, said)

@@ -4,6 +4,7 @@ import asyncio
 from typing import Any
 
 import httpx2
+import pytest
 
 from homeostat.app.assemble import System
 from homeostat.core.codec import Json as Text
@@ -125,3 +126,20 @@ async def test_whoever_answers_for_a_run_that_was_killed_learns_who_killed_it(
             await reached(http, run, "killed")
             assert "bob (smoke)" in told["detail"] or lost.status_code == 200
         assert "it cannot be killed any more" in (await refused(http, f"{run}/kill?dry_run=1"))["detail"]
+
+
+@pytest.mark.parametrize("force", [False, True])
+async def test_who_pauses_a_run_that_waits_for_an_approval_holds_it(
+    system: System, http: httpx2.AsyncClient, *, force: bool
+) -> None:
+    async with crew(system.kernel, "ann"):
+        run = await begin(http, {"name": "risky", "agent": "ann", "approval": True})
+        assert (await reached(http, run, "paused"))["paused_by"] == "gate"
+        held = await http.post(f"{run}/pause", json={"actor": "kim", "reason": "nobody touches it", "force": force})
+        assert (held.status_code, held.json()["paused_by"]) == (200, "operator")
+        assert held.json()["moved"]["actor"] == "kim"
+        approved = await http.post(f"{run}/tasks/risky/approve", json={"actor": "bob"})
+        assert (approved.status_code, approved.json()["status"]) == (200, "paused")
+        assert (await refused(http, f"{run}/pause"))["actor"] == "kim"
+        await http.post(f"{run}/resume", json={"actor": "kim"})
+        assert (await reached(http, run, "completed"))["tasks"] == {"succeeded": 1}
