@@ -23,6 +23,7 @@ from homeostat.core.records.run import Bounds, PauseCause, Run
 from homeostat.runs.draft import Draft
 
 ALARMS_MAX = 10_000
+LONG_AGO = Millis(0)
 LIMITS = {"tokens": BudgetLimit.TOKENS, "usd": BudgetLimit.USD, "time": BudgetLimit.SECONDS}
 """The bounds, by what they are called in words."""
 
@@ -88,14 +89,16 @@ class Purse:
         if len(self._alarms) < ALARMS_MAX:
             self._alarms[run_id] = max(alarm, self._alarms.get(run_id, alarm))
 
-    def alarmed(self, run: Run) -> bool:
-        """Whether a call was refused since the run goes on: word of an earlier one may come late."""
+    def alarmed(self, run: Run, *, filled_ms: Millis = LONG_AGO) -> bool:
+        """Whether a call was refused since the run goes on, with the account that it has since then: word of an earlier
+        one may come late, and who asks again and again is refused until the account is filled.
+        """
         alarm = self._alarms.get(run.run_id)
-        return alarm is not None and alarm.at_ms > (run.applying_since_ms or 0)
+        return alarm is not None and alarm.at_ms > max(run.applying_since_ms or 0, filled_ms)
 
-    def take_alarm(self, run: Run) -> Alarm | None:
+    def take_alarm(self, run: Run, *, filled_ms: Millis = LONG_AGO) -> Alarm | None:
         """The last call that was refused, if one was; that counts once."""
-        alarmed, alarm = self.alarmed(run), self._alarms.pop(run.run_id, None)
+        alarmed, alarm = self.alarmed(run, filled_ms=filled_ms), self._alarms.pop(run.run_id, None)
         return alarm if alarmed else None
 
     def warn(self, run: Run, limits: Limits) -> None:
@@ -107,19 +110,23 @@ class Purse:
         """The last call of an agent for a run that was turned away because the run's money is used up. What any other
         budget refuses is none of it: raising the run's own would not help.
         """
-        wanted = CallFilter(
-            project=run.project,
-            run_id=run.run_id,
-            agent_id=agent_id,
-            outcome=Outcome.REFUSED,
-            since_ms=since,
-        )
-        for call in await self.bank.calls(wanted, PAGE_MAX):
+        mine = CallFilter(project=run.project, run_id=run.run_id, agent_id=agent_id, since_ms=since)
+        for call in await self.bank.calls(replace(mine, outcome=Outcome.REFUSED), PAGE_MAX):
             kind, _, limit = call.bound.partition(".")
             if kind == BudgetKind.RUN:
+                if await self._made_good(run, mine, call):
+                    return None
                 cap = next(words for words, named in LIMITS.items() if named == limit)
                 return Alarm(call.started_at_ms, f"the {cap} cap leaves no room for a call", BudgetLimit(limit))
         return None
+
+    async def _made_good(self, run: Run, mine: CallFilter, refused: Call) -> bool:
+        """Whether its run was resumed meanwhile and the agent let through again: what came then is its own affair."""
+        resumed = run.applying_since_ms
+        if resumed is None or mine.since_ms is None or resumed <= mine.since_ms:
+            return False
+        later = await self.bank.calls(replace(mine, since_ms=max(resumed, refused.started_at_ms)), PAGE_MAX)
+        return any(call.outcome is not Outcome.REFUSED and call.call_id > refused.call_id for call in later)
 
     async def account(self, draft: Draft, *, before: Millis) -> bool:
         """Bring model calls into a run's ledger, oldest first, that were begun before the tasks that run now: which

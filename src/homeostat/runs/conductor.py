@@ -231,6 +231,8 @@ class Conductor:
         for task, end in delivered:
             if end.status is not Outcome.SUCCESS and await self._treasurer.refused(self.run, task):
                 outcomes.give_back(draft, task)
+                said = {"change": "given_back", "task": task.spec.name, "turn_id": task.turn_id, "why": "budget"}
+                draft.note(EntryKind.RUN_CHANGED, said)
             else:
                 outcomes.conclude(draft, task, end, told=task.number in told, keep=task.number in referred)
         return list(taken.items())

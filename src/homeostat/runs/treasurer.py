@@ -6,6 +6,7 @@ from homeostat.core.machines.run import RunEvent
 from homeostat.core.records.budget import WARNING_PERCENT, BudgetLimit, Limits
 from homeostat.core.records.provenance import EntryKind
 from homeostat.core.records.run import Bounds, OnBudget, PauseCause, Run, Task
+from homeostat.runs.budget import LONG_AGO
 from homeostat.runs.desk import Desk
 from homeostat.runs.draft import DRIVER, Draft
 
@@ -20,6 +21,7 @@ class Treasurer:
         self._desk = desk
         self._looked_at = float("-inf")
         self._kept: Terms | None = None
+        self._filled_ms = LONG_AGO
 
     def look_again(self) -> None:
         """The run's money may be used up."""
@@ -33,7 +35,7 @@ class Treasurer:
         if terms is None or terms == self._kept or run.final:
             return
         await self._desk.purse.fill(run)
-        self._kept = terms
+        self._kept, self._filled_ms = terms, self._desk.clock.now_ms()
 
     def due_ms(self, run: Run, now: Millis) -> Millis | None:
         """When to look at the budget, whatever happens."""
@@ -48,7 +50,7 @@ class Treasurer:
         """Whether a task failed because there was no money left: that is not its fault, and it is tried again."""
         if run.bounds == Bounds() or run.config.policy.on_budget is OnBudget.FAIL:
             return False
-        if self._desk.purse.alarmed(run):
+        if self._alarmed(run):
             return True
         if task.agent_id is None or task.started_at_ms is None:
             return False
@@ -66,7 +68,7 @@ class Treasurer:
             return
         self._looked_at = clock.monotonic()
         seen = await purse.look(run, draft.now)
-        refused = purse.take_alarm(run)
+        refused = purse.take_alarm(run, filled_ms=self._filled_ms)
         reason = seen.reason or (None if refused is None else refused.why)
         news = _unwarned(run, seen.ending if refused is None else (*seen.ending, refused.limit))
         if reason is None and not news:
@@ -84,10 +86,13 @@ class Treasurer:
             reason = f"{WARNING_PERCENT} % of its {' and '.join(news)} are used"
             draft.move(RunEvent.PAUSE, actor=DRIVER, reason=reason, paused=PauseCause.WARNING)
 
+    def _alarmed(self, run: Run) -> bool:
+        return self._desk.purse.alarmed(run, filled_ms=self._filled_ms)
+
     def _lately(self, run: Run, now: Millis) -> bool:
         """Whether the account was read just now, and nothing says that it is another since."""
         left = _time_left(run, now)
-        if not metered(run) or self._desk.purse.alarmed(run) or (left is not None and left <= 0):
+        if not metered(run) or self._alarmed(run) or (left is not None and left <= 0):
             return False
         return self._desk.clock.monotonic() - self._looked_at < RUNS_SEEN_SECONDS
 

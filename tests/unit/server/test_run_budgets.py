@@ -88,6 +88,40 @@ async def test_a_used_up_budget_pauses_the_run_and_more_lets_it_end(system: Syst
     assert done["tasks"] == {"succeeded": 8}
     assert done["budget"]["tokens_max"] == 100_000
     assert done["ledger_entries"] > 8 + 8, "outcomes and model calls are in the ledger"
+    ledger = (await http.get(f"/v1/runs/{run['run_id']}/ledger?limit=500")).json()["entries"]
+    given_back = [entry for entry in ledger if entry["payload"].get("change") == "given_back"]
+    assert len(given_back) == callers.answers.count(402)
+
+
+async def test_a_task_that_fails_by_itself_once_there_was_money_again_is_not_given_back(
+    system: System, http: httpx2.AsyncClient
+) -> None:
+    callers = Callers(http)
+    await callers.register("ann")
+    begun: list[Grant] = []
+
+    async def stubborn(grant: Grant) -> tuple[Outcome, Text]:
+        begun.append(grant)
+
+        async def let_through() -> bool:
+            answer = await callers.call("ann")
+            callers.answers.append(answer.status_code)
+            return answer.status_code == 200
+
+        await eventually(let_through)
+        return Outcome.FAILED, Text("null")
+
+    async with crew(system.kernel, "ann", work=stubborn):
+        run = await begin(http, 1, budget={"tokens": 10})
+
+        async def paused() -> bool:
+            return (await look(http, run))["status"] == "paused"
+
+        await eventually(paused)
+        await http.post(f"/v1/runs/{run['run_id']}/resume", json={"budget": {"tokens": 100_000}})
+        failed = await reached(http, run, "failed")
+    assert (callers.answers[0], callers.answers[-1]) == (402, 200)
+    assert (len(begun), failed["tasks"]) == (1, {"failed": 1})
 
 
 async def test_a_used_up_budget_fails_the_run_where_its_policy_says_so(
