@@ -261,7 +261,7 @@ class Decision:
         length = await self._store.box_length(project, box_id)
         owner = await self._store.box_owner(project, box_id)
         if owner is not None:
-            return BoxState(length or 0, owner)  # a box whose cards were forgotten is empty, not gone
+            return BoxState(length or 0, owner)  # one whose cards an older version forgot is empty, not gone
         if length is None:
             raise BoxUnknown(box_id=box_id)
         view = await self._store.turn(project, turn_of(scope_of(box_id)))

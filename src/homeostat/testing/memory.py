@@ -3,7 +3,7 @@
 from collections.abc import Collection
 
 from homeostat.core.clock import Millis
-from homeostat.core.ids import BoxId, ProjectId, Scope, TurnId, WorkerId, scope_of
+from homeostat.core.ids import BoxId, ProjectId, Scope, TurnId, WorkerId, box_of, scope_of
 from homeostat.core.limits import QUEUE_FRONT
 from homeostat.core.machines.turn import HeadStatus
 from homeostat.core.records.card import DELIVERABLE_POSITION
@@ -194,9 +194,10 @@ class MemoryTurns(MemoryTurnsReading):
         old = old[:limit]
         referred = {card.reference for cards in self.cards.values() for card in cards.values() if card.reference}
         for turn_id in old:
-            cards = self.cards.pop(scope_of(turn_id), {})
-            if kept := {place: card for place, card in cards.items() if card.card_id in referred}:
-                self.cards[scope_of(turn_id)] = kept
+            if (self.turns[turn_id].project, box_of(turn_id)) not in self.box_owners:
+                cards = self.cards.pop(scope_of(turn_id), {})
+                if kept := {place: card for place, card in cards.items() if card.card_id in referred}:
+                    self.cards[scope_of(turn_id)] = kept
             self.steps.pop(turn_id, None)
             self.waits.pop(turn_id, None)
             del self.turns[turn_id]

@@ -70,14 +70,36 @@ def test_a_finished_turn_s_box_may_become_its_own_agent_s_memory_and_no_other_s(
     assert contents(desk, own) == ["task.deliverable", "note", "task.deliverable"]
 
 
-def test_a_turn_can_end_although_retention_took_the_box_it_writes_to() -> None:
+def test_retention_leaves_a_memory_whole_and_its_places_taken() -> None:
+    desk = Desk("a", "b")
+    first = desk.begin("a")
+    desk.do(WriteCards(fence=fence_of(first), cards=(NOTE, NOTE)))
+    desk.deliver(first)
+    own = box_of(first.turn.turn_id)
+    second = desk.begin("a", output_box_id=own)
+    asked = desk.begin("b", context_box_id=own, context_until=2)
+    desk.clock.advance(60)
+    assert complete(desk.store.expire(scope_floor(desk.clock.now_ms()), 10)) == 1
+    assert complete(desk.store.turn(DEFAULT_PROJECT, first.turn.turn_id)) is None
+    desk.do(WriteCards(fence=fence_of(second), cards=(NOTE,)))
+    desk.deliver(second)
+    assert contents(desk, own) == ["task.deliverable", "note", "note", "note", "task.deliverable"]
+    context = complete(desk.store.hydrate(asked.turn, fresh=True)).context
+    assert [card.position for card in context] == [0, 1, 2], "what it held when it was handed over"
+
+
+def test_a_turn_can_end_although_the_box_it_writes_to_has_no_cards() -> None:
+    """As versions before left one whose first turn was forgotten."""
     desk = Desk("a")
     first = desk.begin("a")
     desk.deliver(first)
     own = box_of(first.turn.turn_id)
     second = desk.begin("a", output_box_id=own)
     desk.clock.advance(60)
+    owners = desk.store.box_owners.copy()
+    desk.store.box_owners.clear()
     assert complete(desk.store.expire(scope_floor(desk.clock.now_ms()), 10)) == 1
+    desk.store.box_owners.update(owners)
     desk.deliver(second)
     assert desk.head("a").status is HeadStatus.IDLE
     assert contents(desk, own) == ["task.deliverable"]

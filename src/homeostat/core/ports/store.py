@@ -134,7 +134,8 @@ class TurnStore(Protocol):
     async def expire(self, before: Scope, limit: int) -> int:
         """Forget turns that ended before the instant of a scope, with all that belongs to them, and older answers.
 
-        At most `limit` of either; returns how many turns and answers there were.
+        Cards that another box refers to stay, and so does every card of a box that has a writer. At most `limit` of
+        either; returns how many turns and answers there were.
         """
         ...
 

@@ -301,6 +301,31 @@ async def a_card_that_a_box_refers_to_outlives_its_turn(open_store: OpenStore) -
     assert await store.turn(a.PROJECT, one.turn_id) is None
 
 
+async def a_box_that_an_agent_writes_to_outlives_the_turn_it_was_born_with(open_store: OpenStore) -> None:
+    """Whole, as boxes only grow: whoever was promised it up to a place finds that, and nothing else there."""
+    store = await open_store()
+    first, later, other = a.turn(1), a.turn(2, at=a.NOW + 9), a.turn(3)
+    own, memory = scope_of(first.turn_id), a.own_box(first)
+    written = a.card(scope_of(later.turn_id), 1)
+    pointer = a.card(own, 2, "", digest=written.digest, reference=written.card_id)
+    for one in (first, later, other):
+        await a.finished(store, one)
+    await a.put(store, cards=[a.card(own, 1), written, pointer], box_owners={memory: first.key})
+    strangers = {a.own_box(other): (a.ELSEWHERE, other.agent_id)}
+    await a.put(store, cards=[a.card(scope_of(other.turn_id), 1)], box_owners=strangers)
+    held = await store.box(a.PROJECT, memory, after=-1, limit=9)
+    assert held is not None
+    assert [card.position for card in held] == [0, 1, 2]
+    assert await store.expire(scope_floor(a.NOW + 1), 9) == 2
+    assert await store.turn(a.PROJECT, first.turn_id) is None
+    assert await store.box(a.PROJECT, memory, after=-1, limit=9) == held
+    assert await store.box_until(a.PROJECT, memory) == 2
+    assert await store.expire(scope_floor(a.NOW + 10), 9) == 1
+    assert await store.box(a.PROJECT, memory, after=-1, limit=9) == held
+    assert await store.box(a.PROJECT, a.own_box(later), after=-1, limit=9) == [written]
+    assert await store.box(a.PROJECT, a.own_box(other), after=-1, limit=9) is None, "a box of that name elsewhere"
+
+
 async def what_lives_is_kept_however_old_it_is(open_store: OpenStore) -> None:
     store = await open_store()
     active, queued = a.turn(1), a.turn(2)
@@ -367,6 +392,7 @@ CHECKS: tuple[Check, ...] = (
     every_project_forgets,
     a_turn_is_kept_from_its_end_on,
     a_card_that_a_box_refers_to_outlives_its_turn,
+    a_box_that_an_agent_writes_to_outlives_the_turn_it_was_born_with,
     what_lives_is_kept_however_old_it_is,
     forgotten_answers_are_bounded_too,
 )

@@ -1,7 +1,9 @@
 -- Forgets turns that ended before the instant $3, at most $2 of them, with all that belongs to them but for cards
--- another box refers to, and as many answers; returns how many of both there were, and remembers up to where it went.
+-- another box refers to, and for boxes that have a writer: what later turns remember lies there, too, and no place in them is
+-- taken twice. Forgets as many answers; returns how many of both there were, and remembers up to where it went.
 -- None was asked for after $1. Of several processes that forget at once each waits for the one before.
--- Projects are looked through one after the other, each found behind the one before it.
+-- Projects are looked through one after the other, each found behind the one before it. Writers are looked up one by one: a join
+-- would read them all.
 WITH RECURSIVE mark AS MATERIALIZED (SELECT turn_id FROM swept FOR UPDATE),
 projects (project) AS (
     SELECT min(project) FROM turns WHERE project > ''
@@ -23,7 +25,9 @@ old AS MATERIALIZED (
 ),
 expired_cards AS (
     DELETE FROM cards AS c USING old
-    WHERE c.scope = old.scope AND NOT EXISTS (
+    WHERE c.scope = old.scope AND (
+        SELECT o.agent_id FROM box_owners AS o WHERE o.project = old.project AND o.box_id = 'box_' || old.scope
+    ) IS NULL AND NOT EXISTS (
         SELECT FROM cards AS other
         WHERE other.reference = 'card_' || c.scope || '_' || c.position || '_' || c.digest
     )
