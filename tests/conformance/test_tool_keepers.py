@@ -12,14 +12,17 @@ from homeostat.adapters.doorbells.local import LocalBus
 from homeostat.app.local_turns import LocalTurns
 from homeostat.app.stores import open_engine, tool_keeper, turn_store
 from homeostat.app.supervisor import Supervisor
+from homeostat.app.tool_desk import ToolDesks
 from homeostat.core.clock import Millis
 from homeostat.core.codec import Json
 from homeostat.core.ids import AgentId, ProjectId, ToolCallId
+from homeostat.core.limits import TOOL_CALLS_BATCH_MAX, WAITS_PER_TURN_MAX
 from homeostat.core.ports.tools import ToolKeeper
 from homeostat.core.records.tool import CallKey, ToolSpec
 from homeostat.core.records.turn import MessageType, ToolCall, WaitStatus
 from homeostat.kernel.commands import Enqueue
 from homeostat.kernel.kernel import Kernel
+from homeostat.testing.clock import ManualClock
 from homeostat.testing.memory import MemoryTurns
 from homeostat.testing.memory_tools import MemoryTools
 
@@ -90,14 +93,38 @@ async def test_tools_are_known_by_name_and_project(place: Place) -> None:
 
 async def test_unanswered_calls_are_found_the_most_urgent_first(place: Place) -> None:
     slow, quick, foreign = await place.suspend("one", ("search", 300), ("search", 60), ("other", 10))
-    found = await place.keeper.waiting(PROJECT, ["search"], 10)
+    found = await place.keeper.waiting(PROJECT, ["search"], 10, NOW)
     assert [call.key for call in found] == [quick, slow]
     assert {(call.project, call.agent_id, call.tool) for call in found} == {(PROJECT, "one", "search")}
     assert all(call.call_card_id is not None for call in found)
-    assert [call.key for call in await place.keeper.waiting(PROJECT, ["other", "search"], 1)] == [foreign]
-    assert await place.keeper.waiting(ProjectId("other"), ["search"], 10) == []
+    assert [call.key for call in await place.keeper.waiting(PROJECT, ["other", "search"], 1, NOW)] == [foreign]
+    assert await place.keeper.waiting(ProjectId("other"), ["search"], 10, NOW) == []
     await place.kernel.report(PROJECT, *quick, status=WaitStatus.SUCCESS, result=Json("1"))
-    assert [call.key for call in await place.keeper.waiting(PROJECT, ["search"], 10)] == [slow]
+    assert [call.key for call in await place.keeper.waiting(PROJECT, ["search"], 10, NOW)] == [slow]
+
+
+async def test_calls_that_somebody_makes_do_not_stand_before_others(place: Place) -> None:
+    first, second, third = await place.suspend("one", ("search", 60), ("search", 120), ("search", 180))
+
+    async def waiting(now: Millis, limit: int) -> list[CallKey]:
+        return [call.key for call in await place.keeper.waiting(PROJECT, ["search"], limit, now)]
+
+    await place.keeper.take([first], NOW, LATER)
+    await place.keeper.take([second], NOW, MUCH_LATER)
+    assert await waiting(NOW, 1) == [third]
+    assert await waiting(LATER, 2) == [first, third], "its service fell silent"
+    assert await waiting(MUCH_LATER, 9) == [first, second, third]
+
+
+async def test_a_desk_gives_out_what_waits_behind_many_calls_in_work(place: Place) -> None:
+    await place.suspend("one", *[("search", 60)] * WAITS_PER_TURN_MAX)
+    (last,) = await place.suspend("two", ("search", 120))
+    desk = ToolDesks(kernel=place.kernel, keeper=place.keeper, bus=place.kernel.bus, clock=ManualClock()).desk(PROJECT)
+    given: list[CallKey] = []
+    while calls := await desk.calls(["search"], limit=TOOL_CALLS_BATCH_MAX, seconds=0):
+        given += [call.key for call in calls]
+    assert len(given) == len(set(given)) == WAITS_PER_TURN_MAX + 1
+    assert given[-1] == last
 
 
 async def test_a_call_is_taken_by_one_until_its_time_is_over(place: Place) -> None:

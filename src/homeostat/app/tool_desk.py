@@ -103,10 +103,10 @@ class LocalToolDesk:
 
     async def _take(self, tools: Collection[str], limit: int) -> list[OpenCall]:
         keeper = self._desks.keeper
-        waiting = await keeper.waiting(self._project, tools, TOOL_CALLS_BATCH_MAX * 4)
+        now = self._desks.clock.now_ms()
+        waiting = await keeper.waiting(self._project, tools, TOOL_CALLS_BATCH_MAX * 4, now)
         if not waiting:
             return []
-        now = self._desks.clock.now_ms()
         taken: list[OpenCall] = []
         for start in range(0, len(waiting), limit):
             batch = waiting[start : start + limit - len(taken)]

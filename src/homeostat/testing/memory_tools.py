@@ -24,9 +24,10 @@ class MemoryTools:
     async def all(self, project: ProjectId) -> list[ToolSpec]:
         return [self._tools[key] for key in sorted(self._tools) if key[0] == project]
 
-    async def waiting(self, project: ProjectId, tools: Collection[str], limit: int) -> list[OpenCall]:
+    async def waiting(self, project: ProjectId, tools: Collection[str], limit: int, now: Millis) -> list[OpenCall]:
         found = [wait for wait in self._turns.pending.values() if wait.project == project and wait.tool in tools]
-        return [_open(wait) for wait in sorted(found, key=lambda wait: wait.deadline_ms)[:limit]]
+        free = [wait for wait in found if self._taken.get((wait.turn_id, wait.call_id), 0) <= now]
+        return [_open(wait) for wait in sorted(free, key=lambda wait: wait.deadline_ms)[:limit]]
 
     async def take(self, calls: Collection[CallKey], now: Millis, until: Millis) -> set[CallKey]:
         free = {key for key in calls if self._taken.get(key, 0) <= now}

@@ -156,6 +156,13 @@ def test_sqlite_reads_through_no_table(sqlite_path: Path, name: str) -> None:
         assert not any("TEMP B-TREE" in line for line in plan), plan
 
 
+def test_sqlite_finds_calls_to_make_in_the_order_of_their_deadlines(sqlite_path: Path) -> None:
+    plan = sqlite_plan(sqlite_path, statements("sqlite", "tools")["calls_waiting"])
+    assert any("waits USING INDEX waits_due" in line for line in plan), plan
+    assert any("SEARCH taken USING PRIMARY KEY (turn_id=? AND call_id=?)" in line for line in plan), plan
+    assert not any("TEMP B-TREE" in line for line in plan), plan
+
+
 def test_a_plan_that_reads_through_a_table_is_seen(sqlite_path: Path) -> None:
     text = "SELECT h.epoch FROM heads AS h WHERE h.epoch = ?1 ORDER BY h.losses"
     plan = sqlite_plan(sqlite_path, text)
@@ -260,6 +267,15 @@ async def test_postgres_reads_through_no_table(postgres: str, name: str) -> None
     assert read_through(plan) == listed.get(name, set()), plan
     if name in IN_ORDER:
         assert not [node for node in plan if node["Node Type"] == "Sort"], plan
+
+
+async def test_postgres_finds_calls_to_make_in_the_order_of_their_deadlines(postgres: str) -> None:
+    plan = await postgres_plan(postgres, statements("postgres", "tools")["calls_waiting"])
+    (waits,) = [node for node in plan if node.get("Relation Name") == "waits"]
+    (taken,) = [node for node in plan if node.get("Relation Name") == "calls_taken"]
+    assert waits["Index Name"] == "waits_due", plan
+    assert ("turn_id = " in taken["Index Cond"], "call_id = " in taken["Index Cond"]) == (True, True), plan
+    assert not [node for node in plan if node["Node Type"] == "Sort"], plan
 
 
 @pytest.mark.parametrize("heads", [1, 2])

@@ -21,8 +21,8 @@ class ToolKeeper(Protocol):
         """Every tool of a project, by name."""
         ...
 
-    async def waiting(self, project: ProjectId, tools: Collection[str], limit: int) -> list[OpenCall]:
-        """Calls of these tools that were not answered yet, the most urgent first."""
+    async def waiting(self, project: ProjectId, tools: Collection[str], limit: int, now: Millis) -> list[OpenCall]:
+        """Calls of these tools that were not answered yet and that nobody has, the most urgent first."""
         ...
 
     async def take(self, calls: Collection[CallKey], now: Millis, until: Millis) -> set[CallKey]:

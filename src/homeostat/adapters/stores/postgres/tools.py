@@ -26,8 +26,9 @@ class PostgresTools:
     async def all(self, project: ProjectId) -> list[ToolSpec]:
         return [ToolSpec(*row) for row in await self._engine.fetch(SQL["tools_all"], project)]
 
-    async def waiting(self, project: ProjectId, tools: Collection[str], limit: int) -> list[OpenCall]:
-        return [OpenCall(*row) for row in await self._engine.fetch(SQL["calls_waiting"], project, list(tools), limit)]
+    async def waiting(self, project: ProjectId, tools: Collection[str], limit: int, now: Millis) -> list[OpenCall]:
+        found = await self._engine.fetch(SQL["calls_waiting"], project, list(tools), limit, now)
+        return [OpenCall(*row) for row in found]
 
     async def take(self, calls: Collection[CallKey], now: Millis, until: Millis) -> set[CallKey]:
         await self._engine.fetch(SQL["calls_forget"], now - int(WAIT_SECONDS_MAX * 1000))

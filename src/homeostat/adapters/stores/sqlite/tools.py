@@ -31,8 +31,8 @@ class SqliteTools:
         found = await self._engine.read(lambda connection: connection.execute(SQL["tools_all"], (project,)).fetchall())
         return [ToolSpec(*row) for row in found]
 
-    async def waiting(self, project: ProjectId, tools: Collection[str], limit: int) -> list[OpenCall]:
-        wanted = (project, json.dumps(list(tools)), limit)
+    async def waiting(self, project: ProjectId, tools: Collection[str], limit: int, now: Millis) -> list[OpenCall]:
+        wanted = (project, json.dumps(list(tools)), limit, now)
         found = await self._engine.read(lambda connection: connection.execute(SQL["calls_waiting"], wanted).fetchall())
         return [OpenCall(*row) for row in found]
 

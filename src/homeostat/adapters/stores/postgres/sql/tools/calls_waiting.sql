@@ -1,4 +1,8 @@
--- Calls of some tools that were not answered yet, the most urgent first; the index holds pending ones only.
+-- Calls of some tools that were not answered yet and that nobody has, the most urgent first; the index holds pending ones only.
+-- Who has one is looked up call by call: a join would read all that are taken.
 SELECT project, agent_id, turn_id, call_id, tool, call_card_id, deadline_ms FROM waits
-WHERE status = 'pending' AND project = $1 AND tool = ANY ($2::text[])
+WHERE status = 'pending' AND project = $1 AND tool = ANY ($2::text[]) AND (
+    SELECT taken.until_ms FROM calls_taken AS taken
+    WHERE taken.turn_id = waits.turn_id AND taken.call_id = waits.call_id AND taken.until_ms > $4
+) IS NULL
 ORDER BY deadline_ms LIMIT $3
