@@ -11,7 +11,7 @@ from homeostat.core.ids import AgentId, BoxId, ProjectId, Scope, digest_of
 from homeostat.core.limits import PAGE_MAX
 from homeostat.core.ports.store import TurnStore
 from homeostat.core.records.card import EMPTY_BOX, Card, CardDraft
-from homeostat.kernel.commands import Enqueue
+from homeostat.kernel.commands import Enqueue, Suspend
 
 
 async def extent(store: TurnStore, project: ProjectId, box_id: BoxId) -> int:
@@ -27,6 +27,11 @@ async def with_context(store: TurnStore, command: Enqueue) -> Enqueue:
     if command.context_box_id is None:
         return command
     return replace(command, context_until=await extent(store, command.key[0], command.context_box_id))
+
+
+async def with_contexts(store: TurnStore, command: Suspend) -> Suspend:
+    """The same for those whom a turn asks."""
+    return replace(command, children=tuple([await with_context(store, child) for child in command.children]))
 
 
 def new_cards(

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from typing import cast
+from typing import Any, cast
 
 from msgspec.structs import replace
 
@@ -59,6 +59,22 @@ def _recall_key(command: c.Command, idempotency: c.Idempotency) -> RecallKey | N
             return None if command.key is None else (command.key[0], f"{command.key[1]} {idempotency.key}")
 
 
+async def first_answer(store: TurnStore, command: c.Command) -> Any:
+    """What a command was answered that came before under its key: for one that names what is gone by now."""
+    pending = Pending(command)
+    if (key := pending.recall_key) is None:
+        return None
+    first = (await store.recall([key])).get(key)
+    return None if first is None else _repeat(pending, first)
+
+
+def _repeat(pending: Pending, first: Answer) -> object:
+    assert pending.idempotency is not None
+    if first.fingerprint != pending.idempotency.fingerprint:
+        raise IdempotencyKeyReused(key=pending.idempotency.said)
+    return ANSWERS[type(pending.command)](from_json(first.answer))
+
+
 class Decision:
     """One attempt at one batch. It starts from mailboxes in memory and never refuses on their word alone."""
 
@@ -110,7 +126,7 @@ class Decision:
         followups: Followups = []
         try:
             if key is not None and (first := self._answers.get(key)) is not None:
-                pending.answer = self._repeat(pending, first)
+                pending.answer = _repeat(pending, first)
                 return None
             answer = RULES[type(pending.command)](self._plan, pending.command, followups)
         except Need as need:
@@ -130,13 +146,6 @@ class Decision:
         if followups:
             self._plan.followups.extend(followups)
         return None
-
-    @staticmethod
-    def _repeat(pending: Pending, first: Answer) -> object:
-        assert pending.idempotency is not None
-        if first.fingerprint != pending.idempotency.fingerprint:
-            raise IdempotencyKeyReused(key=pending.idempotency.said)
-        return ANSWERS[type(pending.command)](from_json(first.answer))
 
     async def _follow(self) -> None:
         """Bring the replies of joined turns home in the same transaction; a parent that moved on needs none."""

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from homeostat.core.clock import Clock, Millis, SystemClock
 from homeostat.core.codec import Json
-from homeostat.core.errors import TurnUnknown
+from homeostat.core.errors import BoxUnknown, TurnUnknown
 from homeostat.core.ids import (
     AgentId,
     BoxId,
@@ -62,6 +62,7 @@ from homeostat.kernel.commands import (
     SwapBoxes,
     WriteCards,
 )
+from homeostat.kernel.decide import first_answer
 from homeostat.kernel.deliverables import Deliverables
 from homeostat.kernel.dock import Dock, Revoke
 from homeostat.kernel.flush import Flusher
@@ -147,9 +148,9 @@ class Kernel:
 
     async def enqueue(self, command: Enqueue) -> Enqueued:
         """Accept a message, durably."""
-        if command.context_box_id is not None:
-            command = await boxes.with_context(self.store, command)
-        return await self._do(command)
+        if command.context_box_id is None:
+            return await self._do(command)
+        return await self._naming(command, boxes.with_context(self.store, command))
 
     async def ask(self, command: Enqueue, seconds: float) -> tuple[Enqueued, Deliverable | None]:
         """Enqueue and wait for the end, in one go: whoever asks is woken once, with the end."""
@@ -312,10 +313,9 @@ class Kernel:
         )
 
     async def suspend(self, command: Suspend) -> Suspended:
-        if command.children:
-            children = [await boxes.with_context(self.store, child) for child in command.children]
-            command = replace(command, children=tuple(children))
-        return await self._do(command)
+        if not command.children:
+            return await self._do(command)
+        return await self._naming(command, boxes.with_contexts(self.store, command))
 
     async def deliver(self, command: Deliver) -> Delivered:
         return await self._do(command)
@@ -343,6 +343,16 @@ class Kernel:
         if is_urgent() and self.store.lanes == 1:
             await unbound(self.flusher.tick())
         return await answer
+
+    async def _naming(self, command: Command, known: Awaitable[Command]) -> Any:
+        """Do a command once the boxes it names are looked up; where one is gone, it may have been done before."""
+        try:
+            command = await known
+        except BoxUnknown:
+            if (first := await first_answer(self.store, command)) is None:
+                raise
+            return first
+        return await self._do(command)
 
     async def _turn(self, project: ProjectId, turn_id: TurnId) -> TurnView:
         view = await self.store.turn(project, turn_id)

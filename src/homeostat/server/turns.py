@@ -29,6 +29,7 @@ from homeostat.core.run_errors import RunUnknown
 from homeostat.core.wire import answers as a
 from homeostat.core.wire import bodies as b
 from homeostat.core.wire.orders import OrderBody
+from homeostat.kernel.decide import first_answer
 from homeostat.kernel.errors import TurnInactive
 from homeostat.server import identity, messages, names, render
 from homeostat.server.call import Call
@@ -95,13 +96,19 @@ async def send_message(call: Call, message: b.Message) -> a.Accepted:
         call.trace_id = TraceId(accepted.trace_id)
         return accepted
     source = await identity.speaker(call, message.source_agent_id)
-    parent = None
-    if message.parent_turn_id is not None:
-        parent = (await _turn(call, names.turn_id(message.parent_turn_id))).turn
-    if message.run_id is not None:
-        await call.system.runs.get(call.project, RunId(message.run_id))
-    command = messages.enqueue_of(key, kind, message, call.trace_id, idempotency, source=source, parent=parent)
-    enqueued = await call.system.kernel.enqueue(command)
+    kernel, parent = call.system.kernel, None
+    try:
+        if message.parent_turn_id is not None:
+            parent = (await _turn(call, names.turn_id(message.parent_turn_id))).turn
+        if message.run_id is not None:
+            await call.system.runs.get(call.project, RunId(message.run_id))
+    except (TurnUnknown, RunUnknown):  # it may have been accepted before what it names was forgotten
+        said = messages.enqueue_of(key, kind, message, call.trace_id, idempotency, source=source, parent=None)
+        if (enqueued := await first_answer(kernel.store, said)) is None:
+            raise
+    else:
+        command = messages.enqueue_of(key, kind, message, call.trace_id, idempotency, source=source, parent=parent)
+        enqueued = await kernel.enqueue(command)
     call.trace_id = enqueued.trace_id
     return a.Accepted(inbox_id=enqueued.inbox_id, turn_id=enqueued.turn_id, trace_id=enqueued.trace_id)
 

@@ -18,13 +18,14 @@ from homeostat.core.codec import to_json
 from homeostat.core.errors import (
     AgentBusy,
     AgentUnknown,
+    BoxUnknown,
     DepthExceeded,
     IdempotencyKeyReused,
     StaleEpoch,
     TurnUnfinished,
     TurnUnknown,
 )
-from homeostat.core.ids import AgentId, ProjectId, ToolCallId
+from homeostat.core.ids import AgentId, ProjectId, ToolCallId, scope_floor
 from homeostat.core.limits import DEPTH_MAX
 from homeostat.core.machines.turn import HeadStatus
 from homeostat.core.ports.turns import WorkerSession
@@ -34,6 +35,7 @@ from homeostat.core.records.turn import Grant, ToolCall, TurnStatus
 from homeostat.core.records.view import Outcome
 from homeostat.server.serving import bind, serving, url_of
 from homeostat.testing.servers import free_port
+from homeostat.testing.suites import turn_records as a
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 
@@ -121,6 +123,30 @@ async def test_a_repeated_key_returns_the_first_answer(client: Client, http: htt
     assert [answer.json() for answer in stopped] == [stopped[0].json()] * 2
     other = await http.post(stop[0], json={"reason": "another"}, headers=stop[1])
     assert other.json()["code"] == "idempotency_key_reused"
+
+
+async def test_a_repeated_key_returns_the_first_answer_although_what_the_message_names_is_gone(
+    client: Client, system: System, http: httpx2.AsyncClient
+) -> None:
+    await client.register("tester", agent_id="ann")
+    old, store = a.turn(project="default", agent_id="ann"), system.kernel.store
+    await a.finished(store, old)
+    messages: dict[str, dict[str, Any]] = {
+        "k1": {"parent_turn_id": old.turn_id},
+        "k2": {"context_box_id": a.own_box(old)},
+    }
+    for key, named in messages.items():
+        first = await client.enqueue("ann", 1, **named, idempotency_key=key)
+        await store.expire(scope_floor(a.NOW + 1), 9)
+        assert await client.enqueue("ann", 1, **named, idempotency_key=key) == first
+        with pytest.raises(IdempotencyKeyReused):
+            await client.enqueue("ann", 2, **named, idempotency_key=key)
+        with pytest.raises((TurnUnknown, BoxUnknown)):
+            await client.enqueue("ann", 1, **named, idempotency_key="new")
+        with pytest.raises((TurnUnknown, BoxUnknown)):
+            await client.enqueue("ann", 1, **named)
+        await a.finished(store, old)
+    assert (await client.head("ann")).head.tail_seq == 2
 
 
 async def test_a_key_is_its_senders_wherever_it_is_shown(
