@@ -70,6 +70,7 @@ class AgentMemory:
         self._before: dict[str, Json | None] = {}
         self._aside: frozenset[str] = frozenset()
         self._read: dict[str, Json | None] = {}
+        self._wrote: set[str] = set()
         self.cleared = False
         self.treatment: Json | None = None
 
@@ -111,6 +112,7 @@ class AgentMemory:
         self._turn = turn_id
         self._stale = True
         self._read = {}
+        self._wrote.clear()
         if self._used or self.treatment is not None:  # somebody may have lifted the treatment meanwhile
             await self.refresh()
 
@@ -131,15 +133,19 @@ class AgentMemory:
     def get(self, key: str, default: Any = None) -> Any:
         """A value as it was loaded at startup, or changed since."""
         self._used = True
-        if key not in self._dirty:
-            self._read.setdefault(key, self._values.get(key))
         text = self._dirty[key] if key in self._dirty else self._values.get(key)
+        self._note(key, text)
         return default if text is None else from_json(text)
 
     def keys(self) -> tuple[str, ...]:
-        for key, text in self._values.items():
-            self._read.setdefault(key, text)
+        for key, text in {**self._values, **self._dirty}.items():
+            self._note(key, text)
         return self._present()
+
+    def _note(self, key: str, text: Json | None) -> None:
+        """A value was looked at. What this run of the code wrote itself, it would find again without being told."""
+        if key not in self._wrote:
+            self._read.setdefault(key, text)
 
     def _present(self) -> tuple[str, ...]:
         known = {**self._values, **self._dirty}
@@ -152,12 +158,14 @@ class AgentMemory:
         if key not in (present := self._present()) and len(present) >= MEMORY_KEYS_MAX:
             raise MalformedPayload(field="memory", problem=f"an agent remembers {MEMORY_KEYS_MAX} keys at most")
         self._dirty[key] = to_json(value, what=f"memory {key!r}")
+        self._wrote.add(key)
         return Pending(self, key)
 
     def forget(self, key: str) -> Pending:
         """Remove a value."""
         self._admit(key)
         self._dirty[key] = None
+        self._wrote.add(key)
         return Pending(self, key)
 
     async def forget_all(self) -> int:

@@ -22,7 +22,10 @@ from homeostat import (
 )
 from homeostat.agent.errors import RequestInterrupted, StateRequired
 from homeostat.agent.memory import VolatileMemory
+from homeostat.core.clock import Millis
+from homeostat.core.codec import Json
 from homeostat.core.errors import IllegalTransition, MalformedPayload, SettingInvalid
+from homeostat.core.ids import DEFAULT_PROJECT, AgentId
 
 S = AgentState
 
@@ -549,6 +552,29 @@ async def test_a_turn_that_begins_again_finds_its_memory_as_it_was() -> None:
     kept = await keeper.recall(("default", "turner"))  # pyright: ignore[reportArgumentType]
     assert set(kept) == {"a", "b", "c", "~", "~c"}, "what no turn can need any more is gone"
     assert await life("t5") == {"a": 2, "b": 1, "c": 4}
+
+
+async def test_what_a_turn_read_is_what_it_found_however_often_it_began() -> None:
+    class Turner(ManagedAgent):
+        memory_keys = frozenset({"a", "b", "c"})
+
+    keeper = VolatileMemory()
+    await keeper.keep((DEFAULT_PROJECT, AgentId("turner")), {"a": Json("1"), "b": Json("1")}, Millis(1))
+    first, again = Turner(), Turner()
+    for agent in (first, again):
+        agent.bind(agent_id="turner", memory=keeper)
+        await agent.memory.begin("t1")
+        assert await agent.memory.load("a") == 1
+        await agent.memory.update("a", 2)
+        await agent.memory.update("c", 3)
+        assert (agent.memory.get("a"), agent.memory.get("c")) == (2, 3)
+        assert agent.memory.read == {"a": "1"}, "what it wrote itself it did not find"
+        assert set(agent.memory.keys()) == {"a", "b", "c"}
+        assert agent.memory.read == {"a": "1", "b": "1"}
+    again.memory.update("b", 2)
+    await again.memory.begin("t2")
+    assert again.memory.get("b") == 2
+    assert again.memory.read == {"b": "2"}, "also what nobody has written down yet"
 
 
 async def test_memory_changed_outside_a_turn_is_not_taken_back() -> None:
