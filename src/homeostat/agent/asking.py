@@ -4,12 +4,13 @@ A conversation grows with every call of a model, so a call is told as what is ne
 digest of the whole. Secrets are taken out first, so that a replay from a recording without them digests the same.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from contextvars import ContextVar
 from typing import Any, Final, cast
 
 from homeostat.core.canonical import canonical_of
-from homeostat.core.codec import Json, from_json, to_json
+from homeostat.core.codec import NULL, Json, from_json, to_json
 from homeostat.core.errors import HomeostatError
 from homeostat.core.ids import digest_of
 from homeostat.core.limits import CALL_BODY_BYTES_MAX
@@ -17,6 +18,8 @@ from homeostat.core.redaction import redact_json
 
 TOLD_BYTES_MAX: Final = 64 << 10  # of what a step was asked; beyond it the digest has to do
 MESSAGES: Final = "messages"
+MEMORY: Final = "memory"
+MEMORY_OMITTED: Final = "memory_omitted"
 
 Asked = dict[str, Any]
 Asking = Callable[[], Asked | None]
@@ -65,6 +68,15 @@ def tool_asked(arguments: Any) -> Asked | None:
     """What a tool that runs inside of a turn was given."""
     text = _text(arguments)
     return None if text is None else _asked("tool", text, from_json(text))
+
+
+def remembered(read: Mapping[str, Json | None], limit: int) -> dict[str, Any]:
+    """What was read from an agent's memory, or of how many values that is not told: they take more bytes than that."""
+    with suppress(HomeostatError):  # it may be longer in bytes than in characters, or have a name that is no JSON
+        if sum(len(text or NULL) for text in read.values()) <= limit:
+            to_json(read, limit=limit)
+            return {MEMORY: dict(read)}
+    return {MEMORY_OMITTED: len(read)}
 
 
 def digest_under(rules: Redacting, asking: Asking) -> str | None:

@@ -6,6 +6,7 @@ import inspect
 from pathlib import Path
 from typing import Any, Final
 
+from homeostat.agent.asking import remembered
 from homeostat.agent.functions import FunctionAgent
 from homeostat.agent.journal import Journal
 from homeostat.agent.managed import ManagedAgent
@@ -22,11 +23,7 @@ def recording_of(agent: object, journal: Journal | None) -> Json:
         told["order"] = journal.order
         told["parallel"] = journal.parallel
     if isinstance(agent, ManagedAgent) and agent.memory.read:
-        read = agent.memory.read
-        if sum(len(text or "") for text in read.values()) <= PAYLOAD_BYTES_MAX // 2:
-            told["memory"] = read
-        else:
-            told["memory_omitted"] = len(read)
+        told |= remembered(agent.memory.read, PAYLOAD_BYTES_MAX // 2)
     return to_json(told)
 
 

@@ -6,6 +6,7 @@ from typing import Any, Final, cast
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from homeostat.agent.asking import MEMORY, MEMORY_OMITTED
 from homeostat.agent.journal import CARD
 from homeostat.core.canonical import Ordered, canonical_plain
 from homeostat.core.clock import Millis
@@ -52,7 +53,7 @@ class TurnTold(Ordered, frozen=True, gc=False):
     depth: int | UnsetType
     error_json: str | UnsetType
     in_order: bool | UnsetType
-    left_out: dict[str, str] | UnsetType  # what an entry has no room for, by its digest
+    left_out: dict[str, str] | UnsetType  # what an entry has no room for, by its digest if that is known
     memory: msgspec.Raw | UnsetType
     order: tuple[str, ...] | UnsetType
     parent_turn_id: str | UnsetType
@@ -266,8 +267,13 @@ def _shown(context: Collection[Card]) -> msgspec.Raw:
 
 def _remembered(recording: Mapping[str, Any]) -> msgspec.Raw | UnsetType:
     """What the code read from its agent's memory."""
-    memory = cast("dict[str, str | None]", recording.get("memory") or {})
+    memory = cast("dict[str, str | None]", recording.get(MEMORY) or {})
     return _spelled({key: recorded(Json(text or NULL)) for key, text in memory.items()}) if memory else UNSET
+
+
+def _left_out(recording: Mapping[str, Any]) -> dict[str, str] | UnsetType:
+    """What was too large even to be brought here, so that nobody has its digest."""
+    return {MEMORY: ""} if recording.get(MEMORY_OMITTED) else UNSET
 
 
 def _spelled(value: object) -> msgspec.Raw:
@@ -278,11 +284,11 @@ def _fitting(told: TurnTold) -> TurnTold:
     """What an entry has room for: of what the code read, which has no bound, it tells the digest where it has none."""
     if sum(len(bytes(part)) for part in (told.context, told.memory) if part is not UNSET) <= ENTRY_BYTES_MAX // 4:
         return told
-    left: dict[str, str] = {}
-    for name, part in (("context", told.context), ("memory", told.memory)):
+    left: dict[str, str] = {} if told.left_out is UNSET else {**told.left_out}
+    for name, part in (("context", told.context), (MEMORY, told.memory)):
         if part is not UNSET and len(_encoder.encode(told)) > ENTRY_BYTES_MAX:
             left[name] = digest_of(bytes(part).decode())
-            told = msgspec.structs.replace(told, left_out=left, **{name: UNSET})
+            told = msgspec.structs.replace(told, left_out=dict(sorted(left.items())), **{name: UNSET})
     return told
 
 
@@ -317,7 +323,7 @@ def _end_note(
         turn.depth or UNSET,
         UNSET if error == NULL else error,
         True if recording.get("order") and not recording.get("parallel") else UNSET,
-        UNSET,
+        _left_out(recording) if recording else UNSET,
         _remembered(recording) if recording else UNSET,
         tuple(order) if order else UNSET,
         turn.parent_turn_id or UNSET,

@@ -1,5 +1,7 @@
 """A replay remembers what the recorded turn remembered, whatever became of that turn."""
 
+import pytest
+
 from homeostat.agent.managed import ManagedAgent
 from homeostat.agent.turn import Turn
 from homeostat.core.codec import from_json
@@ -43,3 +45,23 @@ async def test_what_a_turn_read_before_it_waited_is_in_its_recording() -> None:
     assert [memory.get("count") for memory in memories_of(entries)] == ["null", "1", "2"]
     report = await replay(bundle_of(entries), lambda _: Counting)
     assert (report.verdict, report.turns) == ("identical", 3), report
+
+
+@pytest.mark.parametrize("word", ["x" * 300_000, "€" * 250_000], ids=["long", "wide"])
+async def test_a_turn_that_read_more_than_its_recording_has_room_for_is_not_called_diverged(word: str) -> None:
+    class Hoarding(ManagedAgent):
+        memory_keys = frozenset({"left", "right"})
+
+        async def process(self, turn: Turn) -> int:
+            del turn
+            seen: list[str] = [await self.memory.load(key, "") for key in ("left", "right")]
+            for key in ("left", "right"):
+                self.memory.update(key, word)
+            return sum(map(len, seen))
+
+    entries = await recorded(Hoarding, "first", "second")
+    _, second = [from_json(entry.payload) for entry in entries if entry.kind == EntryKind.TURN_ENDED]
+    assert ("memory" in second, set(second["left_out"])) == (False, {"memory"})
+    report = await replay(bundle_of(entries), lambda _: Hoarding)
+    assert (report.verdict, report.turns) == ("incomplete", 1), report
+    assert report.skipped == ["task 1 (task1): its memory did not fit into the ledger"]
