@@ -13,10 +13,11 @@ from homeostat.core.canonical import canonical_of
 from homeostat.core.codec import NULL, Json, from_json, to_json
 from homeostat.core.errors import HomeostatError
 from homeostat.core.ids import digest_of
-from homeostat.core.limits import CALL_BODY_BYTES_MAX
+from homeostat.core.limits import CALL_BODY_BYTES_MAX, PAYLOAD_BYTES_MAX
 from homeostat.core.redaction import redact_json
 
 TOLD_BYTES_MAX: Final = 64 << 10  # of what a step was asked; beyond it the digest has to do
+RECORDED_BYTES_MAX: Final = PAYLOAD_BYTES_MAX // 2  # of what a turn read from memory; beyond it nobody is told
 MESSAGES: Final = "messages"
 MEMORY: Final = "memory"
 MEMORY_OMITTED: Final = "memory_omitted"

@@ -6,13 +6,15 @@ does not, results would be given to the wrong questions; that is found out and s
 
 import sys
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, cast
+from itertools import islice
+from typing import Any, Final, cast
 
-from homeostat.agent.asking import Asked, Asking
+from homeostat.agent.asking import MEMORY, MEMORY_OMITTED, TOLD_BYTES_MAX, Asked, Asking, remembered
 from homeostat.agent.errors import NonDeterministic, StepFailed, as_json
 from homeostat.core.codec import Json, from_json, to_json
-from homeostat.core.errors import InvalidRequest
+from homeostat.core.errors import InvalidRequest, PayloadTooLarge
 from homeostat.core.ids import CardId, ToolCallId, scope_of
 from homeostat.core.limits import NAME_CHARS_MAX, STEP_ERROR_CHARS_MAX, STEPS_PER_TURN_MAX
 from homeostat.core.records.card import KERNEL_CARDS, Card
@@ -24,6 +26,8 @@ REPEAT = "#"
 
 CARD = "#card"
 """How a card is called in the order of what a run of a turn did."""
+
+NOTHING_READ: Final[Mapping[str, Json | None]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +63,7 @@ class Journal:
         self._written = self.own(hydration.output)
         self._before = frozenset((*self._steps, *self._waits))
         self.code: dict[str, str | None] | None = None
+        self.memory: Mapping[str, Json | None] = NOTHING_READ
         self.rewind()
 
     def rewind(self) -> None:
@@ -69,6 +74,8 @@ class Journal:
         self._names: Counter[str] = Counter()
         self._calls = 0
         self._writes = 0
+        self._told = 0
+        self._telling: dict[str, int] = {}
         self._seen: set[str] = set()
         self.order: list[str] = []
         self.parallel = False
@@ -95,18 +102,27 @@ class Journal:
     def compare(self, key: str, asking: Asking) -> None:
         """A step is about to be asked for. Within a run nobody compares; a replay does."""
 
-    def asks(self, asking: Asking) -> Asked | None:
-        """What a new step is asked, for the record. The first one names the code: should the turn be stopped, nobody is
-        there to do so at its end.
+    def asks(self, key: str, asking: Asking) -> Asked | None:
+        """What a new step is asked, for the record. The first one names the code, and each tells what of memory was
+        read and is in no step that was kept: should the turn be stopped, nobody is there to do so at its end.
         """
         asked = asking()
-        return asked if self.code is None or self._steps else {**(asked or {}), "code": self.code}
+        if self.code is not None and not self._steps:
+            asked = {**(asked or {}), "code": self.code}
+        if (count := len(self.memory)) > self._told:
+            self._telling[key] = count
+            asked = {**(asked or {}), **remembered(dict(islice(self.memory.items(), self._told, None)), TOLD_BYTES_MAX)}
+        return asked
 
     def outcome(self, key: str) -> Json | None:
-        return self._steps.get(key)
+        outcome = self._steps.get(key)
+        if outcome is not None:
+            self._told = len(self.memory)  # it was read when the step was new as well, and told with it or before it
+        return outcome
 
     def keep(self, key: str, outcome: Json) -> None:
         self._steps[key] = outcome
+        self._told = max(self._told, self._telling.pop(key, 0))
 
     # --- calls ---------------------------------------------------------------------------------------------
 
@@ -203,7 +219,13 @@ class Journal:
 
 def succeeded(value: Any, step: str, asked: Asked | None = None) -> Json:
     outcome = {"ok": value} if asked is None else {"ok": value, "asked": asked}
-    return as_json(outcome, what=f"what step {step!r} returned")
+    try:
+        return as_json(outcome, what=f"what step {step!r} returned")
+    except PayloadTooLarge:
+        if asked is None or MEMORY not in asked:
+            raise
+        told = {name: part for name, part in asked.items() if name != MEMORY}
+        return succeeded(value, step, {**told, MEMORY_OMITTED: len(asked[MEMORY])})
 
 
 def failed(problem: Exception, asked: Asked | None = None) -> Json:

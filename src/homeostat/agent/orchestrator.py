@@ -45,6 +45,8 @@ class Surroundings:
                 await agent.memory.begin(context.routing.get("turn_id"))
         if getattr(context.request, "run_id", None) is not None:
             context.request.journal.code = code_of(agent)
+            if isinstance(agent, ManagedAgent):
+                context.request.journal.memory = agent.memory.read
 
     async def teardown(self, context: ExecutionContext) -> None:
         agent = self._orchestrator.known(context.target)

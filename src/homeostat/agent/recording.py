@@ -6,12 +6,11 @@ import inspect
 from pathlib import Path
 from typing import Any, Final
 
-from homeostat.agent.asking import remembered
+from homeostat.agent.asking import RECORDED_BYTES_MAX, remembered
 from homeostat.agent.functions import FunctionAgent
 from homeostat.agent.journal import Journal
 from homeostat.agent.managed import ManagedAgent
 from homeostat.core.codec import Json, to_json
-from homeostat.core.limits import PAYLOAD_BYTES_MAX
 
 ORDER_MAX: Final = 2_000  # things a turn did that are told in their order; beyond it, time has to do
 
@@ -23,7 +22,7 @@ def recording_of(agent: object, journal: Journal | None) -> Json:
         told["order"] = journal.order
         told["parallel"] = journal.parallel
     if isinstance(agent, ManagedAgent) and agent.memory.read:
-        told |= remembered(agent.memory.read, PAYLOAD_BYTES_MAX // 2)
+        told |= remembered(agent.memory.read, RECORDED_BYTES_MAX)
     return to_json(told)
 
 

@@ -127,7 +127,7 @@ class Turn:
         self._busy_steps += 1
         self._quiet.clear()
         try:
-            asked = None if self.run_id is None else self._journal.asks(asking)
+            asked = None if self.run_id is None else self._journal.asks(key, asking)
             return await self._do_step(key, asked, work, args, named)
         finally:
             self._busy_steps -= 1

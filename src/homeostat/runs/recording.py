@@ -6,7 +6,7 @@ from typing import Any, Final, cast
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from homeostat.agent.asking import MEMORY, MEMORY_OMITTED
+from homeostat.agent.asking import MEMORY, MEMORY_OMITTED, RECORDED_BYTES_MAX, remembered
 from homeostat.agent.journal import CARD
 from homeostat.core.canonical import Ordered, canonical_plain
 from homeostat.core.clock import Millis
@@ -25,7 +25,9 @@ from homeostat.core.redaction import redact_json
 NOTHING_RECORDED: Final[Mapping[str, Any]] = {}
 NOTHING: Final[Mapping[TurnId, Collection[str]]] = {}
 TYPES: Final = {kind: kind.value for kind in MessageType}
-CODE_TOLD: Final = '"code":{'
+OF_THE_TURN: Final = {"code": "agent", MEMORY: MEMORY, MEMORY_OMITTED: MEMORY_OMITTED}
+"""What a step tells besides what it is asked, and how it is called where the end of its turn tells it."""
+TOLD: Final = tuple(f'"{name}":' for name in OF_THE_TURN)
 NOTHING_SAID: Final = NULL.encode()
 
 
@@ -170,22 +172,26 @@ def turn_notes(
         return ordered
     if order := cast("list[str]", recording.get("order") or []):
         ordered = _as_asked(ordered, order)
-    if not recording and (code := _code_of(worked.steps)):
-        recording = {"agent": code}
-        recorded_as = to_json(code)
+    if not recording and (recording := _told_by(worked.steps)):
+        recorded_as = to_json(recording)
     told_order = order if early else ()
     end = _end_note(worked, delivered, context, recording, task, order=told_order, recorded_as=recorded_as)
     return [*ordered, end] if ordered else [end]
 
 
-def _code_of(steps: Sequence[Step]) -> object:
-    """Whose code it was, as the first step of a turn says: one that was stopped told nothing at its end."""
+def _told_by(steps: Sequence[Step]) -> dict[str, Any]:
+    """Whose code it was and what it read, as the steps of a turn say: one that was stopped told nothing at its end."""
+    told: dict[str, Any] = {}
+    read: dict[str, Json | None] = {}
     for step in steps:
-        if CODE_TOLD in step.outcome:
-            asked = cast("dict[str, Any]", from_json(step.outcome)).get("asked")
-            if isinstance(asked, dict) and (code := cast("dict[str, Any]", asked).get("code")):
-                return code
-    return None
+        if not any(word in step.outcome for word in TOLD):
+            continue
+        asked = cast("dict[str, Any]", from_json(step.outcome)).get("asked")
+        if isinstance(asked, dict):
+            said = cast("dict[str, Any]", asked)
+            read.update(said.get(MEMORY) or {})
+            told |= {name: said[key] for key, name in OF_THE_TURN.items() if key != MEMORY and said.get(key)}
+    return told | remembered(read, RECORDED_BYTES_MAX) if read else told
 
 
 def _said(turn: Turn, ending: Ending, context: Collection[Card], recorded_as: str, task: TaskTold | None) -> str:
@@ -221,7 +227,8 @@ def recorded(text: Json) -> str:
 def _step_note(step: Step) -> Note:
     outcome = cast("dict[str, Any]", from_json(step.outcome))
     asked = cast("dict[str, Any]", outcome.pop("asked", None) or {})
-    asked.pop("code", None)  # it is told with the end of the turn
+    for name in OF_THE_TURN:
+        asked.pop(name, None)  # it is told with the end of the turn
     payload: dict[str, Any] = {"turn_id": step.turn_id, "name": step.name}
     if asked:
         payload["asked"] = {"digest": asked.get("digest")}

@@ -92,6 +92,11 @@ class ReplayJournal(Journal):
         """How many recorded things were come by."""
         return len(self._met)
 
+    @property
+    def whole(self) -> bool:
+        """Whether everything that was recorded was come by."""
+        return all(key in self._met for _, key in self._line)
+
     # --- steps ---------------------------------------------------------------------------------------------
 
     def compare(self, key: str, asking: Asking) -> None:

@@ -144,8 +144,12 @@ class Stage:
                 ending = await attempt(self._orchestrator, turn)
             except Unavailable as problem:
                 ending = failure(problem)
-        self._report.turns += 1
         self._report.live_calls += len(journal.live)
+        if unknown := _unknown(journal, tape, end):
+            names = ", ".join(map(repr, unknown))
+            self._report.skipped.append(f"{end.label}: it was stopped before it told what its memory had under {names}")
+            return
+        self._report.turns += 1
         if journal.divergence is not None:
             self._report.divergence = journal.divergence
         elif ending is not None:
@@ -265,6 +269,13 @@ def _checked(grant: Grant, ending: Ending) -> Ending:
         except HomeostatError as problem:
             return failure(problem)
     return ending
+
+
+def _unknown(journal: ReplayJournal, tape: Tape, end: TurnEnded) -> list[str]:
+    """What a turn looked for in its memory that its recording does not tell, if that may be why it went another way."""
+    if ended_by_code(tape) or (journal.divergence is None and journal.whole):
+        return []
+    return sorted(journal.memory.keys() - end.memory.keys())
 
 
 class RecordedMemory:
