@@ -112,6 +112,15 @@ async def test_a_dropped_act_is_found_where_it_was() -> None:
     assert "took step `act2`, where the recording has step `act1`" in report.divergence.message
 
 
+async def test_an_act_that_is_dropped_at_the_end_is_found_where_it_was() -> None:
+    acts = tuple(Act("step", f"act{number}", number) for number in range(3))
+    (entries,) = await recorded([acts])
+    report = await replay(bundle_of(entries), finding(acts[:2]))
+    assert report.divergence is not None
+    assert (report.divergence.seq, report.turns) == (4, 1)
+    assert "task 0 (task0) ended without step `act2`" in report.divergence.message
+
+
 async def test_code_that_does_things_at_once_has_no_order_to_keep() -> None:
     async def both(turn: Turn) -> list[object]:
         return await asyncio.gather(*(turn.step(name, _slow, seconds) for name, seconds in (("a", 0.02), ("b", 0.0))))
