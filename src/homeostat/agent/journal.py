@@ -27,6 +27,12 @@ REPEAT = "#"
 CARD = "#card"
 """How a card is called in the order of what a run of a turn did."""
 
+CALL: Final = "call_"
+"""How calls are called, with their number behind it."""
+
+STEP: Final = "#step "
+"""Stands before the name of a step in that order, if it could be that of a call."""
+
 NOTHING_READ: Final[Mapping[str, Json | None]] = {}
 
 
@@ -61,7 +67,7 @@ class Journal:
         self._waits: dict[ToolCallId, Wait] = {wait.call_id: wait for wait in grant.waits}
         self._cards: dict[CardId, Json] = {card.card_id: card.content for card in hydration.output}
         self._written = self.own(hydration.output)
-        self._before = frozenset((*self._steps, *self._waits))
+        self._before = frozenset((*map(place_of, self._steps), *self._waits))
         self.code: dict[str, str | None] | None = None
         self.memory: Mapping[str, Json | None] = NOTHING_READ
         self.rewind()
@@ -95,8 +101,9 @@ class Journal:
             raise InvalidRequest(problem=f"a turn has at most {STEPS_PER_TURN_MAX} steps")
         self._names[name] += 1
         key = name if self._names[name] == 1 else f"{name}{REPEAT}{self._names[name]}"
-        self._seen.add(key)
-        self.order.append(key)
+        place = place_of(key)
+        self._seen.add(place)
+        self.order.append(place)
         return key
 
     def compare(self, key: str, asking: Asking) -> None:
@@ -128,8 +135,9 @@ class Journal:
 
     def call_id(self) -> ToolCallId:
         self._calls += 1
-        self.order.append(f"call_{self._calls}")
-        return ToolCallId(f"call_{self._calls}")
+        call_id = f"{CALL}{self._calls}"
+        self.order.append(call_id)
+        return ToolCallId(call_id)
 
     def learn(self, waits: tuple[Wait, ...]) -> None:
         """Waits as they stand by now."""
@@ -207,11 +215,16 @@ class Journal:
 
     def close(self) -> None:
         """See that this run came by everything that was done before it."""
-        missed = sorted(self._before - self._seen)
+        missed = sorted(place.removeprefix(STEP) for place in self._before - self._seen)
         if missed:
             raise NonDeterministic(
                 turn_id=self._turn_id, problem=f"it ended without asking for {', '.join(map(repr, missed))} again"
             )
+
+
+def place_of(step: str) -> str:
+    """How a step is called among all that a run of a turn did, where calls have names as well."""
+    return STEP + step if step.startswith(CALL) and step[len(CALL) :].isdecimal() else step
 
 
 # --- outcomes ----------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from homeostat.agent.asking import MEMORY, MEMORY_OMITTED, RECORDED_BYTES_MAX, remembered
-from homeostat.agent.journal import CARD
+from homeostat.agent.journal import CARD, place_of
 from homeostat.core.canonical import Ordered, canonical_plain
 from homeostat.core.clock import Millis
 from homeostat.core.codec import NULL, Json, from_json, to_json
@@ -214,7 +214,7 @@ def _as_asked(notes: list[Note], order: list[str]) -> list[Note]:
     """Put notes into the order in which the code asked for them; what it did not ask for comes last."""
     cards = (note for note in notes if note.kind is EntryKind.CARD)
     named = {note.name: note for note in notes if note.kind is not EntryKind.CARD}
-    asked = [next(cards, None) if name == CARD else named.get(name) for name in order]
+    asked = [next(cards, None) if name == CARD else named.get(name) or named.get(place_of(name)) for name in order]
     placed = {id(note): place for place, note in reversed(list(enumerate(asked))) if note is not None}
     return sorted(notes, key=lambda note: placed.get(id(note), len(order)))
 
@@ -237,7 +237,7 @@ def _step_note(step: Step) -> Note:
     payload["outcome_json"] = to_json(outcome, limit=2 * PAYLOAD_BYTES_MAX)
     kinds = {"model": EntryKind.MODEL_CALL, "tool": EntryKind.TOOL_RESULT}
     kind = kinds.get(str(asked.get("what")), EntryKind.STEP)
-    return Note(kind, payload, step.created_at_ms, f"{step.turn_id} step {step.name}", step.name)
+    return Note(kind, payload, step.created_at_ms, f"{step.turn_id} step {step.name}", place_of(step.name))
 
 
 def _call_note(wait: Wait, cards: Mapping[Any, Card]) -> Note:

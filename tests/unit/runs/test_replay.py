@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import ClassVar
 
 import pytest
+from msgspec.structs import replace
 
 from homeostat.adapters.upstreams.simulated import Reply, SimulatedUpstream
 from homeostat.adapters.upstreams.simulated.upstream import INSTANT
@@ -15,15 +16,17 @@ from homeostat.agent.managed import ManagedAgent
 from homeostat.agent.react import Profile, ReActAgent
 from homeostat.agent.turn import Turn
 from homeostat.core.clock import Millis
-from homeostat.core.codec import NULL, from_json, to_json
+from homeostat.core.codec import NULL, Json, from_json, to_json
 from homeostat.core.ids import DEFAULT_PROJECT, AgentId, RunId, chance
 from homeostat.core.ports.turns import WorkerSession
 from homeostat.core.records import provenance
 from homeostat.core.records.provenance import START, Chain, Entry, EntryKind
+from homeostat.core.records.recording import RECORDING, TaskTold
 from homeostat.core.records.turn import Grant
 from homeostat.core.records.view import Outcome
 from homeostat.runs import recording
 from homeostat.runs.bundle import Bundle, lines_of
+from homeostat.runs.recording import notes_of
 from homeostat.runs.replaying.casting import cast_from
 from homeostat.runs.replaying.changes import Changes, replay_changed
 from homeostat.runs.replaying.journal import Mode
@@ -110,6 +113,66 @@ async def test_a_dropped_act_is_found_where_it_was() -> None:
     assert report.divergence is not None
     assert report.divergence.seq == 3
     assert "took step `act2`, where the recording has step `act1`" in report.divergence.message
+
+
+def paying(*, parallel: bool = False, drop: bool = False) -> Callable[[Turn], Awaitable[object]]:
+    """Takes a step before and after it asks, under names that calls have, and writes cards beside one like theirs."""
+
+    async def code(turn: Turn) -> object:
+        if parallel:
+            await asyncio.gather(turn.step("both", _slow, 0.0), turn.step("call_1", _slow, 0.0))
+        else:
+            await turn.step("call_1", _slow, 0.0)
+        found = {} if drop else await turn.call("search", pay=100)
+        for number in range(2):
+            await turn.step("card ", _slow, 0.0)
+            await turn.write("note", number)
+        await turn.step("call_2", _slow, 0.0)
+        return bool(found) or drop
+
+    return code
+
+
+@pytest.mark.parametrize("early", [False, True])
+@pytest.mark.parametrize("parallel", [False, True])
+async def test_a_step_may_have_the_name_of_a_call(*, parallel: bool, early: bool) -> None:
+    async with studio() as bench:
+        run_id = RunId("run_" + "5" * 24)
+        async with bench.working(paying=paying(parallel=parallel)):
+            turn_id = await bench.send("paying", {}, run_id=run_id)
+            await bench.end(turn_id)
+        told = {turn_id: TaskTold(name="task0", number=0)}
+        noted = {turn_id: ("something",)} if early else {}
+        ledger = MemoryLedger(bench.store)
+        notes = (await notes_of(ledger, bench.store, DEFAULT_PROJECT, told, noted))[turn_id]
+    chain = Chain(DEFAULT_PROJECT, run_id)
+    chain.add(EntryKind.RUN_CREATED, {"goal": "made up"}, at_ms=Millis(1))
+    if early:  # what is written while a turn runs stands by a clock that is not fine enough
+        cards = [note for note in notes if note.kind is EntryKind.CARD]
+        notes = [*cards, *(note for note in notes[-2::-1] if note not in cards), notes[-1]]
+    for note in notes:
+        chain.add(note.kind, note.payload, at_ms=note.at_ms, plain=True)
+    same = await replay(bundle_of(chain.entries), lambda _: lambda: FunctionAgent(paying(parallel=parallel)))
+    assert (same.verdict, same.turns) == ("identical", 1), same
+    dropped = paying(parallel=parallel, drop=True)
+    other = await replay(bundle_of(chain.entries), lambda _: lambda: FunctionAgent(dropped))
+    assert other.divergence is not None
+    assert "a call of `search`" in other.divergence.message
+
+
+async def test_recordings_of_before_call_steps_by_their_names_alone() -> None:
+    async with studio() as bench:
+        run_id = RunId("run_" + "5" * 24)
+        async with bench.working(paying=paying(drop=True)):
+            turn_id = await bench.send("paying", {}, run_id=run_id)
+            await bench.end(turn_id)
+        steps = bench.store.steps[turn_id]
+        steps[RECORDING] = replace(steps[RECORDING], outcome=Json(steps[RECORDING].outcome.replace("#step ", "")))
+        entries = await written(MemoryLedger(bench.store), bench.store, run_id, {turn_id: 0})
+    names = [from_json(entry.payload)["name"] for entry in entries if entry.kind == EntryKind.STEP]
+    assert names == ["call_1", "card ", "card #2", "call_2"]
+    report = await replay(bundle_of(entries), lambda _: lambda: FunctionAgent(paying(drop=True)))
+    assert (report.verdict, report.turns) == ("identical", 1), report
 
 
 async def test_an_act_that_is_dropped_at_the_end_is_found_where_it_was() -> None:

@@ -76,8 +76,8 @@ class ReplayJournal(Journal):
         self._cards_met = 0
         self._line = sorted(
             [
-                *((step.seq, key) for key, step in tape.steps.items()),
-                *((call.seq, key) for key, call in tape.calls.items() if _answered(call)),
+                *((step.seq, _step(key)) for key, step in tape.steps.items()),
+                *((call.seq, _call(key)) for key, call in tape.calls.items() if _answered(call)),
                 *((card.seq, _card(number)) for number, card in enumerate(tape.cards)),
             ]
         )
@@ -119,8 +119,7 @@ class ReplayJournal(Journal):
             self._unknown(f"{what}, which the recording does not have", self._next())
             return
         self._in_order(taken.seq, self._next(), f"took step `{key}`")
-        self._begin(key)
-        self._met.add(key)
+        self._meet(_step(key))
         digest = None if asked is None else asked["digest"]
         known = taken.asked.digest
         if digest == known or any(digest_under(rules, asking) == known for rules in EARLIER):
@@ -138,8 +137,7 @@ class ReplayJournal(Journal):
         return None if taken is None else Json(taken.outcome_json)
 
     def _go_live(self, key: str) -> None:
-        self._begin(key)
-        self._met.add(key)
+        self._meet(_step(key))
         self.live.append(key)
         self._live_now.add(key)
 
@@ -149,7 +147,7 @@ class ReplayJournal(Journal):
         """A call takes its place in the order when it is made, however late somebody waits for it."""
         call_id = super().call_id()
         self._expected[call_id] = self._next()
-        self._begin(call_id)
+        self._begin(_call(call_id))
         return call_id
 
     def missing_card(self, call_id: ToolCallId) -> CardId | None:
@@ -171,7 +169,7 @@ class ReplayJournal(Journal):
         if made is not None and made.tool == tool and made.args_json == args and self._place_of(call_id) >= made.seq:
             return self._give(made)  # as it was, to the letter
         now = from_json(args)
-        if made is not None and call_id not in self._met:
+        if made is not None and _call(call_id) not in self._met:
             self._in_order(made.seq, self._expected.get(call_id, made.seq), f"called {_tool(tool)} with {shown(now)}")
         if made is None or made.tool != tool or not self._same_args(made, now):
             made = self._like(call_id, tool, now, made)
@@ -182,7 +180,7 @@ class ReplayJournal(Journal):
         return self._expected.get(call_id, self._tape.end_seq)
 
     def _give(self, made: CallMade) -> Result:
-        self._met.add(made.call_id)
+        self._met.add(_call(made.call_id))
         if (
             made.status in (WaitStatus.PENDING, WaitStatus.CANCELLED)
             or made.after_execution == AfterExecution.TERMINATE
@@ -197,7 +195,7 @@ class ReplayJournal(Journal):
         """A call that is not the recorded one; where models answer anew, the same question may come elsewhere."""
         if self._mode is not Mode.EXACT:
             for other in self._tape.calls.values():
-                if other.tool == tool and other.call_id not in self._met and self._same_args(other, now):
+                if other.tool == tool and _call(other.call_id) not in self._met and self._same_args(other, now):
                     return other
         name = _tool(tool)
         if made is None:
@@ -217,8 +215,7 @@ class ReplayJournal(Journal):
             return CardId("card_of_a_replay")
         card = self._tape.cards[number]
         self._in_order(card.seq, self._next(), f"wrote a card {kind!r}")
-        self._begin(_card(number))
-        self._met.add(_card(number))
+        self._meet(_card(number))
         self._cards_met += 1
         if card.type != kind:
             self._diverge(card.seq, f"wrote a card {kind!r}, and {card.type!r} when it was recorded", card.type, kind)
@@ -238,6 +235,10 @@ class ReplayJournal(Journal):
             words = self._words_of(unmet)
             with suppress(Diverged):  # the code is done, so there is nothing to be left
                 self._diverge(unmet, f"ended without {words}", words, "nothing")
+
+    def _meet(self, key: str) -> None:
+        self._begin(key)
+        self._met.add(key)
 
     def _begin(self, key: str) -> None:
         self._begun.add(key)
@@ -303,6 +304,14 @@ def ended_by_code(tape: Tape) -> bool:
         return False
     error = from_json(end.error_json)
     return not (isinstance(error, dict) and cast("dict[str, Any]", error).get("code") == LOST)
+
+
+def _step(key: str) -> str:
+    return f"step {key}"
+
+
+def _call(call_id: str) -> str:
+    return f"call {call_id}"
 
 
 def _card(number: int) -> str:

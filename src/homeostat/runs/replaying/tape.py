@@ -6,7 +6,7 @@ from typing import Any, Final, cast
 
 import msgspec
 
-from homeostat.agent.journal import CARD
+from homeostat.agent.journal import CARD, STEP
 from homeostat.core.codec import NULL, Json
 from homeostat.core.records.provenance import EntryKind, read_line
 from homeostat.core.run_errors import RunNotRecorded
@@ -113,6 +113,10 @@ class Tape:
     def entries(self) -> int:
         return len(self.steps) + len(self.calls) + len(self.cards) + 1
 
+    def _called(self, place: str) -> "StepTaken | CallMade | None":
+        """What has this name in the order; ledgers of before call a step by its own, though a call may have it too."""
+        return self.calls.get(place) or self.steps.get(place.removeprefix(STEP))
+
     def arrange(self, order: tuple[str, ...]) -> None:
         """Give entries their numbers in the order in which the code asked for them. What was written down while the
         turn ran stands by the clock, which cannot tell two things of one millisecond apart.
@@ -122,7 +126,7 @@ class Tape:
         cards, left = iter(self.cards), {id(part): part for part in parts}
         asked: list[StepTaken | CallMade | CardWritten] = []
         for name in order:
-            part = next(cards, None) if name == CARD else self.steps.get(name) or self.calls.get(name)
+            part = next(cards, None) if name == CARD else self._called(name)
             if part is not None and left.pop(id(part), None) is not None:
                 asked.append(part)
         arranged = zip([*asked, *sorted(left.values(), key=lambda part: part.seq)], numbers, strict=True)
