@@ -5,11 +5,13 @@ import contextvars
 import functools
 import inspect
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 log = logging.getLogger(__name__)
 
+_once: contextvars.ContextVar[bool] = contextvars.ContextVar("homeostat_once", default=False)
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -24,6 +26,21 @@ def holds_nothing(function: Function) -> Function:
     """Mark a startup hook that leaves nothing to be cleaned up, or a clean-up hook that cleans up nothing."""
     vars(function)["holds_nothing"] = True
     return function
+
+
+@contextmanager
+def once() -> Generator[None]:
+    """What is called in here is not called again when its turn goes on or is replayed."""
+    token = _once.set(True)
+    try:
+        yield
+    finally:
+        _once.reset(token)
+
+
+def is_once() -> bool:
+    """Whether this code runs as part of a step."""
+    return _once.get()
 
 
 class Invoker:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Generator, Mapping
 from typing import Any, Final
 
 from homeostat.agent.errors import StateViolationError
+from homeostat.agent.invocation import is_once
 from homeostat.agent.ownership import StateOwnership
 from homeostat.core.clock import Clock, Millis
 from homeostat.core.codec import Json, from_json, to_json
@@ -151,6 +152,11 @@ class AgentMemory:
         known = {**self._values, **self._dirty}
         return tuple(key for key, text in known.items() if text is not None)
 
+    def _note_own(self, key: str) -> None:
+        """What is written within a step is not written again by a replay, which has to find it."""
+        if not is_once():
+            self._wrote.add(key)
+
     def update(self, key: str, value: Any) -> Pending:
         """Change a value. It is flushed with the turn and at shutdown; `await` it to have it durable at once."""
         self._admit(key)
@@ -158,14 +164,14 @@ class AgentMemory:
         if key not in (present := self._present()) and len(present) >= MEMORY_KEYS_MAX:
             raise MalformedPayload(field="memory", problem=f"an agent remembers {MEMORY_KEYS_MAX} keys at most")
         self._dirty[key] = to_json(value, what=f"memory {key!r}")
-        self._wrote.add(key)
+        self._note_own(key)
         return Pending(self, key)
 
     def forget(self, key: str) -> Pending:
         """Remove a value."""
         self._admit(key)
         self._dirty[key] = None
-        self._wrote.add(key)
+        self._note_own(key)
         return Pending(self, key)
 
     async def forget_all(self) -> int:

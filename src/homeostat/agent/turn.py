@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from homeostat.agent.asking import Asked, Asking, Conversation, work_asked
 from homeostat.agent.blocking import BlockingTurn
 from homeostat.agent.errors import CallFailed, as_json
-from homeostat.agent.invocation import Invoker, immediate
+from homeostat.agent.invocation import Invoker, immediate, once
 from homeostat.agent.journal import CardView, Journal, failed, replay, succeeded
 from homeostat.agent.models import Completion, Models, headers_of, read_completion
 from homeostat.agent.requests import Done, Request, target_of
@@ -112,17 +112,12 @@ class Turn:
         key = self._journal.step_key(name)
         self._journal.compare(key, asking)
         stored = self._journal.outcome(key)
-        if stored is not None:
+        if (known := stored or self.unstored.get(key)) is not None:
             if inspect.iscoroutine(work):
                 work.close()
-            return replay(key, stored)
-        done = self.unstored.get(key)
-        if done is not None:
-            # It was done here before the turn was lost, and nobody has stored another outcome since.
-            if inspect.iscoroutine(work):
-                work.close()
-            await self._keep(key, done)
-            return replay(key, done)
+            if stored is None:  # it was done here before the turn was lost, and nobody stored another outcome since
+                await self._keep(key, known)
+            return replay(key, known)
         self._journal.parallel = self._journal.parallel or self._busy_steps > 0
         self._busy_steps += 1
         self._quiet.clear()
@@ -138,7 +133,8 @@ class Turn:
         self, key: str, asked: Asked | None, work: Any, args: tuple[Any, ...], named: dict[str, Any]
     ) -> Any:
         try:
-            value = await work if inspect.isawaitable(work) else await self._invoker.call(work, *args, **named)
+            with once():
+                value = await work if inspect.isawaitable(work) else await self._invoker.call(work, *args, **named)
         except Unavailable:
             raise  # nothing is known to have changed: the turn is tried again
         except Exception as problem:

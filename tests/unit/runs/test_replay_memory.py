@@ -74,6 +74,27 @@ async def test_a_turn_that_read_more_than_its_recording_has_room_for_is_not_call
     assert report.skipped == ["task 1 (task1): its memory did not fit into the ledger"]
 
 
+@pytest.mark.parametrize("durably", [False, True])
+async def test_what_a_step_wrote_is_found_by_a_replay_that_does_not_take_it(*, durably: bool) -> None:
+    class Saving(ManagedAgent):
+        memory_keys = frozenset({"count", "own"})
+
+        async def process(self, turn: Turn) -> object:
+            await turn.step("save", self.save)
+            self.memory.update("own", 7)
+            return [await self.memory.load(key) for key in ("count", "own")]
+
+        async def save(self) -> None:
+            pending = self.memory.update("count", 5)
+            if durably:
+                await pending
+
+    entries = await recorded(Saving, "only")
+    assert memories_of(entries) == [{"count": "5"}]
+    report = await replay(bundle_of(entries), lambda _: Saving)
+    assert (report.verdict, report.turns) == ("identical", 1), report
+
+
 # --- turns that are stopped ------------------------------------------------------------------------------------
 
 
