@@ -91,6 +91,7 @@ BUDGET_RETRIES: Final = 4  # how often a call is made smaller until it fits what
 GATEWAY_LEASE_SECONDS: Final = 10.0  # a gateway that was silent this long is dead, and its calls are settled
 FLIGHT_SECONDS: Final = 0.1  # a call that is open this long is written down, in case nobody lives to write the rest
 POSTING_SECONDS: Final = 0.05  # how long what nobody waits for is collected before it is written
+GATEWAYS_TELL_SECONDS: Final = 0.5  # within which a gateway has written what it knew of, be it open or over
 POSTING_DRAWS_MAX: Final = 1_024
 POSTING_CALLS_MAX: Final = 2_048
 CALLS_BUFFERED_MAX: Final = 50_000  # rows of the call log that wait while the store is away; then the oldest go

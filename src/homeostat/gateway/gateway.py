@@ -216,6 +216,16 @@ class Gateway:
         await self.clerk.flush()
         return await self.store.spent_for(project, run_id, after=after)
 
+    async def open_for(self, project: ProjectId, run_id: RunId) -> list[CallId]:
+        """Calls of a run that are open: those of this gateway, and what others have written of theirs."""
+        await self.clerk.flush()
+        return await self.store.flights_of(project, run_id, PAGE_MAX)
+
+    async def alone(self) -> bool:
+        """Whether no other gateway is alive: one has calls at hand for a moment before it writes them down."""
+        live = await self.store.gateways(self.clock.now_ms())
+        return all(view.gateway_id == self.clerk.gateway_id for view in live)
+
     def in_flight_here(self, agent: AgentKey) -> int:
         """How many calls of an agent are open in this process, exactly."""
         return self.office.in_flight.count(agent)

@@ -17,7 +17,7 @@ from homeostat.core.records.budget import (
     BudgetLimit,
     Limits,
 )
-from homeostat.core.records.call import Call, CallFilter, Outcome, call_of
+from homeostat.core.records.call import Call, CallFilter, CallId, Outcome, call_of
 from homeostat.core.records.provenance import EntryKind
 from homeostat.core.records.run import Bounds, PauseCause, Run
 from homeostat.runs.draft import Draft
@@ -38,6 +38,10 @@ class Bank(Protocol):
     async def calls(self, wanted: CallFilter, limit: int) -> list[Call]: ...
 
     async def spent_for(self, project: ProjectId, run_id: RunId, *, after: str) -> Amount: ...
+
+    async def open_for(self, project: ProjectId, run_id: RunId) -> list[CallId]: ...
+
+    async def alone(self) -> bool: ...
 
     def warn(self, key: BudgetKey, limit: BudgetLimit) -> None:
         """Tell everybody that a bound of a budget ends, unless that was told."""

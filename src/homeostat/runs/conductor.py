@@ -6,7 +6,7 @@ from collections import deque
 
 from homeostat.core.clock import Millis
 from homeostat.core.errors import HomeostatError, Unavailable
-from homeostat.core.limits import PAGE_MAX, RUN_GATHER_SECONDS_MAX, SAFETY_POLL_SECONDS
+from homeostat.core.limits import FLIGHT_SECONDS, PAGE_MAX, RUN_GATHER_SECONDS_MAX, SAFETY_POLL_SECONDS
 from homeostat.core.machines.run import RunEvent, RunStatus
 from homeostat.core.machines.task import TASK, TaskEvent, TaskStatus
 from homeostat.core.records.provenance import EntryKind
@@ -107,6 +107,8 @@ class Conductor:
 
     def _patience(self) -> float:
         """How long nothing has to be done unless somebody says so."""
+        if self.run.final:  # calls of it are open
+            return FLIGHT_SECONDS
         now = self._desk.clock.now_ms()
         looked_after = self._chronicle.due_ms(self._board.began_ms)
         known = (self._board.due_ms, self._starter.due_ms, self._treasurer.due_ms(self.run, now), looked_after)
@@ -351,6 +353,11 @@ class Conductor:
             draft.task(task, TaskEvent.STOP, ended_at_ms=draft.now)
         if idle:
             draft.note(EntryKind.RUN_CHANGED, {"change": "never_started", "tasks": len(idle)})
+        if await self._treasurer.awaits_calls(draft):
+            if not draft:
+                return False
+            await self._save(draft)  # what became of its tasks need not wait for that
+            return True
         if self.run.plan_turn_id is not None and not self.run.counts:
             await self._chronicle.plan_ended(draft, self.run.plan_turn_id)
         await self._desk.purse.account_all(draft, self._calls_in_ledger)

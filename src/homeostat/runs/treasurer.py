@@ -1,7 +1,7 @@
 """The treasurer of a run: keeps its account as the run stands, and holds the run where it has used too much."""
 
 from homeostat.core.clock import Millis
-from homeostat.core.limits import RUNS_SEEN_SECONDS
+from homeostat.core.limits import CALL_SETTLES_SECONDS, GATEWAYS_TELL_SECONDS, RUNS_SEEN_SECONDS
 from homeostat.core.machines.run import RunEvent
 from homeostat.core.records.budget import WARNING_PERCENT, BudgetLimit, Limits
 from homeostat.core.records.provenance import EntryKind
@@ -22,6 +22,7 @@ class Treasurer:
         self._looked_at = float("-inf")
         self._kept: Terms | None = None
         self._filled_ms = LONG_AGO
+        self._over_at: float | None = None
 
     def look_again(self) -> None:
         """The run's money may be used up."""
@@ -88,6 +89,19 @@ class Treasurer:
 
     def _alarmed(self, run: Run) -> bool:
         return self._desk.purse.alarmed(run, filled_ms=self._filled_ms)
+
+    async def awaits_calls(self, draft: Draft) -> bool:
+        """Whether calls of a run whose turns have ended may yet come into the log: those that are open, and for a
+        moment what other gateways have at hand. Those that take longer than calls do are named in its ledger.
+        """
+        run, bank, now = draft.run, self._desk.purse.bank, self._desk.clock.monotonic()
+        self._over_at = now if self._over_at is None else self._over_at
+        waited = now - self._over_at
+        if found := await bank.open_for(run.project, run.run_id):
+            if waited < CALL_SETTLES_SECONDS:
+                return True
+            draft.note(EntryKind.RUN_CHANGED, {"change": "calls_open", "calls": found})
+        return waited < GATEWAYS_TELL_SECONDS and not await bank.alone()
 
     def _lately(self, run: Run, now: Millis) -> bool:
         """Whether the account was read just now, and nothing says that it is another since."""

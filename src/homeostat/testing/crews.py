@@ -9,7 +9,7 @@ from homeostat.core.codec import Json
 from homeostat.core.errors import HomeostatError, StaleEpoch
 from homeostat.core.ids import AgentId, ProjectId, RunId, TurnId
 from homeostat.core.records.budget import ZERO, Amount, Budget, BudgetKey, BudgetLimit
-from homeostat.core.records.call import Call, CallFilter
+from homeostat.core.records.call import Call, CallFilter, CallId
 from homeostat.core.records.run import Target, TargetKind
 from homeostat.core.records.turn import AgentKey, Grant
 from homeostat.core.records.view import Outcome
@@ -97,6 +97,13 @@ class NoBank:
     async def spent_for(self, project: ProjectId, run_id: RunId, *, after: str) -> Amount:
         del project, run_id, after
         return ZERO
+
+    async def open_for(self, project: ProjectId, run_id: RunId) -> list[CallId]:
+        del project, run_id
+        return []
+
+    async def alone(self) -> bool:
+        return True
 
     def warn(self, key: BudgetKey, limit: BudgetLimit) -> None:
         self.warned.append((key, limit))

@@ -18,8 +18,11 @@ Json = dict[str, Any]
 class Talkers:
     """Agents who call a model as often as they are told; asked for a plan, they talk as much, and plan one talk."""
 
-    def __init__(self, http: httpx2.AsyncClient, *, planning_calls: int = 0) -> None:
+    def __init__(
+        self, http: httpx2.AsyncClient, *, planning_calls: int = 0, through: httpx2.AsyncClient | None = None
+    ) -> None:
         self._http = http
+        self._through = through or http
         self._planning_calls = planning_calls
         self._keys: dict[str, str] = {}
         self.calls: list[int] = []
@@ -43,7 +46,7 @@ class Talkers:
     async def call(self, name: str) -> bool:
         body = {"model": "gpt-4o-mini", "max_tokens": 40, "messages": [{"role": "user", "content": "a word"}]}
         head = {"authorization": f"Bearer {self._keys[name]}"}
-        answer = await self._http.post("/openai/v1/chat/completions", json=body, headers=head)
+        answer = await self._through.post("/openai/v1/chat/completions", json=body, headers=head)
         self.calls.append(answer.status_code)
         return answer.status_code == 200
 

@@ -8,9 +8,12 @@ import pytest
 
 from homeostat.app.assemble import System
 from homeostat.core.codec import Json as Text
+from homeostat.core.ids import DEFAULT_PROJECT, AgentId, ProjectId, RunId
+from homeostat.core.records.call import CallId
 from homeostat.core.records.run import RunConfig, Target, TargetKind, TaskSpec
 from homeostat.core.records.turn import Grant
 from homeostat.core.records.view import Outcome
+from homeostat.runs import treasurer
 from homeostat.testing.crews import crew, eventually
 from tests.unit.server.talkers import Talkers, begin, look, reached, talk
 
@@ -193,6 +196,56 @@ async def test_a_run_without_caps_shows_what_it_spent(system: System, http: http
             assert done["tokens_spent"] > took
         listed = (await http.get("/v1/runs")).json()["runs"]
         assert all(run["budget"]["tokens_spent"] > took for run in listed)
+
+
+async def test_a_call_that_outlives_its_run_for_a_moment_is_in_its_ledger(
+    system: System, http: httpx2.AsyncClient
+) -> None:
+    talkers, calls = Talkers(http), list[asyncio.Future[bool]]()
+    await talkers.register("ann")
+
+    async def work(grant: Grant) -> tuple[Outcome, Text]:
+        calls.append(asyncio.ensure_future(talkers.call(grant.turn.agent_id)))
+        await asyncio.shield(calls[0])  # whoever stops the turn does not reach the call
+        return Outcome.SUCCESS, Text("null")
+
+    async def called() -> bool:
+        return bool(system.gateway.in_flight_here((DEFAULT_PROJECT, AgentId("ann"))))
+
+    async with crew(system.kernel, "ann", work=work):
+        run_id = await begin(http, tasks=[talk(1), {**talk(1), "name": "after", "after": ["talk"]}])
+        await eventually(called)
+        assert (await http.post(f"/v1/runs/{run_id}/kill", json={})).status_code == 200
+        killed = await reached(http, run_id, "killed", rests=False)
+        assert not killed["at_rest"], "a call of it is open"
+        killed = await reached(http, run_id, "killed")
+        assert calls[0].done()
+    assert killed["tasks"] == {"stopped": 2}
+    (call,) = (await http.get("/v1/calls", params={"run_id": run_id})).json()["calls"]
+    assert killed["budget"]["tokens_spent"] == call["tokens_in"] + call["tokens_out"] > 0
+    entries = (await http.get(f"/v1/runs/{run_id}/ledger", params={"limit": 100})).json()["entries"]
+    assert [entry["kind"] for entry in entries].count("gateway.call") == 1
+    assert (await http.get(f"/v1/runs/{run_id}/verify")).json()["valid"]
+
+
+async def test_a_run_waits_for_no_call_for_ever_and_names_those_that_are_open(
+    system: System, http: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def open_for(project: ProjectId, run_id: RunId) -> list[CallId]:
+        del project, run_id
+        return [CallId("call_a")]
+
+    monkeypatch.setattr(treasurer, "CALL_SETTLES_SECONDS", 0.2)
+    monkeypatch.setattr(system.gateway, "open_for", open_for)
+    talkers = Talkers(http)
+    await talkers.register("ann")
+    async with crew(system.kernel, "ann", work=talkers.work):
+        run_id = await begin(http, tasks=[talk(1)])
+        await reached(http, run_id, "completed")
+    entries = (await http.get(f"/v1/runs/{run_id}/ledger", params={"limit": 100})).json()["entries"]
+    changes = [entry["payload"] for entry in entries if entry["kind"] == "run.changed"]
+    assert changes == [{"change": "calls_open", "calls": ["call_a"]}]
+    assert [entry["kind"] for entry in entries].count("gateway.call") == 1
 
 
 async def test_a_cap_that_comes_later_counts_what_was_spent_before(system: System, http: httpx2.AsyncClient) -> None:

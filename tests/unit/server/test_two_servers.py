@@ -10,6 +10,10 @@ from homeostat.app.settings import Settings
 from homeostat.core.errors import AgentUnknown
 from homeostat.core.ids import DEFAULT_PROJECT, AgentId
 from homeostat.core.machines.phase import Phase
+from homeostat.server.serving import bind, serving, url_of
+from homeostat.testing.crews import crew
+from homeostat.testing.servers import free_port
+from tests.unit.server.talkers import Talkers, begin, reached, talk
 
 
 async def test_an_agent_is_isolated_wherever_it_was_registered(
@@ -38,3 +42,22 @@ async def test_an_order_is_judged_by_what_the_store_says(
         again = await leader.immune.quarantine(kim, reason="odd again", actor="ann")
         assert again.phase in (Phase.DRAINING, Phase.QUARANTINED)
         assert again.quarantines == 2
+
+
+async def test_what_was_called_through_the_other_server_is_in_the_ledger_of_its_run(
+    system: System, http: httpx2.AsyncClient, tmp_path: Path
+) -> None:
+    async with assemble(Settings(data_dir=tmp_path)) as other:
+        listener = bind("127.0.0.1", free_port())
+        async with serving(other, listener), httpx2.AsyncClient(base_url=url_of(listener), trust_env=False) as there:
+            talkers = Talkers(http, through=there)
+            await talkers.register("ann")
+            for _ in range(2):
+                async with crew(system.kernel, "ann", work=talkers.work):
+                    run_id = await begin(http, tasks=[talk(2)])
+                    done = await reached(http, run_id, "completed")
+                calls = (await http.get("/v1/calls", params={"run_id": run_id})).json()["calls"]
+                told = (await http.get(f"/v1/runs/{run_id}/ledger", params={"limit": 100})).json()["entries"]
+                assert [entry["kind"] for entry in told].count("gateway.call") == len(calls) == 2
+                assert done["budget"]["tokens_spent"] == sum(one["tokens_in"] + one["tokens_out"] for one in calls)
+                assert (await http.get(f"/v1/runs/{run_id}/verify")).json()["valid"]

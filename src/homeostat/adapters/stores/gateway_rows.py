@@ -6,7 +6,7 @@ from typing import Any, TypedDict
 import msgspec
 
 from homeostat.core.clock import Millis
-from homeostat.core.ids import AgentId, scope_floor
+from homeostat.core.ids import AgentId, RunId, scope_floor
 from homeostat.core.pacing import Window
 from homeostat.core.records.budget import Amount, Budget, BudgetKey, BudgetKind, BudgetLimit, Flight
 from homeostat.core.records.call import Call, CallFilter, CallId, Outlay, call_of
@@ -125,6 +125,11 @@ def write_flight(flight: Flight, gateway_id: str) -> tuple[object, ...]:
         flight.reserved.micros,
         _encoder.encode(flight.keys).decode(),
     )
+
+
+def write_mark(run_id: RunId) -> str:
+    """How a call that is written says which run it is of: nothing else in it can."""
+    return f'"run_id":{_encoder.encode(run_id).decode()}'
 
 
 def read_flight(row: Row) -> Flight:

@@ -172,6 +172,10 @@ class GatewayStore(Protocol):
         """How many calls of an agent are open in other gateways."""
         ...
 
+    async def flights_of(self, project: ProjectId, run_id: RunId, limit: int) -> list[CallId]:
+        """The calls of a run that are open, oldest first."""
+        ...
+
     async def expire_calls(self, before: CallId, limit: int) -> int:
         """Forget calls older than an id; returns how many."""
         ...

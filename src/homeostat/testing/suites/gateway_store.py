@@ -285,6 +285,9 @@ async def the_dead_are_charged_with_all_they_held(store: GatewayStore) -> None:
     assert await store.flights_count(PROJECT, AgentId("ann"), besides=TWO) == 1
     assert await store.flights_count(PROJECT, AgentId("ann"), besides=ONE) == 0
     assert [flight.call for flight in await store.flights(PROJECT, None, 9)] == [lost]
+    assert await store.flights_of(PROJECT, RunId("run"), 9) == [lost.call_id]
+    assert await store.flights_of(ProjectId("other"), RunId("run"), 9) == []
+    assert await store.flights_of(PROJECT, RunId("ru"), 9) == []
     assert [view.gateway_id for view in await store.gateways(NOW)] == [ONE, TWO]
     assert await store.bury(NOW, latest=FAR, sparing=TWO, limit=9) == []
     assert await store.bury(LATER, latest=FAR, sparing=ONE, limit=9) == []

@@ -170,6 +170,10 @@ class SqliteGateway:
     async def flights_count(self, project: ProjectId, agent_id: AgentId, *, besides: GatewayId) -> int:
         return (await self._all("flights_count", (project, agent_id, besides)))[0][0]
 
+    async def flights_of(self, project: ProjectId, run_id: RunId, limit: int) -> list[CallId]:
+        found = await self._all("flights_of_run", (project, rows.write_mark(run_id), limit))
+        return [row[0] for row in found]
+
     async def expire_calls(self, before: CallId, limit: int) -> int:
         return await self._engine.write(
             lambda connection: connection.execute(SQL["calls_expire"], (before, limit)).rowcount
