@@ -42,6 +42,9 @@ RUN_GATHER_SECONDS_MAX: Final = 0.05  # ends of tasks wait for others at most th
 CHRONICLE_SECONDS: Final = 1.0  # a task that takes longer has its calls in the ledger before its outcome
 CHRONICLE_SECONDS_MAX: Final = 8.0  # between two looks at tasks that do nothing new
 CHRONICLE_TASKS_MAX: Final = 256  # looked at together
+OUTLIVED_NOTES_MAX: Final = (
+    1_000  # told of turns that outlive others, as a run remembers: beyond, their ends are untold
+)
 CALL_SETTLES_SECONDS: Final = 5.0  # after the end of its turn, within which a model call is expected in the log
 CLOSED_RUNS_MAX: Final = 10_000  # runs that a kernel remembers to be over
 MAILBOXES_CACHED_MAX: Final = 8_192

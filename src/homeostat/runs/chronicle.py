@@ -7,11 +7,17 @@ from typing import Final
 from homeostat.core.clock import Millis
 from homeostat.core.errors import HomeostatError, Unavailable
 from homeostat.core.ids import TurnId
-from homeostat.core.limits import CALL_SETTLES_SECONDS, CHRONICLE_SECONDS, CHRONICLE_SECONDS_MAX, CHRONICLE_TASKS_MAX
+from homeostat.core.limits import (
+    CALL_SETTLES_SECONDS,
+    CHRONICLE_SECONDS,
+    CHRONICLE_SECONDS_MAX,
+    CHRONICLE_TASKS_MAX,
+    OUTLIVED_NOTES_MAX,
+)
 from homeostat.core.machines.task import TASK, TaskEvent, TaskStatus
 from homeostat.core.records.provenance import EntryKind
-from homeostat.core.records.recording import TaskTold, end_of
-from homeostat.core.records.run import Task
+from homeostat.core.records.recording import GOES_ON, TaskTold, end_of
+from homeostat.core.records.run import Outlived, Task
 from homeostat.core.records.view import Deliverable, Outcome
 from homeostat.core.redaction import unlooked
 from homeostat.runs.desk import Desk, Note
@@ -20,6 +26,7 @@ from homeostat.runs.draft import Draft
 log = logging.getLogger(__name__)
 
 PLAN: Final = TaskTold(name="plan")
+OUTLIVED: Final = TaskTold(name="outlived")  # of which all is told but what it asked of others
 FOR_A_REPLAY: Final = frozenset({EntryKind.STEP, EntryKind.CARD})
 """What a ledger tells only so that code can be run again on it."""
 
@@ -47,18 +54,44 @@ class Chronicle:
         noted = {end.turn_id: task.noted for task, end in ends if task.noted}
         found = await self._notes(draft, named, noted, ended=True)
         fresh: list[Note] = []
+        outlived = [*draft.run.outlived]
         for task, end in ends:
             notes = found.get(end.turn_id, ())
             fresh += [note for note in notes if note.key not in task.noted] if task.noted else notes
+            if _goes_on(notes):
+                outlived.append(Outlived(end.turn_id, tuple(_told_of_others(end.turn_id, notes))))
         written = _write(draft, fresh)
+        _remember(draft, outlived)
         return {task.number for task, end in ends if end.status is Outcome.SUCCESS and end_of(end.turn_id) in written}
 
     async def plan_ended(self, draft: Draft, turn_id: TurnId) -> None:
         """The same for the turn of a plan."""
         if self._desk.notes is None:
             return
-        notes = await self._notes(draft, {turn_id: PLAN}, {}, ended=True)
-        _write(draft, notes.get(turn_id, ()))
+        notes = (await self._notes(draft, {turn_id: PLAN}, {}, ended=True)).get(turn_id, ())
+        _write(draft, notes)
+        if _goes_on(notes):
+            _remember(draft, [*draft.run.outlived, Outlived(turn_id, tuple(_told_of_others(turn_id, notes)))])
+
+    async def follow_up(self, draft: Draft) -> bool:
+        """Tell of turns that outlived others, as far as they are now. Says whether there was news."""
+        outlived = draft.run.outlived
+        if self._desk.notes is None or not outlived:
+            return False
+        noted = {one.turn_id: one.noted for one in outlived}
+        found = await self._notes(draft, dict.fromkeys(noted, OUTLIVED), noted, ended=True)
+        left: list[Outlived] = []
+        news = False
+        for turn_id, known in noted.items():
+            notes = found.get(turn_id, ())
+            told = _told_of_others(turn_id, notes)
+            fresh = [note for note in notes if note.key in told and note.key not in known]
+            _write(draft, fresh)
+            if fresh or _goes_on(notes):  # whoever has just ended may have asked others since it was looked for them
+                left.append(Outlived(turn_id, tuple(told)))
+            news = news or bool(fresh)
+        _remember(draft, left)
+        return news
 
     async def _notes(
         self, draft: Draft, tasks: Mapping[TurnId, TaskTold], noted: Mapping[TurnId, Collection[str]], *, ended: bool
@@ -114,6 +147,7 @@ class Chronicle:
             if fresh:
                 news = True
                 draft.amend(draft.tasks.get(task.number, task), noted=(*task.noted, *(note.key for note in fresh)))
+        news |= await self.follow_up(draft)
         news |= await self._desk.purse.account(draft, before=self._settled_before(draft.now, tasks, always=always))
         # Whoever thinks for long is looked at less often; a word from it, and the next look comes soon.
         shortest = int(CHRONICLE_SECONDS * 1000)
@@ -126,6 +160,29 @@ class Chronicle:
         if always:
             return Millis(now + int(CALL_SETTLES_SECONDS * 1000))
         return Millis(min((task.started_at_ms or now for task in tasks), default=now))
+
+
+def _goes_on(notes: Sequence[Note]) -> bool:
+    """Whether something that a turn asked of others has not ended."""
+    return any(note.key.partition(" ")[2] == GOES_ON for note in notes)
+
+
+def _told_of_others(turn_id: TurnId, notes: Sequence[Note]) -> dict[str, None]:
+    """What is told of all that a turn asked of others, in order."""
+    return {note.key: None for note in notes if not note.key.startswith(f"{turn_id} ")}
+
+
+def _remember(draft: Draft, outlived: Sequence[Outlived]) -> None:
+    """Which turns are to be told of later. Where that is too much, the ledger does not tell of their ends."""
+    kept, room = list[Outlived](), OUTLIVED_NOTES_MAX
+    for one in outlived:
+        if len(one.noted) <= room:
+            kept.append(one)
+            room -= len(one.noted)
+        else:
+            log.warning("run %s does not tell how all ended that outlived turn %s", draft.run.run_id, one.turn_id)
+    if tuple(kept) != draft.run.outlived:
+        draft.set(outlived=tuple(kept))
 
 
 def _named(task: Task) -> TaskTold:

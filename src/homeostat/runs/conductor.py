@@ -353,6 +353,7 @@ class Conductor:
             draft.task(task, TaskEvent.STOP, ended_at_ms=draft.now)
         if idle:
             draft.note(EntryKind.RUN_CHANGED, {"change": "never_started", "tasks": len(idle)})
+        await self._chronicle.follow_up(draft)
         if await self._treasurer.awaits_calls(draft):
             if not draft:
                 return False
@@ -361,7 +362,7 @@ class Conductor:
         if self.run.plan_turn_id is not None and not self.run.counts:
             await self._chronicle.plan_ended(draft, self.run.plan_turn_id)
         await self._desk.purse.account_all(draft, self._calls_in_ledger)
-        draft.set(live=False)
+        draft.set(live=False, outlived=())
         if await self._save(draft):
             await seal(self._desk, self.run)
         return True

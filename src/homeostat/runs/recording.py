@@ -17,7 +17,7 @@ from homeostat.core.ports.ledger import LedgerStore
 from homeostat.core.ports.store import TurnStore
 from homeostat.core.records.card import DELIVERABLE, KERNEL_CARDS, Card
 from homeostat.core.records.provenance import EntryKind
-from homeostat.core.records.recording import RECORDING, TaskTold, Worked, end_of
+from homeostat.core.records.recording import GOES_ON, RECORDING, TaskTold, Worked, end_of, going_on
 from homeostat.core.records.turn import MessageType, Step, Turn, Wait, WaitStatus
 from homeostat.core.records.view import Deliverable
 from homeostat.core.redaction import redact_json
@@ -113,12 +113,15 @@ async def notes_of(
         if root is None:
             continue
         roots[turn.turn_id] = root
-        over = ended or any(card.type == DELIVERABLE for card in worked.cards)
+        # That the turn at the root has ended says nothing of those that it asked of others.
+        over = (ended and turn.turn_id in tasks) or any(card.type == DELIVERABLE for card in worked.cards)
         context: tuple[Card, ...] = ()
         if over and turn.context_box_id is not None:
             context = (await turns.hydrate(turn, fresh=True)).context
         early = bool(noted.get(root))
         notes[root] += turn_notes(worked, context, tasks.get(turn.turn_id), over=over, early=early)
+        if ended and not over:
+            notes[root].append(_going_on_note(turn))
     return notes
 
 
@@ -266,6 +269,12 @@ def _card_note(card: Card, turn_id: TurnId) -> Note:
         "content_json": card.content,
     }
     return Note(EntryKind.CARD, payload, card.created_at_ms, f"{turn_id} card {card.position}")
+
+
+def _going_on_note(turn: Turn) -> Note:
+    """That a turn is at work still, though the one that asked for it is over: its end is told later."""
+    said = {"change": GOES_ON, "turn_id": turn.turn_id, "agent_id": turn.agent_id}
+    return Note(EntryKind.RUN_CHANGED, said, turn.created_at_ms, going_on(turn.turn_id))
 
 
 def _shown(context: Collection[Card]) -> msgspec.Raw:

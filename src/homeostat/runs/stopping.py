@@ -2,7 +2,9 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
+from functools import partial
+from typing import Protocol
 
 from homeostat.core.errors import HomeostatError, TurnUnknown
 from homeostat.core.ids import AgentId, ProjectId, RunId, TurnId
@@ -13,6 +15,14 @@ from homeostat.runs.outcomes import KILLER
 
 log = logging.getLogger(__name__)
 
+Pages = AsyncIterator[list[tuple[AgentId, TurnId]]]
+
+
+class Ask(Protocol):
+    """Reads a page of open turns, those behind one of them."""
+
+    def __call__(self, *, after: TurnId | None, limit: int) -> Awaitable[list[tuple[AgentId, TurnId]]]: ...
+
 
 async def stop_turns(desk: Desk, run: Run) -> int:
     """Stop every turn of a run, those of agents its agents asked included; returns how many were stopped.
@@ -22,17 +32,25 @@ async def stop_turns(desk: Desk, run: Run) -> int:
     """
     desk.kernel.hold_run(run.run_id)
     try:
-        return await _stop_all(desk, run)
+        reason = f"run {run.run_id} is {run.status} ({run.moved.reason})"
+        found = _open_turns(desk, run.project, run.run_id)
+        return await _stop_all(desk, run.project, found, reason=reason, actor=KILLER)
     finally:
         desk.kernel.let_run_go(run.run_id, ())
 
 
-async def _stop_all(desk: Desk, run: Run) -> int:
+async def stop_turn(desk: Desk, project: ProjectId, turn_id: TurnId, *, reason: str, actor: str) -> None:
+    """Stop a turn, and then all that it asked of others: nobody waits for that any more."""
+    await desk.kernel.stop(project, turn_id, reason=reason, actor=actor)
+    below = _pages(partial(desk.store.open_below, project, turn_id))
+    await _stop_all(desk, project, below, reason=reason, actor=actor)
+
+
+async def _stop_all(desk: Desk, project: ProjectId, pages: Pages, *, reason: str, actor: str) -> int:
     stopped, failed = 0, list[HomeostatError]()
-    reason = f"run {run.run_id} is {run.status} ({run.moved.reason})"
-    async for found in _open_turns(desk, run.project, run.run_id):
+    async for found in pages:
         ends = await asyncio.gather(
-            *(desk.kernel.stop(run.project, turn_id, reason=reason, actor=KILLER) for _, turn_id in found),
+            *(desk.kernel.stop(project, turn_id, reason=reason, actor=actor) for _, turn_id in found),
             return_exceptions=True,
         )
         for end in ends:
@@ -63,10 +81,15 @@ async def preempt_turns(desk: Desk, run: Run) -> int:
     return taken
 
 
-async def _open_turns(desk: Desk, project: ProjectId, run_id: RunId) -> AsyncIterator[list[tuple[AgentId, TurnId]]]:
-    """Every turn of a run that has not ended, a page at a time: what is done to those of one page leads to the next."""
+def _open_turns(desk: Desk, project: ProjectId, run_id: RunId) -> Pages:
+    """Every turn of a run that has not ended."""
+    return _pages(partial(desk.store.open_turns, project, run_id))
+
+
+async def _pages(ask: Ask) -> Pages:
+    """Open turns, a page at a time: what is done to those of one page leads to the next."""
     after: TurnId | None = None
-    while found := await desk.store.open_turns(project, run_id, after=after, limit=PAGE_MAX):
+    while found := await ask(after=after, limit=PAGE_MAX):
         yield found
         after = found[-1][1]
 

@@ -12,6 +12,7 @@ from homeostat.core.ids import AgentId, TurnId
 from homeostat.core.records.run import Run, Task
 from homeostat.runs.desk import Desk
 from homeostat.runs.outcomes import TIMEKEEPER
+from homeostat.runs.stopping import stop_turn
 
 LOOK_MS: Final = 50  # between two looks at turns that wait in line, however short their time-outs are
 RETRY_MS: Final = 1_000
@@ -29,8 +30,9 @@ class Look(Struct, frozen=True, order=True):
 
 
 class Timekeeper:
-    """Stops turns that are worked on for too long. What a turn waits in line, or was taken from its worker, is not held
-    against it: since when it is worked on is asked of the store once it could be over, for all such turns together.
+    """Stops turns that are worked on for too long, with all they asked of others. What a turn waits in line, or was
+    taken from its worker, is not held against it: since when it is worked on is asked of the store once it could be
+    over, for all such turns together.
     """
 
     def __init__(self, desk: Desk) -> None:
@@ -80,7 +82,7 @@ class Timekeeper:
                 ends = Millis((now if since is None else since) + look.timeout_ms)
                 if ends <= now and since is not None:
                     reason = "it took too long"
-                    await self._desk.kernel.stop(run.project, look.turn_id, reason=reason, actor=TIMEKEEPER)
+                    await stop_turn(self._desk, run.project, look.turn_id, reason=reason, actor=TIMEKEEPER)
                 else:
                     self._again(look, ends)
                 late.pop()

@@ -15,16 +15,17 @@ from homeostat.core.ids import DEFAULT_PROJECT, AgentId, BoxId, CardId, ProjectI
 from homeostat.core.machines.run import RunStatus
 from homeostat.core.machines.task import TaskEvent, TaskStatus
 from homeostat.core.records.provenance import EntryKind, entry_of, read_line
-from homeostat.core.records.recording import TaskTold, end_of
+from homeostat.core.records.recording import GOES_ON, TaskTold, end_of
 from homeostat.core.records.run import Move, Run, RunConfig, Target, TargetKind, Task, TaskSpec
 from homeostat.core.records.view import Deliverable, Outcome
-from homeostat.runs import outcomes
+from homeostat.runs import chronicle, outcomes
 from homeostat.runs.chronicle import Chronicle
 from homeostat.runs.desk import Desk
 from homeostat.runs.draft import Draft
 from homeostat.runs.recording import Note
 
 TURN = TurnId("turn_" + "0" * 24)
+OTHER = TurnId("turn_" + "1" * 24)
 RUN = Run(
     project=DEFAULT_PROJECT,
     run_id=RunId("run_" + "0" * 24),
@@ -91,6 +92,28 @@ async def test_the_end_of_a_turn_waits_for_the_outcome_of_its_task() -> None:
     (noted,) = draft.change().tasks
     assert [_words(line) for line in draft.change().lines] == ["step", "step"]
     assert end_of(TURN) not in noted.noted
+
+
+@pytest.mark.parametrize(
+    ("going", "room", "remembered"),
+    [(f"{OTHER} {GOES_ON}", 9, [TURN]), (f"{OTHER} step {GOES_ON}", 9, []), (f"{OTHER} {GOES_ON}", 1, [])],
+)
+async def test_what_outlives_a_turn_is_remembered_as_far_as_there_is_room(
+    monkeypatch: pytest.MonkeyPatch, going: str, room: int, remembered: list[TurnId]
+) -> None:
+    async def notes(*_: Any, ended: bool) -> dict[TurnId, list[Note]]:
+        assert ended
+        keys = (f"{TURN} step a", end_of(TURN), f"{OTHER} step a", going)
+        return {TURN: [Note(EntryKind.RUN_CHANGED, {"key": key}, Millis(1), key) for key in keys]}
+
+    monkeypatch.setattr(chronicle, "OUTLIVED_NOTES_MAX", room)
+    spec = TaskSpec(name="t", target=Target(TargetKind.AGENT, "a"), input=msgspec.Raw(b"{}"))
+    task = Task(7, spec, TaskStatus.RUNNING, 1, TURN, AgentId("a"), started_at_ms=Millis(5))
+    end = Deliverable(TURN, AgentId("a"), CardId("c"), BoxId("b"), Outcome.FAILED, Json("9"), None, 1, Millis(8))
+    draft = Draft(RUN, Millis(9))
+    await Chronicle(cast("Desk", SimpleNamespace(notes=notes))).ended(draft, [(task, end)])
+    assert [one.turn_id for one in draft.run.outlived] == remembered
+    assert all(one.noted == (f"{OTHER} step a", going) for one in draft.run.outlived)
 
 
 def _words(line: str) -> str:

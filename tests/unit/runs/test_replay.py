@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
-from typing import ClassVar
+from typing import ClassVar, cast
 
 import pytest
 from msgspec.structs import replace
@@ -21,7 +21,7 @@ from homeostat.core.ids import DEFAULT_PROJECT, AgentId, RunId, chance
 from homeostat.core.ports.turns import WorkerSession
 from homeostat.core.records import provenance
 from homeostat.core.records.provenance import START, Chain, Entry, EntryKind
-from homeostat.core.records.recording import RECORDING, TaskTold
+from homeostat.core.records.recording import GOES_ON, RECORDING, TaskTold
 from homeostat.core.records.turn import Grant
 from homeostat.core.records.view import Outcome
 from homeostat.runs import recording
@@ -572,3 +572,20 @@ async def test_a_run_of_which_something_could_not_be_written_down_is_not_called_
     report = await replay(bundle_of([*entries, *chain.entries]), finding(()))
     assert (report.verdict, report.turns) == ("incomplete", 1)
     assert report.skipped == ["turn_1: the ledger does not tell of it (box_unknown)"]
+
+
+@pytest.mark.parametrize("told", [False, True])
+async def test_a_turn_that_goes_on_when_others_have_ended_is_told_to_its_end_or_the_replay_is_incomplete(
+    *, told: bool
+) -> None:
+    (entries,) = await recorded([(Act("step", "a", 1),)])
+    (end,) = [entry for entry in entries if entry.kind == EntryKind.TURN_ENDED]
+    turn_id = cast("dict[str, str]", from_json(end.payload))["turn_id"] if told else "turn_1"
+    chain = Chain(DEFAULT_PROJECT, entries[0].run_id)
+    said = {"change": GOES_ON, "turn_id": turn_id, "agent_id": "bob"}
+    chain.add(EntryKind.RUN_CHANGED, said, at_ms=Millis(3))
+    for entry in entries:
+        chain.add(EntryKind(entry.kind), from_json(entry.payload), at_ms=entry.at_ms)
+    report = await replay(bundle_of(chain.entries), finding((Act("step", "a", 1),)))
+    assert report.verdict == ("identical" if told else "incomplete")
+    assert report.skipped == ([] if told else ["turn_1: the ledger does not tell how it ended"])

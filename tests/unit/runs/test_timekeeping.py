@@ -16,6 +16,7 @@ from homeostat.testing.clock import ManualClock
 from tests.unit.runs.test_starting import RUN
 
 TURN = TurnId("turn_" + "0" * 24)
+CHILD = TurnId("turn_" + "1" * 24)
 DAY_MS = 24 * 3600 * 1000
 
 
@@ -38,6 +39,10 @@ class Bench:
     async def stop(self, _: object, turn_id: TurnId, **__: Any) -> None:
         self.stopped.append(turn_id)
 
+    async def open_below(self, _: object, turn_id: TurnId, *, after: TurnId | None, **__: Any) -> list[Any]:
+        assert turn_id == TURN
+        return [] if after is not None else [(AgentId("b"), CHILD)]
+
     async def after(self, seconds: float) -> bool:
         """Whether the turn was stopped by then."""
         self.clock.advance(seconds)
@@ -50,6 +55,12 @@ async def test_a_task_has_its_time_and_no_more(started_ahead_ms: int) -> None:
     bench = Bench(started_ahead_ms=started_ahead_ms)
     assert not await bench.after(4.9)
     assert await bench.after(0.2)
+
+
+async def test_what_a_turn_asked_of_others_ends_after_it() -> None:
+    bench = Bench()
+    assert await bench.after(5.1)
+    assert bench.stopped == [TURN, CHILD]
 
 
 async def test_a_turn_that_began_in_the_future_has_its_time_from_when_that_was_seen() -> None:

@@ -39,6 +39,18 @@ async def at_rest(http: httpx2.AsyncClient, run: str) -> Json:
     return (await http.get(run)).json()
 
 
+async def told(http: httpx2.AsyncClient, run: str, agent_id: str) -> list[tuple[str, str | None]]:
+    """What a ledger tells of how the turns of an agent ended."""
+    entries = (await http.get(f"{run}/ledger", params={"limit": 100})).json()["entries"]
+    ends = [entry["payload"] for entry in entries if entry["kind"] == "turn.ended"]
+    return [(end["turn_id"], end["status"]) for end in ends if end["agent_id"] == agent_id]
+
+
+async def changes(http: httpx2.AsyncClient, run: str) -> list[str]:
+    entries = (await http.get(f"{run}/ledger", params={"limit": 100})).json()["entries"]
+    return [entry["payload"]["change"] for entry in entries if entry["kind"] == "run.changed"]
+
+
 async def end_of(system: System, turn_id: TurnId) -> Deliverable | None:
     return await system.kernel.deliverables.get(DEFAULT_PROJECT, turn_id)
 
@@ -90,7 +102,51 @@ async def test_what_a_task_asked_for_and_did_not_wait_for_is_stopped_with_its_ru
         assert end is not None, "it holds its agent for good"
         assert end.status is Outcome.STOP
         assert "completed" in str(end.error)
+    assert await told(http, run, "bob") == [(turn_id, "stop") for turn_id in asked]
     await takes_turns(system)
+
+
+async def test_what_outlives_its_task_is_told_of_once_it_is_over(system: System, http: httpx2.AsyncClient) -> None:
+    kernel, may_end, may_rest = system.kernel, asyncio.Event(), asyncio.Event()
+
+    async def ask(grant: Grant) -> tuple[Outcome, Text]:
+        turn = grant.turn
+        if turn.agent_id == "bob":
+            await may_end.wait()
+        elif b"stays" in turn.payload.encode():
+            await may_rest.wait()
+        else:
+            child = Enqueue(
+                key=BOB,
+                type=MessageType.TURN,
+                payload=Text("1"),
+                source=turn.agent_id,
+                parent_turn_id=turn.turn_id,
+                run_id=turn.run_id,
+                depth=1,
+            )
+            await kernel.enqueue(child)
+        return Outcome.SUCCESS, Text("1")
+
+    async with crew(kernel, "ann", "bob", work=ask), crew(kernel, "cat", work=ask):
+        tasks = [{"name": "asks", "agent": "ann"}, {"name": "stays", "agent": "cat", "input": "stays"}]
+        run = await begin(http, tasks=tasks)
+
+        async def goes_on() -> bool:
+            return "goes_on" in await changes(http, run)
+
+        async def is_told() -> bool:
+            return bool(await told(http, run, "bob"))
+
+        await eventually(goes_on, 10)
+        assert not await is_told(), "it is at work"
+        may_end.set()
+        await eventually(is_told, 10)
+        may_rest.set()
+        assert (await at_rest(http, run))["status"] == "completed"
+    assert [status for _, status in await told(http, run, "bob")] == ["success"]
+    assert await changes(http, run) == ["goes_on"]
+    assert (await http.get(f"{run}/verify")).json()["valid"]
 
 
 async def test_a_plan_that_is_given_by_hand_ends_the_turn_that_was_to_make_one(

@@ -8,12 +8,12 @@ import httpx2
 
 from homeostat.app.assemble import System
 from homeostat.core.codec import Json as Text
-from homeostat.core.ids import DEFAULT_PROJECT, AgentId, ToolCallId
+from homeostat.core.ids import DEFAULT_PROJECT, AgentId, ToolCallId, TurnId
 from homeostat.core.machines.turn import HeadStatus
-from homeostat.core.records.turn import Grant, ToolCall
+from homeostat.core.records.turn import Grant, MessageType, ToolCall
 from homeostat.core.records.view import Outcome
 from homeostat.core.records.work import fence_of
-from homeostat.kernel.commands import Suspend
+from homeostat.kernel.commands import Enqueue, Suspend
 from homeostat.testing.crews import crew, eventually
 
 Json = dict[str, Any]
@@ -106,3 +106,35 @@ async def test_waiting_for_tools_is_work(system: System, http: httpx2.AsyncClien
         run = await begin(http, task("asks", 0, 0.3))
         assert (await at_rest(http, run))["status"] == "failed"
         assert await error_of(http, run, "asks") == "task_timed_out"
+
+
+async def test_a_task_that_is_tried_again_leaves_nobody_at_work(system: System, http: httpx2.AsyncClient) -> None:
+    kernel, asked = system.kernel, list[TurnId]()
+    ended: list[Outcome | None] = []
+
+    async def ask(grant: Grant) -> tuple[Outcome, Text]:
+        turn = grant.turn
+        if turn.agent_id == "ann":
+            for turn_id in asked:
+                end = await kernel.deliverables.get(DEFAULT_PROJECT, turn_id)
+                ended.append(None if end is None else end.status)
+            child = Enqueue(
+                key=(DEFAULT_PROJECT, AgentId("bob")),
+                type=MessageType.TURN,
+                payload=Text("1"),
+                source=turn.agent_id,
+                parent_turn_id=turn.turn_id,
+                run_id=turn.run_id,
+                depth=1,
+            )
+            asked.append((await kernel.enqueue(child)).turn_id)
+        await asyncio.Event().wait()
+        return Outcome.SUCCESS, Text("1")
+
+    async with crew(kernel, "ann", "bob", work=ask):
+        run = await begin(http, task("a", 0, 0.3, retries=1, backoff_seconds=0.01, on_failure="continue"))
+        assert (await at_rest(http, run))["tasks"] == {"failed": 1}
+    assert ended == [Outcome.STOP]
+    entries = (await http.get(f"{run}/ledger", params={"limit": 100})).json()["entries"]
+    ends = {entry["payload"]["turn_id"]: entry["payload"] for entry in entries if entry["kind"] == "turn.ended"}
+    assert [ends[turn_id]["status"] for turn_id in asked] == ["stop", "stop"]

@@ -45,9 +45,8 @@ class LedgerReading(ABC):
         found = [rows.read_turn(row) for row in await self._all("worked_turns", project, self._list(turns))]
         ids = self._list([turn.turn_id for turn in found])
         scopes = self._list([scope_of(turn.turn_id) for turn in found])
-        taken, called, written = await asyncio.gather(
-            self._all("worked_steps", ids), self._all("worked_waits", ids), self._all("worked_cards", scopes)
-        )
+        written = await self._all("worked_cards", scopes)  # first: of what has ended by then, all the rest is there
+        taken, called = await asyncio.gather(self._all("worked_steps", ids), self._all("worked_waits", ids))
         steps: dict[str, list[Step]] = defaultdict(list)
         for row in taken:
             steps[row[1]].append(Step(*row))

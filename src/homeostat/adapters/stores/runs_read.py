@@ -102,6 +102,11 @@ class RunsReading(ABC):
     ) -> list[tuple[AgentId, TurnId]]:
         return [(row[0], row[1]) for row in await self._all("turns_open", project, run_id, after or "", limit)]
 
+    async def open_below(
+        self, project: ProjectId, turn_id: TurnId, *, after: TurnId | None = None, limit: int
+    ) -> list[tuple[AgentId, TurnId]]:
+        return [(row[0], row[1]) for row in await self._all("turns_below", project, turn_id, after or "", limit)]
+
     async def working(
         self, project: ProjectId, turns: Collection[tuple[AgentId, TurnId]], *, after: Millis
     ) -> dict[TurnId, Millis]:

@@ -59,6 +59,12 @@ class RunStore(Protocol):
         """Turns of a run that have not ended, those included that its agents asked of others, by their ids."""
         ...
 
+    async def open_below(
+        self, project: ProjectId, turn_id: TurnId, *, after: TurnId | None = None, limit: int
+    ) -> list[tuple[AgentId, TurnId]]:
+        """Turns that have not ended of those that one asked of others, and those of others in turn, by their ids."""
+        ...
+
     async def working(
         self, project: ProjectId, turns: Collection[tuple[AgentId, TurnId]], *, after: Millis
     ) -> dict[TurnId, Millis]:

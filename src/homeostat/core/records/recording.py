@@ -14,6 +14,15 @@ RECORDING: Final = "#recording"
 """A step that no author can name: who worked on the turn, and what it remembered. Written with the deliverable."""
 
 
+GOES_ON: Final = "goes_on"
+"""What a ledger says of a turn that outlives the one that asked for it, before it tells of its end."""
+
+
+def going_on(turn_id: TurnId) -> str:
+    """How that is called among all that is told of a turn."""
+    return f"{turn_id} {GOES_ON}"
+
+
 def end_of(turn_id: TurnId) -> str:
     """How what is told of a turn's end is called among all that is told of it."""
     return f"{turn_id} end"

@@ -169,6 +169,13 @@ class Move(Struct, frozen=True):
     at_ms: Millis
 
 
+class Outlived(Struct, frozen=True):
+    """A turn that has ended before all that it asked of others, and what is told of those already."""
+
+    turn_id: TurnId
+    noted: tuple[str, ...]
+
+
 class Run(Struct, frozen=True, kw_only=True):
     """A run as it stands. Whatever changes it swaps the version, and carries on its ledger from the tip.
 
@@ -198,6 +205,7 @@ class Run(Struct, frozen=True, kw_only=True):
     warned: bool = False
     warned_of: Limits = ()
     plan_turn_id: TurnId | None = None
+    outlived: tuple[Outlived, ...] = ()
     calls_after: str = ""
     calls_noted: int = 0
     tokens_noted: int = 0

@@ -9,6 +9,7 @@ import msgspec
 from homeostat.agent.journal import CARD, STEP
 from homeostat.core.codec import NULL, Json
 from homeostat.core.records.provenance import EntryKind, read_line
+from homeostat.core.records.recording import GOES_ON
 from homeostat.core.run_errors import RunNotRecorded
 from homeostat.runs.bundle import Page
 
@@ -165,6 +166,7 @@ _card = msgspec.json.Decoder(CardWritten)
 _end = msgspec.json.Decoder(TurnEnded)
 _untold = msgspec.json.Decoder(Untold)
 _UNTOLD: Final = b'"change":"untold"'
+_GOES_ON: Final = f'"change":"{GOES_ON}"'.encode()
 _CHANGED: Final = EntryKind.RUN_CHANGED.value.encode()
 
 _CREATED: Final = EntryKind.RUN_CREATED.value.encode()
@@ -182,15 +184,15 @@ class Tapes:
         self._project = project
         self._run_id = run_id
         self._open: dict[str, Tape] = {}
-        self.untold: list[str] = []
-        """Of what nothing could be written down, in words."""
+        self._untold: list[str] = []
+        self._going_on: dict[str, str] = {}
 
     def take(self, page: Page) -> Iterator[Tape]:
         """Tapes that are complete with this page."""
         for line in page:
             start = line.find(_KIND, 0, 48) + len(_KIND)
             kind = line[start : line.find(b'"', start)]
-            if kind == _CHANGED and _UNTOLD in line:
+            if kind == _CHANGED and (_UNTOLD in line or _GOES_ON in line):
                 self._note_untold(line)
             if kind in _KINDS and (tape := self._wind(kind, line)) is not None:
                 yield tape
@@ -198,7 +200,14 @@ class Tapes:
     def _note_untold(self, line: bytes) -> None:
         said = _untold.decode(read_line(line).payload)
         if said.change == "untold":
-            self.untold.append(f"{said.turn_id or said.key}: the ledger does not tell of it ({said.why})")
+            self._untold.append(f"{said.turn_id or said.key}: the ledger does not tell of it ({said.why})")
+        elif said.change == GOES_ON:
+            self._going_on[said.turn_id] = f"{said.turn_id}: the ledger does not tell how it ended"
+
+    @property
+    def untold(self) -> list[str]:
+        """Of what nothing could be written down, in words."""
+        return [*self._untold, *self._going_on.values()]
 
     def _wind(self, kind: bytes, line: bytes) -> Tape | None:
         entry = read_line(line)
@@ -209,6 +218,7 @@ class Tapes:
             return None
         if kind == _END:
             end = _end.decode(payload)
+            self._going_on.pop(end.turn_id, None)
             tape = self._open.pop(end.turn_id, None) or Tape(self._run_id, self._project)
             tape.end, tape.end_seq = end, seq
             if end.order:

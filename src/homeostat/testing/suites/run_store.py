@@ -257,6 +257,11 @@ async def check_a_gate_holds_from_its_commit_on(keepers: Keepers) -> None:
     assert await keepers.runs.held() == [made.run_id]
     assert (await enqueue(keepers, turn_of(2, made))).refused == ((made.run_id, False),)
     assert (await enqueue(keepers, turn_of(3, made, first.turn_id))).ok
+    assert (await enqueue(keepers, turn_of(7, made, turn_of(3, made).turn_id))).ok
+    below = [(ANN, turn_of(number, made).turn_id) for number in (3, 7)]
+    assert await keepers.runs.open_below(PROJECT, first.turn_id, limit=10) == below
+    assert await keepers.runs.open_below(PROJECT, first.turn_id, after=below[0][1], limit=10) == below[1:]
+    assert await keepers.runs.open_below(ProjectId("other"), first.turn_id, limit=10) == []
     killed = change_of(following(paused.run, status=RunStatus.KILLED), gate=GateState.CLOSED)
     assert await keepers.runs.save(killed)
     assert await keepers.runs.ended(made.run_id) is RunStatus.KILLED
@@ -270,7 +275,7 @@ async def check_a_gate_holds_from_its_commit_on(keepers: Keepers) -> None:
     assert found.head.version == 0, "a save that would begin a turn of a run that is over moves no head"
     assert [turn_id for _, turn_id in await keepers.runs.open_turns(PROJECT, made.run_id, limit=10)] == [
         first.turn_id,
-        turn_of(3, made).turn_id,
+        *(turn_id for _, turn_id in below),
     ]
     assert (await enqueue(keepers, turn_of(6, run_of(77)))).ok  # a run that nobody knows holds nobody
 
