@@ -64,12 +64,14 @@ class Chronicle:
         _remember(draft, outlived)
         return {task.number for task, end in ends if end.status is Outcome.SUCCESS and end_of(end.turn_id) in written}
 
-    async def plan_ended(self, draft: Draft, turn_id: TurnId) -> None:
-        """The same for the turn of a plan."""
-        if self._desk.notes is None:
+    async def plan_ended(self, draft: Draft) -> None:
+        """The same for the turn that was asked for a plan, whoever made the plan."""
+        turn_id = draft.run.plan_turn_id
+        if self._desk.notes is None or turn_id is None or not draft.run.plan_untold:
             return
         notes = (await self._notes(draft, {turn_id: PLAN}, {}, ended=True)).get(turn_id, ())
         _write(draft, notes)
+        draft.set(plan_told=True)
         if _goes_on(notes):
             _remember(draft, [*draft.run.outlived, Outlived(turn_id, tuple(_told_of_others(turn_id, notes)))])
 

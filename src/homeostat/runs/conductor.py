@@ -192,6 +192,7 @@ class Conductor:
         taken = await self._take_ends(draft)
         self._skip_doomed(draft)
         board, starts = self._board, list[Task]()
+        await self._chronicle.plan_ended(draft)  # an operator made it, and whoever was asked for it was stopped
         self._judge(draft)  # first: what is done needs no budget any more
         if draft.run.status is RunStatus.APPLYING:
             await self._treasurer.check(draft)
@@ -353,14 +354,13 @@ class Conductor:
             draft.task(task, TaskEvent.STOP, ended_at_ms=draft.now)
         if idle:
             draft.note(EntryKind.RUN_CHANGED, {"change": "never_started", "tasks": len(idle)})
+        await self._chronicle.plan_ended(draft)
         await self._chronicle.follow_up(draft)
         if await self._treasurer.awaits_calls(draft):
             if not draft:
                 return False
             await self._save(draft)  # what became of its tasks need not wait for that
             return True
-        if self.run.plan_turn_id is not None and not self.run.counts:
-            await self._chronicle.plan_ended(draft, self.run.plan_turn_id)
         await self._desk.purse.account_all(draft, self._calls_in_ledger)
         draft.set(live=False, outlived=())
         if await self._save(draft):
@@ -373,6 +373,7 @@ class Conductor:
 
     async def _rest(self) -> bool:
         draft = Draft(self.run, self._desk.clock.now_ms())
+        await self._chronicle.plan_ended(draft)
         draft.set(live=False)
         await self._save(draft)
         return True

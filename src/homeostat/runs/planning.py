@@ -21,6 +21,7 @@ from homeostat.runs.desk import Desk
 from homeostat.runs.draft import DRIVER, Draft
 from homeostat.runs.outcomes import KILLER, TIMEKEEPER, stopped_by
 from homeostat.runs.plan import check_plan, read_plan
+from homeostat.runs.stopping import stop_turn
 from homeostat.runs.timekeeping import Timekeeper
 
 TIMED_OUT: Final = "planner_timed_out"
@@ -45,7 +46,7 @@ class Planning:
             if run.config.planner is PlannerKind.FUNCTION:
                 found = self._call(run, woken)
             elif run.plan_turn_id is None:
-                draft.set(plan_turn_id=turn_of(self._desk.ids.scope()))
+                draft.set(plan_turn_id=turn_of(self._desk.ids.scope()), plan_told=False)
                 return True
             else:
                 found = await self._ask(run, woken)
@@ -104,7 +105,8 @@ class Planning:
             return
         if await kernel.deliverables.get(run.project, turn_id) is None:
             with suppress(TurnUnknown):  # it was named, and never made
-                await kernel.stop(run.project, turn_id, reason=f"run {run.run_id} has its plan", actor=KILLER)
+                reason = f"run {run.run_id} has its plan"
+                await stop_turn(self._desk, run.project, turn_id, reason=reason, actor=KILLER)
         self._left = True
 
     async def _ask(self, run: Run, woken: Callable[[], None]) -> Sequence[TaskSpec] | None:
@@ -183,8 +185,7 @@ async def adopt_plan(desk: Desk, draft: Draft, specs: Sequence[TaskSpec], *, act
         raise  # it is looked at again
     except HomeostatError as problem:
         raise PlanProblem.of(problem) from problem
-    if run.plan_turn_id is not None:
-        await Chronicle(desk).plan_ended(draft, run.plan_turn_id)
+    await Chronicle(desk).plan_ended(draft)
     install_plan(draft, specs, actor=actor)
 
 

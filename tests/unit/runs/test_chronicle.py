@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from homeostat.core.canonical import canonical_of
 from homeostat.core.clock import Millis
@@ -114,6 +115,22 @@ async def test_what_outlives_a_turn_is_remembered_as_far_as_there_is_room(
     await Chronicle(cast("Desk", SimpleNamespace(notes=notes))).ended(draft, [(task, end)])
     assert [one.turn_id for one in draft.run.outlived] == remembered
     assert all(one.noted == (f"{OTHER} step a", going) for one in draft.run.outlived)
+
+
+@pytest.mark.parametrize(
+    ("told", "counts", "untold"),
+    [(None, {}, True), (None, {"succeeded": 1}, False), (False, {"succeeded": 1}, True), (True, {}, False)],
+)
+async def test_the_turn_that_was_asked_for_a_plan_is_told_of_once(
+    *, told: bool | None, counts: dict[str, int], untold: bool
+) -> None:
+    run = replace(RUN, plan_turn_id=TURN, plan_told=told, counts=counts)
+    chronicle, draft = Chronicle(cast("Desk", SimpleNamespace(notes=_notes))), Draft(run, Millis(9))
+    for _ in range(2):
+        await chronicle.plan_ended(draft)
+    assert [_words(line) for line in draft.change().lines].count("turn.ended") == untold
+    assert bool(draft) == untold
+    assert not replace(run, plan_turn_id=None).plan_untold
 
 
 def _words(line: str) -> str:

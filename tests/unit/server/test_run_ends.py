@@ -149,8 +149,9 @@ async def test_what_outlives_its_task_is_told_of_once_it_is_over(system: System,
     assert (await http.get(f"{run}/verify")).json()["valid"]
 
 
+@pytest.mark.parametrize("apply", ["auto", "manual"])
 async def test_a_plan_that_is_given_by_hand_ends_the_turn_that_was_to_make_one(
-    system: System, http: httpx2.AsyncClient
+    system: System, http: httpx2.AsyncClient, apply: str
 ) -> None:
     may_end = asyncio.Event()
 
@@ -160,19 +161,30 @@ async def test_a_plan_that_is_given_by_hand_ends_the_turn_that_was_to_make_one(
 
     await system.kernel.register(BOB)
     async with crew(system.kernel, "ann", work=work):
-        run = await begin(http, planner={"agent": "bob"})
+        run = await begin(http, planner={"agent": "bob"}, policy={"apply": apply})
 
         async def planning() -> bool:
             view = await system.kernel.store.head(*BOB)
             return view is not None and view.head.turn_id is not None
 
+        async def stopped() -> bool:
+            view = await system.kernel.store.head(*BOB)
+            return view is not None and view.head.turn_id is None
+
         await eventually(planning, 10)
         answer = await http.post(f"{run}/plan", json={"tasks": [{"name": "a", "agent": "ann"}]})
         assert answer.status_code == 200, answer.text
+        await eventually(stopped, 10)
         await takes_turns(system)
+        if apply == "manual":
+            assert (await at_rest(http, run))["status"] == "planned"
+            assert [status for _, status in await told(http, run, "bob")] == ["stop"]
+            assert (await http.post(f"{run}/apply", json={})).status_code == 200
         assert (await http.get(run)).json()["status"] == "applying", "nobody waits for the end of the run"
         may_end.set()
         assert (await at_rest(http, run))["status"] == "completed"
+    assert [status for _, status in await told(http, run, "bob")] == ["stop"], "it is told once"
+    assert (await http.get(f"{run}/verify")).json()["valid"]
 
 
 async def test_what_a_ledger_has_no_room_for_is_told_by_its_digest_and_its_run_ends(

@@ -205,6 +205,7 @@ class Run(Struct, frozen=True, kw_only=True):
     warned: bool = False
     warned_of: Limits = ()
     plan_turn_id: TurnId | None = None
+    plan_told: bool | None = None
     outlived: tuple[Outlived, ...] = ()
     calls_after: str = ""
     calls_noted: int = 0
@@ -218,6 +219,14 @@ class Run(Struct, frozen=True, kw_only=True):
     @property
     def final(self) -> bool:
         return self.status in RUN.final
+
+    @property
+    def plan_untold(self) -> bool:
+        """Whether its ledger has yet to tell of the turn that was asked for its plan. A run that does not remember that
+        began before runs did: it told of it with the plan.
+        """
+        told = bool(self.counts) if self.plan_told is None else self.plan_told
+        return self.plan_turn_id is not None and not told
 
     @property
     def held(self) -> bool:
