@@ -1,4 +1,4 @@
-"""A kill that is committed in one process holds in every other at once, whatever those have in memory.
+"""A kill or a pause by force that is committed in one process holds in every other at once, whatever those remember.
 
 The processes share a store and nothing else: no bus tells one what another did.
 """
@@ -18,11 +18,13 @@ from homeostat.core.clock import SystemClock
 from homeostat.core.codec import Json
 from homeostat.core.ids import AgentId, Ids
 from homeostat.core.machines.run import RunStatus
+from homeostat.core.machines.turn import HeadStatus
 from homeostat.core.records.run import RunConfig, RunPolicy, Target, TargetKind, TaskSpec
 from homeostat.core.records.turn import Grant, MessageType
 from homeostat.core.records.view import Outcome
 from homeostat.kernel.commands import Enqueue
 from homeostat.kernel.kernel import Kernel
+from homeostat.kernel.watchdog import Watchdog
 from homeostat.runs import control
 from homeostat.runs.control import Act, RunKey
 from homeostat.runs.desk import Desk
@@ -118,6 +120,13 @@ async def kill(url: str, key: RunKey) -> None:
         assert (await operator.control.kill(key, who=WHO)).status is RunStatus.KILLED
 
 
+async def pause(url: str, key: RunKey, *, forced: list[bool]) -> None:
+    """Pause a run from a process that nobody hears, in as many words."""
+    async with process(url, LocalBus(), drives=False) as operator:
+        for force in forced:
+            assert (await operator.control.pause(key, force=force, who=WHO)).forced is force
+
+
 async def test_a_turn_in_line_does_not_begin_elsewhere_once_a_kill_is_committed(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -156,3 +165,70 @@ async def test_a_turn_that_was_given_out_is_not_entered_once_a_kill_is_committed
         await kill(url, key)
         worker_id = await kernel_of(other).open_worker([ANN], lambda _: None)
         assert await kernel_of(other).claim(worker_id, 1, 0.2) == []
+
+
+@pytest.mark.parametrize("forced", [[True], [False, True]], ids=["at once", "after a while"])
+async def test_no_turn_begins_anywhere_once_a_pause_by_force_is_committed(url: str, forced: list[bool]) -> None:
+    hands, bus = Hands(), LocalBus()
+    async with process(url, bus, drives=False) as other, crew(kernel_of(other), "ann", work=hands.work):
+        kernel, key = kernel_of(other), await begun(url, bus, 3)
+        await hands.first.wait()
+        await pause(url, key, forced=forced)
+        await kernel.watchdog.tick()  # it finds that the agent is idle, with mail
+        await kernel.enqueue(Enqueue(key=ANN, type=MessageType.TURN, payload=Json('"behind"')))
+        hands.may_end.set()
+
+        async def all_of(*payloads: str) -> None:
+            async def there() -> bool:
+                return hands.begun[-len(payloads) :] == [*payloads]
+
+            await eventually(there)
+
+        await all_of('"behind"')
+        await kernel.watchdog.tick()
+        await kernel.enqueue(Enqueue(key=ANN, type=MessageType.TURN, payload=Json('"later"')))
+        await all_of('"behind"', '"later"')
+        assert hands.begun == ['{"do":0}', '"behind"', '"later"'], "what stands behind a held run's turns goes on"
+        assert len(await other.store.open_turns(*key, limit=10)) == 3, "none of them is lost"
+        async with process(url, bus, drives=True) as last:
+            assert (await last.control.resume(key, bounds=None, who=WHO)).status is RunStatus.APPLYING
+            await all_of('{"do":0}', '{"do":1}', '{"do":2}')
+
+            async def completed() -> bool:
+                return (await last.get(*key)).status is RunStatus.COMPLETED
+
+            await eventually(completed)
+
+
+async def test_a_turn_that_was_given_out_is_not_entered_once_a_pause_by_force_is_committed(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(control, "preempt_turns", stops_nothing)
+    bus = LocalBus()
+    async with process(url, bus, drives=False) as other:
+        key = await begun(url, bus, 1)
+        await pause(url, key, forced=[True])
+        worker_id = await kernel_of(other).open_worker([ANN], lambda _: None)
+        assert await kernel_of(other).claim(worker_id, 1, 0.2) == []
+
+
+async def sees_nothing(watchdog: Watchdog) -> int:
+    """What is given out is given out by somebody else."""
+    del watchdog
+    return 0
+
+
+async def test_who_resumes_a_run_that_others_hold_gives_its_turns_out(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Watchdog, "tick", sees_nothing)
+    key = await begun(url, LocalBus(), 2)
+    await pause(url, key, forced=[True])
+    async with process(url, LocalBus(), drives=False) as last:
+        await last.control.resume(key, bounds=None, who=WHO)
+
+        async def given_out() -> bool:
+            found = await kernel_of(last).store.head(*ANN)
+            return found is not None and found.head.status is HeadStatus.DISPATCHED
+
+        await eventually(given_out, seconds=20)

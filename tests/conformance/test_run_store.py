@@ -7,10 +7,13 @@ from homeostat.adapters.stores.sqlite import SqliteLedger, SqliteRuns, SqliteTur
 from homeostat.app import stores
 from homeostat.core.clock import Millis
 from homeostat.core.ids import AgentId, ProjectId, RunId, TurnId
-from homeostat.core.records.run import Run, RunChange
+from homeostat.core.records.run import Run, RunChange, Start
 from homeostat.core.records.writes import Saved, Writes
 from homeostat.testing.suites import run_store as suite
+from homeostat.testing.suites import run_turns
 from tests.conformance.engines import Engine, found_out
+
+CHECKS = (*suite.CHECKS, *run_turns.CHECKS)
 
 
 @pytest.fixture
@@ -18,7 +21,7 @@ def keepers(engine: Engine) -> suite.Keepers:
     return suite.Keepers(stores.run_store(engine), stores.turn_store(engine), stores.ledger_store(engine))
 
 
-@pytest.mark.parametrize("check", suite.CHECKS, ids=lambda check: check.__name__)
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
 async def test_keepers(keepers: suite.Keepers, check: suite.Check) -> None:
     await check(keepers)
 
@@ -61,6 +64,14 @@ class Unasked(SqliteTurns):
         return await super().save(replace(writes, runs={}))
 
 
+class Deaf(SqliteTurns):
+    """Lets turns of a run be given out that is held."""
+
+    async def save(self, writes: Writes) -> Saved:
+        runs = {run_id: Start.CHILD if most is Start.TURN else most for run_id, most in writes.runs.items()}
+        return await super().save(replace(writes, runs=runs))
+
+
 class Pageless(SqliteRuns):
     """Tells the first open turns of a run whatever was asked."""
 
@@ -80,9 +91,8 @@ class Pageless(SqliteRuns):
         (Greedy, SqliteTurns),
         (Hasty, SqliteTurns),
         (SqliteRuns, Unasked),
+        (SqliteRuns, Deaf),
     ],
 )
 async def test_a_wrong_keeper_is_found_out(wrong: type[SqliteRuns], turns: type[SqliteTurns]) -> None:
-    assert await found_out(
-        suite.CHECKS, lambda engine: suite.Keepers(wrong(engine), turns(engine), SqliteLedger(engine))
-    )
+    assert await found_out(CHECKS, lambda engine: suite.Keepers(wrong(engine), turns(engine), SqliteLedger(engine)))

@@ -11,6 +11,7 @@ from homeostat.app.local_turns import LocalSession
 from homeostat.core.errors import StaleEpoch
 from homeostat.core.machines.turn import HeadStatus
 from homeostat.core.records.head import Head, Mailbox
+from homeostat.core.records.run import Start
 from homeostat.core.records.turn import AgentKey, Grant, MessageType
 from homeostat.core.records.view import Due, Hydration
 from homeostat.core.records.work import Fence
@@ -199,9 +200,9 @@ def recover_nothing(patch: Patch) -> None:
 def begin_what_a_killed_run_has_in_line(patch: Patch) -> None:
     """Runs are asked about when a task is made of them, and not when a turn begins or asks others."""
 
-    def starts(self: Plan, run_id: Any, *, task: bool = False) -> None:
-        if task:
-            self.writes.runs[run_id] = True
+    def starts(self: Plan, run_id: Any, what: Start = Start.TURN) -> None:
+        if what is Start.TASK:
+            self.writes.runs[run_id] = what
 
     patch.setattr(Plan, "starts", starts)
 

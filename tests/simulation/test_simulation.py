@@ -10,6 +10,7 @@ import pytest
 
 from homeostat.core.clock import Millis
 from homeostat.core.records.head import Head
+from homeostat.core.records.run import GateState, Start
 from homeostat.core.records.writes import Writes
 from homeostat.testing.simulation.campaign import Verdict, run
 from homeostat.testing.simulation.interest import INTERESTING
@@ -55,9 +56,9 @@ def test_a_save_that_a_killed_run_refuses_is_no_commit() -> None:
     world.loop.close()  # nobody lives in it
     run_id, key = world.runs[0], world.agents[0]
     store = RemoteStore(cast("Any", SimpleNamespace(world=world, domain=SimpleNamespace(name="p0"))))
-    writes = Writes(new_heads={key: Head.new(*key, Millis(0))}, runs={run_id: True})
+    writes = Writes(new_heads={key: Head.new(*key, Millis(0))}, runs={run_id: Start.TASK})
     world.memory.closed_runs.add(run_id)
-    assert store._save(world.memory, writes).refused == ((run_id, True),)
+    assert store._save(world.memory, writes).refused == ((run_id, GateState.CLOSED),)
     assert world.checks.commits == 0
     assert world.trace.counts["killed_run_refused"] == 1
     assert not world.memory.heads_by_key

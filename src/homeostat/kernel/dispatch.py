@@ -19,8 +19,9 @@ def lease(
     tail_seq: int | None = None,
     last_turn_id: TurnId | None = None,
 ) -> Mailbox:
-    """Make a turn the active one, under the next epoch."""
+    """Make a turn the active one, under the next epoch, if its run may begin it: in line it is in nobody's way."""
     head = mailbox.head
+    plan.starts(entry.turn.run_id)
     moved = Head(  # by its places: this is done once for every turn
         head.project,
         head.agent_id,

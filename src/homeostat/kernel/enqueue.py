@@ -5,6 +5,7 @@ from homeostat.core.ids import TraceId, inbox_of, scope_of, turn_of
 from homeostat.core.limits import DEPTH_MAX, QUEUE_FRONT, QUEUE_PER_AGENT_MAX
 from homeostat.core.machines.turn import HeadStatus
 from homeostat.core.records.head import Gate, Head, Mailbox
+from homeostat.core.records.run import Start
 from homeostat.core.records.turn import OPENS_A_TURN, MessageType, OpenTurn, Turn
 from homeostat.core.run_errors import RunClosed, RunHeld
 from homeostat.kernel.commands import Enqueue, EnqueueAll, Enqueued, Register
@@ -78,7 +79,7 @@ def _accept(plan: Plan, mailbox: Mailbox, command: Enqueue) -> tuple[Mailbox, Tu
     )
     plan.writes.turns[turn.turn_id] = turn
     if turn.run_id is not None:
-        plan.starts(turn.run_id, task=turn.parent_turn_id is None)
+        plan.starts(turn.run_id, Start.TASK if turn.parent_turn_id is None else Start.CHILD)
     entry = OpenTurn(turn)
     if can_dispatch(head) and not head.queued and plan.may_begin(turn.run_id):
         return lease(plan, mailbox, entry, tail_seq=turn.seq, last_turn_id=turn.turn_id), turn

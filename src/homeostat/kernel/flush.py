@@ -24,6 +24,7 @@ from homeostat.core.machines.turn import HeadStatus
 from homeostat.core.ports.store import TurnStore
 from homeostat.core.records.enforcement import Mandate
 from homeostat.core.records.head import Gate, Mailbox
+from homeostat.core.records.run import GateState
 from homeostat.core.records.turn import AgentKey, Grant
 from homeostat.core.records.writes import OutboxRow, Saved
 from homeostat.core.urgency import Haste, is_urgent
@@ -244,6 +245,7 @@ class Flusher:
 
     async def _flush(self, batch: list[Waiting]) -> None:
         holding: set[RunId | None] = set()
+        held: set[RunId | None] = set()
         void: set[Mandate] = set()
         for _ in range(FLUSH_CONFLICTS_MAX):
             plan = Plan(
@@ -251,7 +253,7 @@ class Flusher:
                 ids=self._ids,
                 lease_ms=self._lease_ms,
                 leases=self._leases,
-                held_runs=self.held_runs,
+                held_runs=self.held_runs | held if held else self.held_runs,
                 closed_runs=self._closed_runs,
                 holding_runs=holding,
                 void=void,
@@ -264,10 +266,12 @@ class Flusher:
                 self._settle(plan, claims, batch)
                 return
             void |= saved.void
-            for run_id, over in saved.refused:
+            for run_id, gate in saved.refused:
                 holding.add(run_id)
-                if over:
+                if gate is GateState.CLOSED:
                     self._remember_closed(run_id)
+            if any(gate is GateState.HELD for _, gate in saved.refused):
+                held |= await self._store.runs_held()  # all of them: there may be many in one line
         raise StoreUnavailable(problem=f"{FLUSH_CONFLICTS_MAX} lost races in a row")
 
     def _remember_closed(self, run_id: RunId) -> None:

@@ -19,6 +19,7 @@ from homeostat.core.records.enforcement import Mandate
 from homeostat.core.records.event import Event
 from homeostat.core.records.head import Head, Mailbox
 from homeostat.core.records.recording import Worked
+from homeostat.core.records.run import Start
 from homeostat.core.records.turn import AgentKey, OpenTurn, Wait
 from homeostat.core.records.view import Deliverable
 from homeostat.core.records.writes import Writes
@@ -128,11 +129,10 @@ class Plan(Struct, kw_only=True):
         """Whether a turn of a run may be given out, as far as is known; the save finds out whether it is true."""
         return run_id is None or (run_id not in self.held_runs and run_id not in self.closed_runs)
 
-    def starts(self, run_id: RunId | None, *, task: bool = False) -> None:
+    def starts(self, run_id: RunId | None, what: Start = Start.TURN) -> None:
         """A turn of a run is made or begun: its run has to be open for that when this flush commits."""
-        if run_id is not None:
-            runs = self.writes.runs
-            runs[run_id] = runs.get(run_id, False) or task
+        if run_id is not None and self.writes.runs.get(run_id, -1) < what:
+            self.writes.runs[run_id] = what
 
     # --- health ---------------------------------------------------------------------------------------------
 

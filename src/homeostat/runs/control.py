@@ -151,13 +151,14 @@ class Control:
         def rule(draft: Draft) -> None:
             run = draft.run
             if run.status is RunStatus.PAUSED and run.paused is PauseCause.GATE:
-                moved = Move(who.actor, who.reason, draft.now)
-                draft.set(paused=PauseCause.OPERATOR, forced=force, moved=moved, live=True)
+                draft.set(paused=PauseCause.OPERATOR, moved=Move(who.actor, who.reason, draft.now), live=True)
+                if force:
+                    draft.force()
                 said = {"change": "taken_over", "actor": who.actor, "reason": who.reason, "force": force}
                 draft.note(EntryKind.RUN_CHANGED, said)
                 return
             if force and run.status is RunStatus.PAUSED and not run.forced:
-                draft.set(forced=True, live=True)
+                draft.force()
                 said = {"change": "forced", "actor": who.actor, "reason": who.reason}
                 draft.note(EntryKind.RUN_CHANGED, said)
                 return
@@ -305,6 +306,8 @@ class Control:
                 draft.set(keys=(*draft.run.keys, mine)[-RUN_KEYS_KEPT_MAX:])
             change = draft.change()
             if await self._desk.store.save(change):
+                if run.held:  # perhaps elsewhere alone; whoever holds a run gives its turns out when it is let go
+                    self._desk.kernel.hold_run(run_id)
                 await self._changed(change.run)
                 return change.run
         raise Overloaded(problem=f"run {run_id} moved {RUN_CONFLICTS_MAX} times meanwhile")

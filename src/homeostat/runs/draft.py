@@ -12,7 +12,7 @@ from homeostat.core.ids import AgentId, TurnId
 from homeostat.core.machines.run import RUN, RunEvent, RunStatus
 from homeostat.core.machines.task import TASK, TaskEvent, TaskStatus
 from homeostat.core.records.provenance import Chain, EntryKind
-from homeostat.core.records.run import GATES, GateState, Move, Run, RunChange, Task
+from homeostat.core.records.run import GateState, Move, Run, RunChange, Task, gate_of
 from homeostat.core.redaction import redact_text
 
 DRIVER: Final = "homeostat"
@@ -71,7 +71,7 @@ class Draft:
         elif target in RUN.final:
             clock["paused"] = None  # nothing holds what has ended
         self.set(status=target, moved=Move(actor, reason, self.now), live=True, **{**clock, **changes})
-        self.gate = GATES[target]
+        self.gate = gate_of(self.run)
         said: dict[str, object] = {
             "event": event.value,
             "from": before.value,
@@ -82,6 +82,11 @@ class Draft:
         if details is not None:
             said["details"] = details
         self.note(EntryKind.RUN_MOVED, said)
+
+    def force(self) -> None:
+        """Make a pause one by force."""
+        self.set(forced=True, live=True)
+        self.gate = gate_of(self.run)
 
     def note(
         self,

@@ -57,8 +57,8 @@ class Desk:
             self.do(c.Register(key=key_of(agent)))
 
     def _plan(self) -> Plan:
-        now, closed = self.clock.now_ms(), self.store.closed_runs
-        return Plan(now=now, ids=self.ids, lease_ms=LEASE_MS, leases=self.leases, closed_runs=closed)
+        now, closed, held = self.clock.now_ms(), self.store.closed_runs, self.store.held_runs
+        return Plan(now=now, ids=self.ids, lease_ms=LEASE_MS, leases=self.leases, closed_runs=closed, held_runs=held)
 
     # --- deciding and saving -------------------------------------------------------------------------------
 

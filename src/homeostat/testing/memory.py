@@ -3,11 +3,12 @@
 from collections.abc import Collection
 
 from homeostat.core.clock import Millis
-from homeostat.core.ids import BoxId, ProjectId, Scope, TurnId, WorkerId, box_of, scope_of
+from homeostat.core.ids import BoxId, ProjectId, RunId, Scope, TurnId, WorkerId, box_of, scope_of
 from homeostat.core.limits import QUEUE_FRONT
 from homeostat.core.machines.turn import HeadStatus
 from homeostat.core.records.card import DELIVERABLE_POSITION
 from homeostat.core.records.head import Gate, Head, Mailbox
+from homeostat.core.records.run import SHUT, GateState
 from homeostat.core.records.turn import AgentKey, OpenTurn, WaitStatus
 from homeostat.core.records.view import Due
 from homeostat.core.records.work import Fence
@@ -75,6 +76,9 @@ class MemoryTurns(MemoryTurnsReading):
             if head.worker_id == worker_id and head.turn_id is not None
         ]
 
+    async def runs_held(self) -> set[RunId]:
+        return set(self.held_runs)
+
     async def due(self, now: Millis, *, unclaimed: tuple[Millis, Millis], lease_ms: int, limit: int) -> Due:
         ends = self.leases
         dead = [worker for worker in sorted(ends) if ends[worker] <= now or ends[worker] > now + 2 * lease_ms][:limit]
@@ -118,7 +122,9 @@ class MemoryTurns(MemoryTurnsReading):
         )
         if stale:
             return Saved(stale=stale)
-        if refused := tuple((run_id, True) for run_id in writes.runs if run_id in self.closed_runs):
+        gates = {**dict.fromkeys(self.held_runs, GateState.HELD), **dict.fromkeys(self.closed_runs, GateState.CLOSED)}
+        asked = [(run_id, most, gates[run_id]) for run_id, most in writes.runs.items() if run_id in gates]
+        if refused := tuple((run_id, gate) for run_id, most, gate in asked if most >= SHUT[gate]):
             return Saved(refused=refused)
         if (
             any(key in known for key in writes.new_heads)

@@ -44,6 +44,7 @@ class MemoryTurnsReading:
         self.answers: dict[tuple[ProjectId, str], Answer] = {}
         self.outbox_rows: dict[Scope, OutboxRow] = {}
         self.closed_runs: set[RunId] = set()
+        self.held_runs: set[RunId] = set()
         self.swept_up_to = TurnId("")
 
     # --- turns ---------------------------------------------------------------------------------------------

@@ -11,16 +11,18 @@ from msgspec.structs import replace
 from homeostat.adapters.doorbells.local import LocalBus
 from homeostat.core.codec import NULL, Json
 from homeostat.core.errors import AgentBusy, AgentUnknown, StoreUnavailable
-from homeostat.core.ids import DEFAULT_PROJECT, BoxId, Scope, digest_of
+from homeostat.core.ids import DEFAULT_PROJECT, BoxId, RunId, Scope, digest_of
 from homeostat.core.limits import FLUSH_CONFLICTS_MAX
 from homeostat.core.machines.turn import HeadStatus
 from homeostat.core.records.card import Card
 from homeostat.core.records.head import Gate
 from homeostat.core.records.turn import MessageType
-from homeostat.core.records.work import Fence
+from homeostat.core.records.view import Outcome
+from homeostat.core.records.work import Fence, fence_of
 from homeostat.core.records.writes import Saved, Writes
+from homeostat.core.run_errors import RunHeld
 from homeostat.core.urgency import is_urgent, urgent_context
-from homeostat.kernel.commands import Enqueue, Enqueued, PutCards
+from homeostat.kernel.commands import Deliver, Dispatch, Enqueue, Enqueued, Preempt, PutCards, SetGate
 from homeostat.kernel.kernel import Kernel
 from homeostat.testing.desk import Desk, key_of
 from homeostat.testing.kernels import running_kernel
@@ -283,3 +285,50 @@ async def test_what_an_operator_waits_for_is_flushed_by_the_operator_where_there
     await asyncio.sleep(0)
     assert not another.done(), "others commit meanwhile, whom its end must not break off"
     another.cancel()
+
+
+HELD = [RunId(f"run_{number:024x}") for number in range(FLUSH_CONFLICTS_MAX + 4)]
+
+
+async def test_turns_of_runs_that_others_hold_are_passed_over_however_many_those_are() -> None:
+    store = Watched()
+    desk = Desk("a", "b", store=store)
+    for run_id in HELD:
+        desk.enqueue("a", run_id=run_id)
+    free = desk.enqueue("a")
+    desk.do(SetGate(key=key_of("a"), gate=Gate.CLOSED))
+    desk.do(Preempt(key=key_of("a")))
+    store.held_runs.update(HELD)
+    async with running_kernel(store, seed=2) as kernel:
+        store.saves.clear()
+        opened, other = kernel.set_gate(key_of("a"), Gate.OPEN), kernel.enqueue(turn("b"))
+        _, other = await asyncio.gather(opened, other)
+        assert desk.head("a").turn_id == free
+        assert desk.head("b").turn_id == other.turn_id, "what shares their commit goes through"
+        assert len(store.saves) == 2, "they are all heard of at once"
+        store.held_runs.clear()
+        assert await kernel.preempt(key_of("a")) == free
+    assert store.turns[desk.head("a").turn_id or free].run_id == HELD[0], "nobody remembers that they were held"
+
+
+async def test_who_delivers_before_a_held_turn_is_given_none_and_looks_no_further() -> None:
+    store = Watched()
+    desk = Desk("a", store=store)
+    async with running_kernel(store, seed=2) as kernel:
+        grant = desk.begin("a", run_id=HELD[0])
+        held = desk.enqueue("a", run_id=HELD[0])
+        store.held_runs.add(HELD[0])
+        delivered = await kernel.deliver(
+            Deliver(fence=fence_of(grant), status=Outcome.SUCCESS, result=NULL, claim_next=True)
+        )
+        assert delivered.next is None
+        assert desk.deliverable(grant.turn.turn_id) is not None
+        store.saves.clear()
+        assert not await kernel.flusher.submit(Dispatch(key=key_of("a")))
+        assert len(store.saves) == 1, "it was tried, and then left in line"
+        with pytest.raises(RunHeld):
+            await kernel.enqueue(turn("a", run_id=HELD[0]))
+        assert (desk.head("a").status, desk.head("a").queued) == (HeadStatus.IDLE, 1)
+        store.held_runs.clear()
+        assert await kernel.flusher.submit(Dispatch(key=key_of("a")))
+    assert desk.head("a").turn_id == held

@@ -8,6 +8,7 @@ from homeostat.core.ids import AgentId, ProjectId, RunId, ToolCallId, TurnId, Wo
 from homeostat.core.limits import RERING_SECONDS
 from homeostat.core.machines.turn import HeadStatus
 from homeostat.core.records.head import Gate
+from homeostat.core.records.run import Start
 from homeostat.core.records.turn import Grant, MessageType, WaitStatus
 from homeostat.core.records.view import Outcome, TurnView
 from homeostat.core.records.work import fence_of
@@ -215,6 +216,22 @@ def test_a_turn_that_is_put_back_takes_its_place_in_line_and_not_the_first() -> 
     desk.decide(Preempt(key=key_of("a")), known=known)
     assert desk.save().ok
     assert desk.head("a").turn_id == held[0]
+
+
+def test_what_a_held_run_asks_of_others_waits_in_line() -> None:
+    """Whoever works on a turn of it has not heard yet that it is taken away."""
+    desk, run = Desk("a", "b"), RunId("run_" + "1" * 24)
+    grant = desk.begin("a", run_id=run)
+    desk.store.held_runs.add(run)
+    asks = {"type": MessageType.JOIN_REQUEST, "source": AgentId("a"), "reply_call_id": ToolCallId("c1")}
+    child = desk.message("b", parent_turn_id=grant.turn.turn_id, run_id=run, **asks)
+    desk.suspend(grant, call("c1"), children=(child,))
+    assert desk.writes.runs == {run: Start.CHILD}, "its gate is asked all the same: it may be over by now"
+    assert (desk.head("b").status, desk.head("b").queued) == (HeadStatus.IDLE, 1)
+    desk.store.held_runs.clear()
+    desk.do(Dispatch(key=key_of("b")))
+    assert desk.writes.runs == {run: Start.TURN}
+    assert desk.head("b").status is HeadStatus.DISPATCHED
 
 
 class Moving(MemoryTurns):

@@ -17,7 +17,7 @@ from homeostat.core.records.card import Card
 from homeostat.core.records.enforcement import Mandate
 from homeostat.core.records.event import Channel, Event
 from homeostat.core.records.head import Gate, Head
-from homeostat.core.records.run import GateState
+from homeostat.core.records.run import SHUT, GateState
 from homeostat.core.records.turn import AfterExecution, MessageType, OpenTurn, Step, Turn, Wait, WaitStatus
 from homeostat.core.records.view import Edge
 from homeostat.core.records.writes import Answer, OutboxRow, Writes
@@ -274,12 +274,12 @@ def scope_behind(identifier: str, prefix: str) -> Scope | None:
     return Scope(identifier.removeprefix(prefix)) if identifier.startswith(prefix) else None
 
 
-def shut_gates(gates: Iterable[Row], writes: Writes) -> tuple[tuple[RunId, bool], ...]:
-    """The runs that may not start what a save would start, each with whether it is over."""
+def shut_gates(gates: Iterable[Row], writes: Writes) -> tuple[tuple[RunId, GateState], ...]:
+    """The runs that may not start what a save would start, each with how its gate stands."""
     return tuple(
-        (run_id, state == GateState.CLOSED)
-        for run_id, state in gates
-        if state == GateState.CLOSED or (state == GateState.HOLDING and writes.runs[run_id])
+        (run_id, gate)
+        for run_id, gate in ((run_id, GateState(state)) for run_id, state in gates)
+        if gate in SHUT and writes.runs[run_id] >= SHUT[gate]
     )
 
 

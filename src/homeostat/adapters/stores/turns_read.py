@@ -7,7 +7,7 @@ from typing import Any, Final
 from homeostat.adapters.stores import rows
 from homeostat.adapters.stores.views import resolve, turn_view
 from homeostat.core.clock import Millis
-from homeostat.core.ids import AgentId, BoxId, CardId, ProjectId, Scope, TraceId, TurnId, WorkerId
+from homeostat.core.ids import AgentId, BoxId, CardId, ProjectId, RunId, Scope, TraceId, TurnId, WorkerId
 from homeostat.core.limits import MISDATED_ROWS_MAX, ORPHAN_ROWS_MAX, PAGE_MAX
 from homeostat.core.records.card import EMPTY_BOX, NOTHING_YET, Card, reaches
 from homeostat.core.records.turn import AgentKey, OpenTurn, Turn
@@ -131,6 +131,9 @@ class TurnsReading(ABC):
     async def held(self, worker_id: WorkerId) -> list[tuple[Fence, Millis]]:
         found = await self._all("heads_held", worker_id)
         return [(Fence((row[0], row[1]), row[2], row[3], worker_id), row[4]) for row in found]
+
+    async def runs_held(self) -> set[RunId]:
+        return {row[0] for row in await self._all("gates_held")}
 
     # --- turns ---------------------------------------------------------------------------------------------
 

@@ -4,7 +4,7 @@ from collections.abc import Collection
 from typing import Protocol
 
 from homeostat.core.clock import Millis
-from homeostat.core.ids import AgentId, BoxId, CardId, ProjectId, Scope, TraceId, TurnId, WorkerId
+from homeostat.core.ids import AgentId, BoxId, CardId, ProjectId, RunId, Scope, TraceId, TurnId, WorkerId
 from homeostat.core.records.card import Card
 from homeostat.core.records.head import Mailbox
 from homeostat.core.records.turn import AgentKey, OpenTurn, Turn
@@ -62,6 +62,10 @@ class TurnStore(Protocol):
 
     async def held(self, worker_id: WorkerId) -> list[tuple[Fence, Millis]]:
         """The turns a worker is working on as far as the store knows, and since when."""
+        ...
+
+    async def runs_held(self) -> set[RunId]:
+        """The runs of which no turn is given out until they are resumed."""
         ...
 
     async def dispatched(self, agents: Collection[AgentKey], limit: int) -> list[AgentKey]:

@@ -1,6 +1,6 @@
 """A run: a goal, its tasks, what it may spend, and how far it is."""
 
-from enum import StrEnum
+from enum import IntEnum, StrEnum
 from typing import Final
 
 import msgspec
@@ -243,7 +243,16 @@ class GateState(StrEnum):
 
     OPEN = "open"
     HOLDING = "holding"  # turns that its tasks ask of other agents, and no task
+    HELD = "held"  # none is given out: what its tasks ask of other agents waits in line
     CLOSED = "closed"  # nothing
+
+
+class Start(IntEnum):
+    """What is started of a run. Each asks more of its gate than those before."""
+
+    CHILD = 0  # a turn is made that another of its turns asks for; it may have to wait
+    TURN = 1  # a turn is given out, or a worker enters it
+    TASK = 2  # a turn is made that nothing asked for but the run
 
 
 GATES: Final = {
@@ -255,6 +264,15 @@ GATES: Final = {
     RunStatus.FAILED: GateState.CLOSED,
     RunStatus.KILLED: GateState.CLOSED,
 }
+"""By status; a run that was paused by force is held."""
+
+SHUT: Final = {GateState.HOLDING: Start.TASK, GateState.HELD: Start.TURN, GateState.CLOSED: Start.CHILD}
+"""From what on a gate refuses."""
+
+
+def gate_of(run: Run) -> GateState:
+    """What a run that stands like this may start."""
+    return GateState.HELD if run.held else GATES[run.status]
 
 
 class RunChange(Struct, frozen=True, kw_only=True):

@@ -9,6 +9,7 @@ from homeostat.core.records.card import Card
 from homeostat.core.records.enforcement import Mandate
 from homeostat.core.records.event import Event
 from homeostat.core.records.head import Head
+from homeostat.core.records.run import GateState, Start
 from homeostat.core.records.turn import AgentKey, OpenTurn, Step, Turn, Wait
 
 InboxKey = tuple[ProjectId, AgentId, int]
@@ -35,8 +36,8 @@ class Writes(Struct):
     """The set-wise difference a flush makes; no row is in it twice.
 
     A head is swapped from the version it was read at to the next one, and from no other. `runs` are those whose turns
-    are made or begun: each has to be open for it at the moment of the commit, and with True for tasks as well. No
-    mandate of `mandates` may be void by then.
+    are made or begun, each with the most that is started of it: its gate has to let that pass at the moment of the
+    commit. No mandate of `mandates` may be void by then.
     """
 
     heads: dict[AgentKey, tuple[int, Head]] = {}
@@ -55,7 +56,7 @@ class Writes(Struct):
     answers: dict[tuple[ProjectId, str], Answer] = {}
     outbox: OutboxRow | None = None
     outbox_drop: set[Scope] = set()
-    runs: dict[RunId, bool] = {}
+    runs: dict[RunId, Start] = {}
     mandates: set[Mandate] = set()
 
     def __bool__(self) -> bool:
@@ -81,12 +82,12 @@ class Writes(Struct):
 
 class Saved(Struct, frozen=True, gc=False):
     """What became of a save: the agents whose heads had moved, keys answered before, runs that may not start what it
-    would have started, each with whether it is over, and mandates that are void. Empty means durable.
+    would have started, each with how its gate stands, and mandates that are void. Empty means durable.
     """
 
     stale: frozenset[AgentKey] = frozenset()
     answered: bool = False
-    refused: tuple[tuple[RunId, bool], ...] = ()
+    refused: tuple[tuple[RunId, GateState], ...] = ()
     void: frozenset[Mandate] = frozenset()
 
     @property

@@ -17,6 +17,7 @@ from homeostat.core.ids import Scope
 from homeostat.core.limits import QUEUE_FRONT, STORE_LANES
 from homeostat.core.machines.turn import HeadStatus
 from homeostat.core.records.head import Gate, Head, Mailbox
+from homeostat.core.records.run import Start
 from homeostat.core.records.turn import AgentKey, OpenTurn
 from homeostat.core.records.writes import Saved, Writes
 
@@ -128,7 +129,7 @@ PARTS: Final[tuple[tuple[str, str, Callable[[Any], Rows]], ...]] = (
 
 GATES: Final = "gates_pass"
 MANDATES: Final = "mandates_hold"
-STOPS: Final = {GATES: 2, MANDATES: 3}
+STOPS: Final = {GATES: 3, MANDATES: 3}
 """Come last, where runs or agents' health are concerned: no parts that write, but stop all that do. Each with how many
 parameters it has.
 """
@@ -153,7 +154,7 @@ def _saving(writes: Writes) -> tuple[Shape, list[object]]:
                 values.append(found)
     if runs := writes.runs:
         shape.append((GATES, 0))
-        values += (list(runs), [run_id for run_id, task in runs.items() if task])
+        values += ([run_id for run_id, most in runs.items() if most >= what] for what in Start)
     if mandates := sorted(writes.mandates):
         shape.append((MANDATES, 0))
         values += ([key[0] for key, _ in mandates], [key[1] for key, _ in mandates], [at for _, at in mandates])
