@@ -212,8 +212,23 @@ def make_turns_of_killed_runs(patch: Patch) -> None:
     original = MemoryTurns.save
 
     async def save(self: MemoryTurns, writes: Writes) -> Any:
-        writes.runs.clear()
-        return await original(self, writes)
+        closed, self.closed_runs = self.closed_runs, set()
+        saved = await original(self, writes)
+        self.closed_runs = closed
+        return saved
+
+    patch.setattr(MemoryTurns, "save", save)
+
+
+def hold_runs_where_it_was_heard(patch: Patch) -> None:
+    """A pause by force is kept in memory, and asked of no gate."""
+    original = MemoryTurns.save
+
+    async def save(self: MemoryTurns, writes: Writes) -> Any:
+        held, self.held_runs = self.held_runs, set()
+        saved = await original(self, writes)
+        self.held_runs = held
+        return saved
 
     patch.setattr(MemoryTurns, "save", save)
 
@@ -248,6 +263,7 @@ def believe_deadlines_from_the_future(patch: Patch) -> None:
 
 
 KILLED = {"never_a_turn_of_a_killed_run_begins", "never_a_turn_of_a_killed_run_is_made"}
+HELD = {"never_a_turn_of_a_held_run_begins"}
 
 PLANTED: dict[Callable[[Patch], None], set[str]] = {
     enqueue_without_swapping_the_head: {
@@ -272,8 +288,9 @@ PLANTED: dict[Callable[[Patch], None], set[str]] = {
     lose_the_replies_of_joined_turns: {"always_the_end_of_a_joined_turn_is_its_parent_s_result"},
     claim_behind_closed_gates: {"always_a_closed_gate_starts_nothing"},
     recover_nothing: {"finally_nothing_is_stranded"},
-    begin_what_a_killed_run_has_in_line: KILLED,
+    begin_what_a_killed_run_has_in_line: KILLED | HELD,
     make_turns_of_killed_runs: KILLED,
+    hold_runs_where_it_was_heard: HELD,
     read_contexts_as_they_are: {"always_a_context_is_what_it_was"},
     beats_that_do_not_look: {"never_a_beat_overlooks_a_turn_that_was_taken_away"},
 }

@@ -34,6 +34,7 @@ class Checks:
         self._waits: dict[tuple[TurnId, ToolCallId], Wait] = {}
         self._contexts: dict[TurnId, tuple[CardId, ...]] = {}
         self.forbidden_tags: set[str] = set()
+        self.once_held: set[RunId | None] = set()
 
     # --- after every commit --------------------------------------------------------------------------------
 
@@ -81,8 +82,11 @@ class Checks:
                 raise Violation("always_one_active_turn_per_agent", f"epoch {head.epoch} was given twice: {head}")
             if head.gate is Gate.CLOSED and untouched:
                 raise Violation("always_a_closed_gate_starts_nothing", f"{old} became {head}")
-            if self._killed(self._store.turns[TurnId(str(head.turn_id))].run_id):
+            run_id = self._store.turns[TurnId(str(head.turn_id))].run_id
+            if self._killed(run_id):
                 raise Violation("never_a_turn_of_a_killed_run_begins", f"{old} became {head}")
+            if run_id in self._store.held_runs:
+                raise Violation("never_a_turn_of_a_held_run_begins", f"{old} became {head}")
             self._entered[TurnId(str(head.turn_id)), head.epoch] = self.commits
         if head.turn_id not in (None, old.turn_id) and head.gate is not Gate.OPEN and untouched:
             raise Violation("always_a_closed_gate_starts_nothing", f"{old} became {head}")
@@ -92,7 +96,7 @@ class Checks:
         line = self._store.lines.get(head.key, {})
         if head.queued != len(line):
             raise Violation("always_the_queue_is_counted", f"{len(line)} in line, {head}")
-        willing = {seq: entry for seq, entry in line.items() if not self._killed(entry.turn.run_id)}
+        willing = {seq: entry for seq, entry in line.items() if not self._passed_over(entry.turn.run_id)}
         if head.status is HeadStatus.IDLE and head.gate is Gate.OPEN and head.queued and len(willing) == len(line):
             raise Violation("always_an_idle_agent_has_no_mail", f"{head}")
         present = [entry.turn.turn_id for entry in line.values()]
@@ -111,6 +115,12 @@ class Checks:
     def _killed(self, run_id: RunId | None) -> bool:
         """Whether a run's kill is committed: from then on none of its turns is made, begun or gone on with."""
         return run_id in self._store.closed_runs
+
+    def _passed_over(self, run_id: RunId | None) -> bool:
+        """Whether turns of a run may stand in line before others: it is over, or was held and may have been resumed
+        since, and nobody has looked again.
+        """
+        return self._killed(run_id) or run_id in self.once_held
 
     def _turn_ended(self, card: Card) -> None:
         turn_id = turn_of(card.scope)

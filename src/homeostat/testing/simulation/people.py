@@ -15,12 +15,12 @@ from homeostat.core.errors import (
     TurnUnknown,
     Unavailable,
 )
-from homeostat.core.ids import TurnId, scope_floor
+from homeostat.core.ids import RunId, TurnId, scope_floor
 from homeostat.core.machines.turn import HeadStatus
 from homeostat.core.records.card import CardDraft
 from homeostat.core.records.head import Gate
 from homeostat.core.records.turn import AgentKey, MessageType
-from homeostat.core.run_errors import RunClosed
+from homeostat.core.run_errors import RunClosed, RunHeld
 from homeostat.kernel.commands import Enqueue, Enqueued, Idempotency, Stopped
 from homeostat.kernel.kernel import Kernel
 from homeostat.testing.simulation.process import Process, Question
@@ -105,6 +105,9 @@ class Client:
             except RunClosed:
                 world.trace.count("task_of_a_killed_run")
                 return None
+            except RunHeld:
+                world.trace.count("task_of_a_held_run")
+                return None
             world.trace.count("idempotent_replay", tries > 0)
             world.trace.count("direct_action_taken", command.type is MessageType.UI_ACTION)
             world.checks.enqueued(from_json(command.payload)["tag"], accepted.turn_id)
@@ -132,7 +135,7 @@ class Client:
             await self._world.rpc(lambda kernel: kernel.enqueue(command), process=process)
         except IdempotencyKeyReused:
             self._world.trace.count("key_reused")
-        except (Unavailable, AgentBusy, GateClosed, BoxNotYours, BoxReadOnly, RunClosed):
+        except (Unavailable, AgentBusy, GateClosed, BoxNotYours, BoxReadOnly, RunClosed, RunHeld):
             return
 
     async def _wait(self, command: Enqueue, turn_id: TurnId) -> None:
@@ -163,7 +166,7 @@ class Operator:
         while world.storm:
             await world.sleep(world.chance.expovariate(1 / world.weather.operator_every))
             acts = (self._stop, self._stop, self._gate, self._preempt, self._drain, self._box, self._forget, self._kill)
-            world.spawn(world.chance.choice(acts))
+            world.spawn(world.chance.choice((*acts, self._hold)))
 
     async def surely(self, call: Question) -> Any:
         world = self._world
@@ -195,9 +198,7 @@ class Operator:
     async def _kill(self) -> None:
         """Kill a run that has work: its gate closes at once, then whoever drives it stops its turns."""
         world = self._world
-        running = {world.memory.turns[turn_id].run_id for turns in world.checks.open.values() for turn_id in turns}
-        alive = [run_id for run_id in world.runs if run_id in running and run_id not in world.memory.closed_runs]
-        if not alive:
+        if not (alive := self._alive()):
             return
         run_id = world.chance.choice(alive)
         world.memory.closed_runs.add(run_id)
@@ -212,6 +213,32 @@ class Operator:
         for turn_id in self.killed():
             key = world.memory.turns[turn_id].key
             await self.surely(lambda kernel, key=key, turn_id=turn_id: _end_killed(kernel, key, turn_id))
+
+    async def _hold(self) -> None:
+        """Pause a run by force, and resume it. Its gate is all that says so: no kernel is told."""
+        world = self._world
+        free = [run_id for run_id in self._alive() if run_id not in world.memory.held_runs]
+        if not free:
+            return
+        run_id = world.chance.choice(free)
+        world.memory.held_runs.add(run_id)
+        world.checks.once_held.add(run_id)
+        world.trace.note(f"{run_id} is held")
+        world.trace.count("run_held")
+        await world.sleep(world.chance.choice((0.0, 0.01, 1.0)))
+        turns = sorted(turn_id for turns in world.checks.open.values() for turn_id in turns)
+        for turn_id in (turn_id for turn_id in turns if world.memory.turns[turn_id].run_id == run_id):
+            key = world.memory.turns[turn_id].key
+            await self.surely(lambda kernel, key=key, turn_id=turn_id: kernel.preempt(key, turn_id))
+        await world.sleep(world.chance.choice((0.01, 4.0, 20.0)))
+        world.memory.held_runs.discard(run_id)
+        world.trace.note(f"{run_id} goes on")
+
+    def _alive(self) -> list[RunId]:
+        """Runs that have work and were not killed."""
+        world = self._world
+        running = {world.memory.turns[turn_id].run_id for turns in world.checks.open.values() for turn_id in turns}
+        return [run_id for run_id in world.runs if run_id in running and run_id not in world.memory.closed_runs]
 
     def killed(self) -> list[TurnId]:
         """Turns of killed runs that have not been stopped yet."""

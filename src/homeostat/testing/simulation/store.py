@@ -5,6 +5,7 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 from homeostat.core.errors import StoreUnavailable
+from homeostat.core.records.run import GateState
 from homeostat.core.records.writes import Writes
 from homeostat.testing.desk import complete
 from homeostat.testing.memory import MemoryTurns
@@ -96,7 +97,8 @@ class RemoteStore:
         elif saved.answered:
             self._world.trace.count("key_taken_meanwhile")
         elif saved.refused:
-            self._world.trace.count("killed_run_refused")
+            for _, gate in saved.refused:
+                self._world.trace.count("killed_run_refused" if gate is GateState.CLOSED else "held_run_refused")
         else:
             self._world.observer.committed(self._process, writes, before)
             self._world.checks.committed(writes, before)
