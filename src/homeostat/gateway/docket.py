@@ -39,6 +39,7 @@ class Docket:
         "_hung_up",
         "_office",
         "_outcome",
+        "_over",
         "_pending",
         "_policy_id",
         "_refused_by",
@@ -113,3 +114,4 @@ class Docket:
         self._policy_id = ""
         self._refused_by = ""
         self._ended = 0.0
+        self._over = False

@@ -3,9 +3,10 @@
 import asyncio
 import logging
 from collections.abc import Coroutine
+from contextlib import suppress
 from typing import Any, Final, cast
 
-from homeostat.core.errors import HomeostatError
+from homeostat.core.errors import HomeostatError, StoreUnavailable
 from homeostat.core.gateway_errors import UpstreamFailed
 from homeostat.core.ports.upstream import Pending, UpstreamRequest, UpstreamResponse
 from homeostat.core.records.call import ANSWERED, Outcome
@@ -21,6 +22,7 @@ from homeostat.gateway.sieve import sieve_for
 
 log = logging.getLogger(__name__)
 
+TELLING_SECONDS_MAX: Final = 1.0  # until a refusal that holds a run is told to its driver
 USAGE_WANTED: Final = b'{"stream_options":{"include_usage":true},'
 
 
@@ -49,6 +51,8 @@ class Exchange(Booking):
             if waits:
                 self._take_time()
                 request.perform(self._see_through(self._course(self._set_aside_late())))
+            elif refusal is not None and refusal.holds_a_run:
+                request.perform(self._see_through(self._turn_away(refusal)))
             elif refusal is not None:
                 self._refuse(refusal)
                 headers, body = render(self._route.api, refusal, self.call_id)
@@ -85,8 +89,17 @@ class Exchange(Booking):
             self._open()
             await self._forward(self._upstream_request())
         else:
-            self._refuse(refusal)
-            await turn_away(self._request, self._route.api, refusal, self.call_id)
+            await self._turn_away(refusal)
+
+    async def _turn_away(self, refusal: Refusal) -> None:
+        """Say no. Where that holds a run, whoever drives it has to know before the agent does, who may fail for it."""
+        self._refuse(refusal)
+        if refusal.holds_a_run:
+            self._end()
+            with suppress(StoreUnavailable, TimeoutError):
+                async with asyncio.timeout(TELLING_SECONDS_MAX):
+                    await self._office.clerk.flush()
+        await turn_away(self._request, self._route.api, refusal, self.call_id)
 
     async def _see_through(self, course: Coroutine[Any, Any, None]) -> None:
         """Let a call take its course, and write it down whatever becomes of it."""
@@ -121,6 +134,9 @@ class Exchange(Booking):
         self._version = None
 
     def _end(self) -> None:
+        if self._over:
+            return
+        self._over = True
         office = self._office
         self._ended = office.clock.monotonic()
         if self._version is not None:

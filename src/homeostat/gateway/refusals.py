@@ -1,12 +1,14 @@
 """How the gateway says no: in the words of the API that is spoken, and so that no SDK hammers at a closed door."""
 
 from dataclasses import dataclass
+from typing import Final
 
 import msgspec
 
 from homeostat.core.errors import HomeostatError, Refused, Unavailable
 from homeostat.core.gateway_errors import BudgetExceeded
 from homeostat.core.ports.upstream import Headers
+from homeostat.core.records.budget import BudgetKind
 from homeostat.core.records.call import Api, CallId
 from homeostat.gateway.asgi import Inbound
 
@@ -35,6 +37,9 @@ ANTHROPIC_TYPES = {
 }
 
 
+OF_A_RUN: Final = f"{BudgetKind.RUN}."
+
+
 @dataclass(frozen=True, slots=True)
 class Refusal:
     """One no. Without `should_retry` the SDK decides by the status."""
@@ -46,6 +51,11 @@ class Refusal:
     retry_after_seconds: int | None = None
     policy_id: str = ""
     bound: str = ""
+
+    @property
+    def holds_a_run(self) -> bool:
+        """Whether a run is held for it, as its money is used up."""
+        return self.bound.startswith(OF_A_RUN)
 
 
 class BudgetHeld(Refused):

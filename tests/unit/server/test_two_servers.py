@@ -61,3 +61,18 @@ async def test_what_was_called_through_the_other_server_is_in_the_ledger_of_its_
                 assert [entry["kind"] for entry in told].count("gateway.call") == len(calls) == 2
                 assert done["budget"]["tokens_spent"] == sum(one["tokens_in"] + one["tokens_out"] for one in calls)
                 assert (await http.get(f"/v1/runs/{run_id}/verify")).json()["valid"]
+
+
+async def test_a_run_is_paused_by_its_cap_though_another_servers_gateway_refused_the_call(
+    system: System, http: httpx2.AsyncClient, tmp_path: Path
+) -> None:
+    async with assemble(Settings(data_dir=tmp_path, store_url=f"sqlite://{tmp_path}/homeostat.db")) as other:
+        listener = bind("127.0.0.1", free_port())
+        async with serving(other, listener), httpx2.AsyncClient(base_url=url_of(listener), trust_env=False) as there:
+            talkers = Talkers(http, through=there)
+            for name in ("ann", "bob", "eve"):
+                await talkers.register(name)
+                async with crew(system.kernel, name, work=talkers.work):
+                    run_id = await begin(http, tasks=[{**talk(30), "agent": name}], budget={"tokens": 60})
+                    held = await reached(http, run_id, "paused", "failed")
+                    assert (held["paused_by"], held["tasks"], talkers.calls[-1]) == ("budget", {"waiting": 1}, 402)
