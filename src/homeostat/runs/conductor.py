@@ -267,7 +267,7 @@ class Conductor:
             reason = f"task {broken.spec.name!r} failed"
             draft.move(RunEvent.FAIL, actor=DRIVER, reason=reason, error=outcomes.failure_of(broken))
         elif not board.unfinished:
-            draft.move(RunEvent.COMPLETE, actor=DRIVER, reason="every task is done")
+            draft.move(RunEvent.COMPLETE, actor=DRIVER, reason=outcomes.told(draft.counts))
 
     async def _choose(self, draft: Draft, now: Millis) -> list[Task]:
         """Mark tasks as running, each with the turn it will be: the turn is made once that is durable."""

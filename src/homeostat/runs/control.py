@@ -197,13 +197,15 @@ class Control:
 
     async def kill(self, run: RunKey, *, who: Act) -> Run:
         """End a run. From the commit on it starts nothing, and its model calls are refused; then its turns stop."""
+        killed = await self._close(run, who)
+        await self._try(stop_turns(self._desk, killed), killed)
+        return killed
 
+    async def _close(self, run: RunKey, who: Act) -> Run:
         def rule(draft: Draft) -> None:
             draft.move(RunEvent.KILL, actor=who.actor, reason=who.reason)
 
-        killed = await self._act(run, "be killed", RunEvent.KILL, rule, who)
-        await self._try(stop_turns(self._desk, killed), killed)
-        return killed
+        return await self._act(run, "be killed", RunEvent.KILL, rule, who)
 
     async def _try(self, work: Awaitable[int], run: Run) -> None:
         """Do at once what the driver would do a moment later; should it fail, the driver does it."""
@@ -269,20 +271,35 @@ class Control:
         return button, *await self.enforce(button)
 
     async def enforce(self, button: RedButton) -> tuple[list[RunId], list[RunId]]:
-        """Kill what is alive under a button that is pressed; returns what was killed, and what had ended by itself."""
-        killed: list[RunId] = []
+        """Kill what is alive under a button that is pressed; returns what was killed, and what had ended by itself.
+
+        Agents that are freed must not begin what is yet to be killed. So all is held first, the newest is killed first,
+        as it stands last in line, and turns are stopped when every gate is closed.
+        """
+        alive: list[Run] = []
+        while found := await self._desk.store.alive(
+            ProjectId(button.project) or None, after=alive[-1].run_id if alive else None, limit=PAGE_MAX
+        ):
+            alive += found
+        killed: list[Run] = []
         finished: list[RunId] = []
-        after: RunId | None = None
         who = Act(actor=button.actor, reason=f"red button: {button.reason}")
-        while found := await self._desk.store.alive(ProjectId(button.project) or None, after=after, limit=PAGE_MAX):
-            for run in found:
-                after = run.run_id
+        kernel = self._desk.kernel
+        for run in alive:
+            kernel.hold_run(run.run_id)
+        try:
+            for run in reversed(alive):
                 try:
-                    await self.kill((run.project, run.run_id), who=who)
-                    killed.append(run.run_id)
+                    killed.append(await self._close((run.project, run.run_id), who))
                 except RunFinished:
                     finished.append(run.run_id)
-        return killed, finished
+            for run in killed:
+                await self._try(stop_turns(self._desk, run), run)
+        finally:
+            for run in alive:
+                if not run.held:
+                    kernel.let_run_go(run.run_id, ())
+        return [run.run_id for run in killed], finished
 
     # --- inside --------------------------------------------------------------------------------------------
 

@@ -54,6 +54,11 @@ class Draft:
     def __bool__(self) -> bool:
         return self._touched
 
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many tasks stand where, as this change leaves them."""
+        return {word: count for word, count in self._counts.items() if count}
+
     def set(self, **changes: Any) -> None:
         self.run = replace(self.run, **changes)
         self._touched = True
@@ -186,8 +191,7 @@ class Draft:
         return self._put(task, ended)
 
     def change(self, *, epoch: int | None = None) -> RunChange:
-        counts = {word: count for word, count in self._counts.items() if count}
-        run = replace(self.run, version=self.run.version + 1, tip=self._chain.tip, counts=counts)
+        run = replace(self.run, version=self.run.version + 1, tip=self._chain.tip, counts=self.counts)
         return RunChange(
             run=run,
             tasks=tuple(self.tasks.values()),

@@ -1,5 +1,6 @@
 """What the end of a turn means for the task it was."""
 
+from collections.abc import Mapping
 from typing import Final, cast
 
 from msgspec.structs import replace
@@ -7,7 +8,7 @@ from msgspec.structs import replace
 from homeostat.core.clock import Millis
 from homeostat.core.codec import Json, from_json, to_json
 from homeostat.core.limits import TASK_BACKOFF_SECONDS_MAX
-from homeostat.core.machines.task import TaskEvent
+from homeostat.core.machines.task import TaskEvent, TaskStatus
 from homeostat.core.records.run import Task
 from homeostat.core.records.view import Deliverable, Outcome
 from homeostat.runs.draft import Draft
@@ -63,6 +64,15 @@ def fail(draft: Draft, task: Task, code: str, message: str) -> Task:
 def give_back(draft: Draft, task: Task) -> Task:
     """A task that was not carried out, through no fault of its own, waits again."""
     return draft.task(task, TaskEvent.RETURN, attempt=task.attempt - 1, turn_id=None, started_at_ms=None)
+
+
+def told(counts: Mapping[str, int]) -> str:
+    """What became of the tasks of a run that is completed, in words."""
+    total, good = sum(counts.values()), counts.get(TaskStatus.SUCCEEDED, 0)
+    if good == total:
+        return "every task is done"
+    rest = [f"{count} {status}" for status, count in counts.items() if status != TaskStatus.SUCCEEDED]
+    return f"{good} of {total} tasks succeeded, {', '.join(rest)}"
 
 
 def failure_of(task: Task) -> Json:

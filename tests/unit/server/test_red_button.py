@@ -1,12 +1,18 @@
 """The red button: each is lifted by its own name, and what an order to take something away says is heard or refused."""
 
+import asyncio
 from typing import Any
 
 import httpx2
 import pytest
 
 from homeostat import Client
+from homeostat.app.assemble import System
+from homeostat.core.codec import Json
+from homeostat.core.records.turn import Grant
+from homeostat.core.records.view import Outcome
 from homeostat.core.run_errors import RedButtonNotPressed
+from homeostat.testing.crews import crew, eventually
 
 PRESSED = ("default", "billing", None)
 
@@ -120,3 +126,29 @@ async def test_the_description_says_where_an_order_to_take_away_is_read(http: ht
         ("project", "reason", "actor"), "query"
     )
     assert "agent_id" in {one["name"] for one in paths["/v1/policies"]["delete"]["parameters"]}
+
+
+async def test_who_is_freed_by_it_begins_nothing_else_that_it_ends(system: System, http: httpx2.AsyncClient) -> None:
+    begun: list[Grant] = []
+    under_way = asyncio.Event()
+
+    async def hang(grant: Grant) -> tuple[Outcome, Json]:
+        begun.append(grant)
+        under_way.set()
+        await asyncio.Event().wait()
+        raise AssertionError("nobody lets it go on")
+
+    async with crew(system.kernel, "ann", "bob", work=hang):
+        for name in ("ann", "ann", "bob", "ann", "bob", "ann", "ann", "bob"):
+            made = await http.post("/v1/runs", json={"goal": "g", "tasks": [{"name": "t", "agent": name}]})
+            assert made.status_code == 201, made.text
+        await under_way.wait()
+
+        async def all_in_line() -> bool:
+            heads = [(await http.get(f"/v1/agents/{name}/head")).json() for name in ("ann", "bob")]
+            return [head["queued"] for head in heads] == [4, 2] and len(begun) == 2
+
+        await eventually(all_in_line)
+        answer = await http.post("/v1/red-button", json={"reason": "smoke", "actor": "bob"})
+        assert len(answer.json()["killed"]) == 8
+    assert len(begun) == 2

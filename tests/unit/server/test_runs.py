@@ -164,6 +164,7 @@ async def test_what_does_not_depend_on_a_failure_goes_on(system: System, http: h
         assert (await http.get(f"{path}/verify")).json()["valid"]
         replayed = await http.post(f"{path}/replay", json={})
     assert done["tasks"] == {"failed": 1, "skipped": 2, "succeeded": 1}
+    assert done["moved"]["reason"] == "1 of 4 tasks succeeded, 1 failed, 2 skipped"
     skipped = [entry["payload"] for entry in entries if entry["payload"].get("change") == "skipped"]
     assert [name for said in skipped for name in said["tasks"]] == ["after bad", "then"], (
         "the ledger tells of them, too"
