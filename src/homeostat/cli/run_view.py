@@ -1,14 +1,13 @@
 """How runs are shown: a line that changes while one is followed, a list, and a page."""
 
 import asyncio
-import sys
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import typer
 
 from homeostat.cli.looking import look
-from homeostat.cli.tables import Cell, Column, distance, money, plain, screen, table
+from homeostat.cli.tables import Cell, Column, cut, distance, money, plain, room, screen, table
 from homeostat.core.clock import SystemClock, parse_rfc3339
 from homeostat.core.moments import moment
 
@@ -19,6 +18,7 @@ Row = dict[str, Any]
 
 LOOK_SECONDS = 0.25
 BAR_CELLS = 20
+BETWEEN = " · "
 TOLD = ("running", "queued", "held", "failed", "skipped", "stopped")
 STYLES = {"completed": "green", "failed": "red", "killed": "red", "paused": "yellow", "applying": "cyan"}
 
@@ -26,27 +26,66 @@ STYLES = {"completed": "green", "failed": "red", "killed": "red", "paused": "yel
 async def follow(client: "Client", begun: Row, *, quiet: bool) -> Row:
     """Show how a run gets on until it has ended, is held, or waits to be applied; returns it as it is then."""
     path = f"/v1/runs/{quote(begun['run_id'], safe='')}"
-    terminal = sys.stdout.isatty()
-    said = ""
+    line = StandingLine()
     run = begun
     if not quiet:
         typer.echo(f"{run['run_id']}  {_on_a_line(run['goal'])}")
-    while True:
-        line = progress(run)
-        if not quiet and line != said:
-            typer.echo(f"\r{line}\x1b[K" if terminal else line, nl=not terminal)
-            said = line
-        over = run["at_rest"] if run["status"] in ("completed", "failed", "killed") else run["status"] == "planned"
-        if over or run["status"] == "paused":
-            break
-        await asyncio.sleep(LOOK_SECONDS)
-        run = await look(lambda: client.read_json(path), left="the run")
+    try:
+        while True:
+            if not quiet:
+                line.say(progress(run, width=line.width))
+            over = run["at_rest"] if run["status"] in ("completed", "failed", "killed") else run["status"] == "planned"
+            if over or run["status"] == "paused":
+                break
+            await asyncio.sleep(LOOK_SECONDS)
+            run = await look(lambda: client.read_json(path), left="the run", before_words=line.end)
+    except asyncio.CancelledError:
+        line.end(broken=True)
+        typer.echo("\n".join(_left(run)), err=True)
+        raise
+    finally:
+        line.end()
     if not quiet:
-        if terminal:
-            typer.echo()
-        for line in _ending(run):
-            typer.echo(line)
+        for words in _ending(run):
+            typer.echo(words)
     return run
+
+
+class StandingLine:
+    """A line that is written over where it stands. Where nobody looks on, what it says is one line after the other."""
+
+    def __init__(self) -> None:
+        self._said = ""
+        self._stands = False
+
+    @property
+    def width(self) -> int | None:
+        """How long it may be now: what reaches the edge stands on two lines, and only one of them is written over."""
+        on = screen()
+        return None if on.width is None else on.width - 1
+
+    def say(self, line: str) -> None:
+        if line == self._said:
+            return
+        self._said = line
+        self._stands = screen().width is not None
+        typer.echo(f"\r{line}\x1b[K" if self._stands else line, nl=not self._stands)
+
+    def end(self, *, broken: bool = False) -> None:
+        """Leave it as it is; what is written next stands below it, or below the `^C` of whoever broke off."""
+        if self._stands or (broken and screen().width is not None):
+            self._said, self._stands = "", False
+            typer.echo()
+
+
+def _left(run: Row) -> list[str]:
+    run_id = run["run_id"]
+    return [
+        f"{run_id} goes on without you.",
+        f"  homeostat ledger {run_id} -f follows it;",
+        f"  homeostat describe run {run_id} shows how it stands;",
+        f"  homeostat kill {run_id} --reason … ends it.",
+    ]
 
 
 def _ending(run: Row) -> list[str]:
@@ -61,8 +100,8 @@ def _ending(run: Row) -> list[str]:
     return lines
 
 
-def progress(run: Row) -> str:
-    """One line: how far, how much, and how long the rest lasts."""
+def progress(run: Row, *, width: int | None = None) -> str:
+    """One line: how far, how much, and how long the rest lasts. Where there is no room for all, the last goes first."""
     tasks, budget = run["tasks"], run["budget"]
     total = sum(tasks.values())
     done = tasks.get("succeeded", 0)
@@ -72,9 +111,18 @@ def progress(run: Row) -> str:
         parts.append(f"[{'#' * filled}{'.' * (BAR_CELLS - filled)}] {done}/{total}")
     parts += [f"{tasks[word]} {word}" for word in TOLD if tasks.get(word)]
     parts += spending(budget)
-    if budget["forecast"]:
+    if budget["forecast"] and not _by_the_clock(budget):
         parts.append(budget["forecast"])
-    return " · ".join(parts)
+    while width is not None and len(parts) > 1 and room(BETWEEN.join(parts)) > width:
+        parts.pop()
+    line = BETWEEN.join(parts)
+    return line if width is None else cut(line, width)
+
+
+def _by_the_clock(budget: Row) -> bool:
+    """Whether a forecast only says what time is left, which is there to be read."""
+    alone = budget["usd_max"] is None and budget["tokens_max"] is None
+    return alone and budget["reached_in_seconds"] is not None
 
 
 def spending(budget: Row) -> list[str]:

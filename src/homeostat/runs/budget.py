@@ -24,6 +24,7 @@ from homeostat.runs.draft import Draft
 
 ALARMS_MAX = 10_000
 LONG_AGO = Millis(0)
+PACE_MS_MIN = 1000  # how fast money goes cannot be told from less
 LIMITS = {"tokens": BudgetLimit.TOKENS, "usd": BudgetLimit.USD, "time": BudgetLimit.SECONDS}
 """The bounds, by what they are called in words."""
 
@@ -256,10 +257,11 @@ def judge(run: Run, known: Budget | None, now: Millis) -> Spending:
     ending = tuple(LIMITS[name] for name, cap in bounded.items() if used[name] * 100 >= cap * WARNING_PERCENT)
     stuck = used_up is None and run.paused is PauseCause.BUDGET
     words = "" if used_up is None else _spent_words(used_up, used[used_up], bounded[used_up])
+    paced = elapsed >= PACE_MS_MIN or bounded.keys() == {"time"}
     ends = {
         name: (cap - used[name]) * (elapsed / used[name]) / 1000
         for name, cap in bounded.items()
-        if used[name] and elapsed and used[name] < cap and not run.final and run.paused is None
+        if paced and used[name] and elapsed and used[name] < cap and not run.final and run.paused is None
     }
     first = min(ends, key=lambda name: ends[name], default=None)
     return Spending(

@@ -1,5 +1,7 @@
 """What a command does that follows something while its server is away for a moment."""
 
+import asyncio
+import sys
 from contextlib import aclosing
 from types import SimpleNamespace
 from typing import Any, cast
@@ -8,6 +10,7 @@ import httpx2
 import pytest
 
 from homeostat.cli import drill, events, looking, run_view, turns
+from homeostat.cli.tables import Screen
 from homeostat.client.client import Client
 from homeostat.core.clock import SystemClock
 from homeostat.core.errors import InternalError, ServerUnreachable, StoreUnavailable
@@ -24,7 +27,7 @@ class Away:
 
     async def read_json(self, _: str) -> Any:
         answer = self.answers.pop(0)
-        if isinstance(answer, Exception):
+        if isinstance(answer, BaseException):
             raise answer
         return answer
 
@@ -51,6 +54,67 @@ async def test_a_run_is_followed_on(capsys: pytest.CaptureFixture[str]) -> None:
     assert await run_view.follow(client, begun, quiet=True) == ended
     out, err = capsys.readouterr()
     assert (out, err.splitlines()) == ("", [TOLD.format("the run")])
+
+
+RUN: dict[str, Any] = {
+    "run_id": "run_1",
+    "goal": "a goal",
+    "status": "applying",
+    "tasks": {"running": 2, "succeeded": 2},
+    "moved": {"actor": "scheduler", "reason": "all is done"},
+    "paused_by": None,
+    "budget": {
+        **dict.fromkeys(("usd_max", "tokens_max", "seconds_max", "forecast", "reached_in_seconds")),
+        "seconds_spent": 1.0,
+    },
+}
+ENDED = {**RUN, "status": "completed", "at_rest": True, "tasks": {"succeeded": 4}}
+LINE = "applying · [##########..........] 2/4 · 2 running · 1 s"
+
+
+async def test_the_line_of_a_run_is_as_long_as_the_terminal_is_wide(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A line that reaches the edge goes on below, and only what is below is written over."""
+    widths = [200, 200, 40, 40]
+    monkeypatch.setattr(run_view, "screen", lambda: Screen(widths[len(client.answers)]))
+    client = Away(RUN, {**RUN}, ENDED)
+    await run_view.follow(cast("Client", client), {**RUN}, quiet=False)
+    told = capsys.readouterr().out.split("\n")
+    assert told[0] == "run_1  a goal"
+    assert told[1].split("\r")[1:] == [
+        *(LINE.split(" · 2 ", maxsplit=1)[0], LINE),
+        "completed · [####################] 4/4 · 1 s",
+    ]
+    assert told[2:] == ["completed by scheduler: all is done", ""]
+
+
+async def test_what_is_told_meanwhile_stands_on_a_line_of_its_own(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_view, "screen", lambda: Screen(80))
+    monkeypatch.setattr(sys, "stderr", sys.stdout)
+    await run_view.follow(cast("Client", Away(*AWAY, ENDED)), {**RUN}, quiet=False)
+    assert capsys.readouterr().out.splitlines()[1:4] == [
+        *("", LINE, TOLD.format("the run")),
+    ], "a return begins a line, too, as this is split"
+
+
+async def test_whoever_leaves_a_run_hears_that_it_goes_on(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_view, "screen", lambda: Screen(80))
+    monkeypatch.setattr(sys, "stderr", sys.stdout)
+    with pytest.raises(asyncio.CancelledError):
+        await run_view.follow(cast("Client", Away(asyncio.CancelledError())), {**RUN}, quiet=False)
+    told = capsys.readouterr().out.splitlines()
+    assert told[2] == LINE
+    assert told[3:5] == ["run_1 goes on without you.", "  homeostat ledger run_1 -f follows it;"]
+    away = Away(AWAY[0], asyncio.CancelledError())
+    with pytest.raises(asyncio.CancelledError):
+        await run_view.follow(cast("Client", away), {**RUN}, quiet=False)
+    assert capsys.readouterr().out.splitlines()[3:6] == [TOLD.format("the run"), "", "run_1 goes on without you."]
+    assert all(len(line.replace("run_1", "r" * 28)) < 80 for line in told[3:])
 
 
 async def test_a_drill_is_followed_on(capsys: pytest.CaptureFixture[str]) -> None:

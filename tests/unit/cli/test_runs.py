@@ -57,6 +57,7 @@ def test_progress_is_one_line() -> None:
         "seconds_max": 60.0,
         "seconds_spent": 15.0,
         "forecast": "usd cap reached in 45 s",
+        "reached_in_seconds": 45.0,
     }
     run = {"status": "applying", "tasks": {"succeeded": 1, "running": 2, "waiting": 1}, "budget": budget}
     expected = (
@@ -65,6 +66,25 @@ def test_progress_is_one_line() -> None:
     assert progress(run) == expected
     killed = {**run, "status": "killed", "tasks": {"succeeded": 1, "failed": 1, "stopped": 2}}
     assert progress(killed).startswith("killed · [#####...............] 1/4 · 1 failed · 2 stopped · ")
+    parts = expected.split(" · ")
+    assert progress(run, width=len(expected)) == expected
+    assert progress(run, width=len(expected) - 1) == " · ".join(parts[:-1]), "the forecast goes first, and whole"
+    assert progress(run, width=44) == " · ".join(parts[:2])
+    assert progress(run, width=4) == "app…"
+
+
+def test_what_is_left_of_the_time_is_no_news_where_nothing_else_is_bounded() -> None:
+    budget = {
+        **dict.fromkeys(("usd_max", "tokens_max")),
+        "seconds_max": 600.0,
+        "seconds_spent": 0.0,
+        "forecast": "time cap reached in 10 min",
+        "reached_in_seconds": 600.0,
+    }
+    run: dict[str, Any] = {"status": "applying", "tasks": {}, "budget": budget}
+    assert progress(run) == "applying · 0 s of 600 s"
+    budget |= {"forecast": "the time cap is reached", "reached_in_seconds": None}
+    assert progress(run) == "applying · 0 s of 600 s · the time cap is reached"
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from typing import Any
 
 import httpx2
 import pytest
+from msgspec.structs import replace
 
 from homeostat import Client
 from homeostat.app.assemble import System
@@ -13,7 +14,7 @@ from homeostat.core.clock import Millis
 from homeostat.core.codec import Json as Text
 from homeostat.core.errors import HomeostatError, InvalidRequest
 from homeostat.core.ids import DEFAULT_PROJECT, RunId
-from homeostat.core.records.budget import BudgetLimit
+from homeostat.core.records.budget import Amount, Budget, BudgetKind, BudgetLimit
 from homeostat.core.records.turn import AgentKey, Grant
 from homeostat.core.records.view import Outcome
 from homeostat.gateway.office import Office
@@ -261,3 +262,21 @@ async def test_a_run_that_has_no_room_for_a_call_is_held_though_word_of_it_is_lo
     assert paused["tasks"] == {"waiting": 1}
     assert set(callers.answers) == {402}
     assert len(callers.answers) <= 2, "it is not tried again and again"
+
+
+async def test_no_pace_is_made_of_the_first_moments_of_a_run(system: System, http: httpx2.AsyncClient) -> None:
+    await Callers(http).register("ann")
+    run = await begin(http, 1, budget={"usd": 2, "seconds": 300})
+    stored = await system.runs.get(DEFAULT_PROJECT, RunId(run["run_id"]))
+    begun = stored.applying_since_ms or stored.moved.at_ms
+    dear = Budget(
+        project=DEFAULT_PROJECT,
+        kind=BudgetKind.RUN,
+        holder=stored.run_id,
+        micros_max=2_000_000,
+        started_at_ms=begun,
+        spent=Amount(1000, 100_000),
+    )
+    stored = replace(stored, applying_since_ms=begun, paused=None)
+    assert judge(stored, dear, Millis(begun + 500)).forecast is None
+    assert judge(stored, dear, Millis(begun + 2000)).forecast == "usd cap reached in 38 s"
