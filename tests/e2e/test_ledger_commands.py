@@ -85,3 +85,29 @@ async def test_a_run_is_proven_and_replayed_far_from_its_server(tmp_path: Path) 
     code, said = await homeostat("replay", bundle, cwd=tmp_path)
     assert code == 1
     assert 'took step `look up` with other arguments (args[0]): recorded "Paris", now "Paris!"' in said, said
+
+
+ASKING = """
+async def helper(turn):
+    said = await turn.llm(turn.input["city"], model="gpt-4o-mini")
+    return {"text": said.text}
+"""
+
+
+@pytest.mark.timeout(300)
+async def test_whoever_replays_without_an_agent_s_key_hears_where_it_is(tmp_path: Path) -> None:
+    """Keys are kept for a server's address: under another one, nothing is known of what the code would have done."""
+    (tmp_path / "asker.py").write_text(ASKING)
+    with HomeostatServer() as server:
+        run_id = await recorded(server.url, tmp_path, module="asker")
+        anew = ("replay", run_id, "--mode", "re-model")
+        code, said = await homeostat(*anew, cwd=tmp_path, url=server.url)
+        assert "no model answered" not in said, said
+        assert "1 live model calls" in said or "delivered (text)" in said, said
+        other = server.url.replace("127.0.0.1", "localhost")
+        code, said = await homeostat(*anew, cwd=tmp_path, url=other)
+    assert code == 1
+    assert "no model answered 'helper'. The model's API answered 401" in said, said
+    assert f"no key of agent helper for {other} is here; there is one for {server.url}, which --url can name" in said
+    assert "incomplete: " in said
+    assert "diverged" not in said

@@ -17,6 +17,7 @@ from homeostat.cli.verification import verify_store
 
 if TYPE_CHECKING:
     from homeostat.client.client import Client
+    from homeostat.client.keys import KeyRing
     from homeostat.core.ports.upstream import Upstream
     from homeostat.core.wire.ledger import ReplayShape
     from homeostat.runs.bundle import Bundle
@@ -146,12 +147,16 @@ def replay(  # noqa: PLR0917 — each is an option of the command
             find = _cast(agent or [])
             import asyncio
 
-            report = asyncio.run(_replay(bundle, find, Mode(mode), changes, url, project, simulate=simulate_models))
+            report, help_out = asyncio.run(
+                _replay(bundle, find, Mode(mode), changes, url, project, simulate=simulate_models)
+            )
     shape = replay_shape(report)
     if output is Output.JSON:
         _say_json(shape)
     else:
         _tell(shape)
+    for words in help_out:
+        typer.echo(words, err=True)
     if shape.verdict != "identical":
         raise typer.Exit(ERROR)
 
@@ -180,33 +185,59 @@ async def _replay(  # noqa: PLR0917 — what the command was given
     project: str | None,
     *,
     simulate: bool,
-) -> "Report":
+) -> "tuple[Report, list[str]]":
+    """What came of it, and what would help where no model answered."""
     from homeostat.client.client import Client
     from homeostat.runs.replaying.changes import replay_changed
     from homeostat.runs.replaying.journal import Mode
     from homeostat.runs.replaying.replay import replay as run_again
 
     if mode is Mode.EXACT:
-        return await run_again(bundle, find)
+        return await run_again(bundle, find), []
     async with Client(url, project=project) as client:
-        models = _models(client, simulate=simulate)
-        return await replay_changed(bundle, find, changes, mode=mode, upstream=models)
+        keys = _keys(client)
+        report = await replay_changed(
+            bundle, find, changes, mode=mode, upstream=_models(client, keys, simulate=simulate)
+        )
+        return report, _help_out(client, keys, report)
 
 
-def _models(client: "Client", *, simulate: bool) -> "Upstream":
+def _keys(client: "Client") -> "KeyRing":
+    """The keys of agents that were registered with that server from here."""
+    import os
+
+    from homeostat.client.keys import KEYS_FILE, KeyRing, default_data_dir
+
+    keys = KeyRing(Path(default_data_dir(os.environ)) / KEYS_FILE, url=client.url)
+    keys.open()
+    return keys
+
+
+def _models(client: "Client", keys: "KeyRing", *, simulate: bool) -> "Upstream":
     """Who answers model calls that are made anew: the gateway, as the agents would be answered, or a simulation."""
     if simulate:
         from homeostat.adapters.upstreams.simulated import SimulatedUpstream
 
         return SimulatedUpstream()
-    import os
-
-    from homeostat.client.keys import KEYS_FILE, KeyRing, default_data_dir
     from homeostat.client.tools import GatewayUpstream
 
-    keys = KeyRing(Path(default_data_dir(os.environ)) / KEYS_FILE, url=client.url)
-    keys.open()
     return GatewayUpstream(client, keys)
+
+
+def _help_out(client: "Client", keys: "KeyRing", report: "Report") -> list[str]:
+    """What would help agents that no model answered."""
+    from homeostat.core.ids import ProjectId
+
+    lines: list[str] = []
+    for agent_id in report.unanswered:
+        agent = (ProjectId(client.project), agent_id)
+        if keys.get(agent) is None:
+            known = " and ".join(keys.urls(agent))
+            elsewhere = f"; there is one for {known}, which --url can name" if known else ""
+            lines.append(f"homeostat: no key of agent {plain(agent_id)} for {client.url} is here{elsewhere}")
+    if lines:
+        return [*lines, "  Replay where the agent's worker runs, or say --simulate-models."]
+    return ["  --url names another server; --simulate-models asks none."] if report.unanswered else []
 
 
 def _cast(named: list[str]) -> "FindFactory":

@@ -39,6 +39,11 @@ class KeyRing:
     def get(self, agent: AgentKey) -> str | None:
         return self._keys.get(self._name(agent))
 
+    def urls(self, agent: AgentKey) -> list[str]:
+        """The servers for which there is a key of an agent of that name."""
+        named = f" {agent[0]} {agent[1]}"
+        return sorted(name.removesuffix(named) for name in self._keys if name.endswith(named))
+
     def remember(self, agent: AgentKey, key: str) -> None:
         """Hold a key as long as this process lives: its agent will not come back."""
         self._keys[self._name(agent)] = key

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from homeostat.adapters.upstreams.simulated import Reply, SimulatedUpstream
 from homeostat.adapters.upstreams.simulated.upstream import INSTANT
+from homeostat.agent import models
 from homeostat.agent.errors import ModelRefused, RecoverableError
 from homeostat.agent.functions import FunctionAgent
 from homeostat.agent.managed import ManagedAgent
@@ -17,8 +18,10 @@ from homeostat.agent.react import Profile, ReActAgent
 from homeostat.agent.turn import Turn
 from homeostat.core.clock import Millis
 from homeostat.core.codec import NULL, Json, from_json, to_json
+from homeostat.core.gateway_errors import UpstreamFailed
 from homeostat.core.ids import DEFAULT_PROJECT, AgentId, RunId, chance
 from homeostat.core.ports.turns import WorkerSession
+from homeostat.core.ports.upstream import Headers, UpstreamRequest
 from homeostat.core.records import provenance
 from homeostat.core.records.provenance import START, Chain, Entry, EntryKind
 from homeostat.core.records.recording import GOES_ON, RECORDING, TaskTold
@@ -241,6 +244,62 @@ async def test_code_that_fails_now_says_why_and_not_what_is_missing() -> None:
         assert "the disk is full" in again.divergence.message
         assert "the disk is full" in again.divergence.now
         assert again.divergence.recorded.startswith('{"text":')
+
+
+class Refusal:
+    """An answer without words."""
+
+    complete = True
+
+    def __init__(self, status: int) -> None:
+        self.status = status
+        self.headers: Headers = []
+
+    async def read(self) -> bytes:
+        return b""
+
+    def close(self) -> None: ...
+
+
+class AbsentGateway:
+    """A gateway that turns everybody away, or that is not there."""
+
+    def __init__(self, status: int | None) -> None:
+        self._status = status
+        self.asked = 0
+
+    async def send(self, request: UpstreamRequest) -> Refusal:
+        del request
+        self.asked += 1
+        if self._status is None:
+            raise UpstreamFailed(upstream="gateway", problem="All connection attempts failed")
+        return Refusal(self._status)
+
+    async def close(self) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("status", "words", "tried"),
+    [
+        *((401, "answered 401", 1), (402, "answered 402", 1)),
+        *((503, "503 no reason was given", 4), (None, "All connection attempts failed", 4)),
+    ],
+)
+async def test_a_gateway_that_does_not_let_ask_is_no_divergence(
+    monkeypatch: pytest.MonkeyPatch, status: int | None, words: str, tried: int
+) -> None:
+    """The code did what it did: that nobody would answer it here says nothing of it."""
+    monkeypatch.setattr(models, "DEFERRAL_SECONDS", 0.0)
+    acts = (Act("model", "think", 1), Act("tool", "look", 2), Act("model", "again", 3))
+    (entries,) = await recorded([acts])
+    gateway = AbsentGateway(status)
+    report = await replay(bundle_of(entries), finding(acts), mode=Mode.RE_MODEL, upstream=gateway)
+    assert (report.verdict, report.divergence, report.turns) == ("incomplete", None, 0)
+    (told,) = report.skipped
+    assert told.startswith("task 0 (task0): no model answered 'agent0'. The ")
+    assert words in told
+    assert report.unanswered == ["agent0"]
+    assert gateway.asked == tried
 
 
 async def test_what_if_asks_only_what_was_not_asked_before() -> None:

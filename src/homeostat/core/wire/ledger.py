@@ -127,8 +127,9 @@ class DivergenceShape(Shape, frozen=True, kw_only=True):
 
 
 class ReplayShape(Shape, frozen=True, kw_only=True):
-    """What a replay came to: `identical`, `diverged`, `incomplete` (some code is not here), `tampered`, or `unreached`:
-    nothing differs because the other prompt or model reached none of the agents; they are named, and have no profile.
+    """What a replay came to: `identical`, `diverged`, `incomplete` (some code is not here, or no model answered),
+    `tampered`, or `unreached`: nothing differs because the other prompt or model reached none of the agents; they are
+    named, and have no profile.
     """
 
     run_id: str

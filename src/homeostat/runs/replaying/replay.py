@@ -2,10 +2,9 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, cast
+from typing import Any, cast
 
 from homeostat.agent.attempt import attempt
-from homeostat.agent.models import Models
 from homeostat.agent.orchestrator import Factory, Orchestrator
 from homeostat.agent.outcome import Ending, failure
 from homeostat.agent.recording import code_of
@@ -16,7 +15,7 @@ from homeostat.core.errors import HomeostatError, Unavailable
 from homeostat.core.ids import AgentId, CardId, ProjectId, RunId, TraceId, TurnId, WorkerId, scope_of
 from homeostat.core.ports.memory import MemoryKeeper
 from homeostat.core.ports.turns import WorkerSession
-from homeostat.core.ports.upstream import Upstream, UpstreamRequest, UpstreamResponse
+from homeostat.core.ports.upstream import Upstream
 from homeostat.core.records.card import Card
 from homeostat.core.records.turn import AgentKey, Grant, MessageType
 from homeostat.core.records.turn import Turn as TurnRecord
@@ -26,7 +25,8 @@ from homeostat.runs.bundle import Bundle, each
 from homeostat.runs.replaying.differences import as_kept, difference, same, shown
 from homeostat.runs.replaying.failures import same_failure
 from homeostat.runs.replaying.journal import FINISHED, Divergence, Mode, ReplayJournal, ended_by_code
-from homeostat.runs.replaying.outside import guarded, let_out
+from homeostat.runs.replaying.live import LiveModels, Nowhere, Window
+from homeostat.runs.replaying.outside import guarded
 from homeostat.runs.replaying.rules import Rules
 from homeostat.runs.replaying.tape import Tape, Tapes, TurnEnded
 from homeostat.runs.verify import Found, Walk, check_heads
@@ -49,6 +49,8 @@ class Report:
     skipped: list[str] = field(default_factory=list[str])
     unreached: list[str] = field(default_factory=list[str])
     """Agents that a change of the prompt or the model did not reach, if it reached nobody."""
+    unanswered: list[AgentId] = field(default_factory=list[AgentId])
+    """Agents that asked a model anew and were not answered, for a reason that is not theirs."""
     live_calls: int = 0
 
     @property
@@ -86,7 +88,7 @@ async def replay(
             walk.take(page)
             for tape in tapes.take(page):
                 await stage.play(tape)
-                if report.divergence is not None:
+                if report.divergence is not None or stage.cut_off:
                     return report
             report.entries = walk.size
         report.skipped += tapes.untold
@@ -113,7 +115,8 @@ class Stage:
         self._memory = RecordedMemory()
         self._orchestrator: Orchestrator | None = None
         self._known: set[str] = set()
-        self._models = Models(Window(upstream) if upstream is not None and mode is not Mode.EXACT else Nowhere())
+        self._models = LiveModels(Nowhere() if upstream is None or mode is Mode.EXACT else Window(upstream))
+        self.cut_off = False
 
     async def play(self, tape: Tape) -> None:
         """Run one turn again."""
@@ -145,6 +148,9 @@ class Stage:
             except Unavailable as problem:
                 ending = failure(problem)
         self._report.live_calls += len(journal.live)
+        if (problem := self._models.take_unanswered()) is not None:
+            self._leave_out(end, problem)
+            return
         if unknown := _unknown(journal, tape, end):
             names = ", ".join(map(repr, unknown))
             self._report.skipped.append(f"{end.label}: it was stopped before it told what its memory had under {names}")
@@ -154,6 +160,14 @@ class Stage:
             self._report.divergence = journal.divergence
         elif ending is not None:
             self._judge(tape, end, _checked(grant, ending))
+
+    def _leave_out(self, end: TurnEnded, problem: HomeostatError) -> None:
+        """A turn that asked a model and was not answered. Where nobody answers anybody, no other turn has to try it."""
+        self.cut_off = isinstance(problem, Unavailable)
+        rest = " Nothing behind it was replayed." if self.cut_off else ""
+        self._report.skipped.append(f"{end.label}: no model answered {end.agent_id!r}. {problem}{rest}")
+        if end.agent_id not in self._report.unanswered:
+            self._report.unanswered.append(AgentId(end.agent_id))
 
     def _host(self, tape: Tape, end: TurnEnded) -> bool:
         if self._orchestrator is None:
@@ -303,31 +317,3 @@ class Backdrop:
 
     async def swap_boxes(self, grant: Grant, **boxes: object) -> None:
         del grant, boxes
-
-
-class Nowhere:
-    """Where model calls of an exact replay would go, were there any."""
-
-    async def send(self, request: UpstreamRequest) -> UpstreamResponse:
-        raise AssertionError(f"an exact replay asks no model: {request.target!r}")
-
-    async def close(self) -> None: ...
-
-
-OF_THE_RUN: Final = frozenset({b"x-homeostat-run-id", b"x-homeostat-turn-id", b"traceparent"})
-"""What a model call says it is part of: a run that is over, and pays for nothing any more."""
-
-
-class Window:
-    """The one way out of a replay that asks models anew: in the agent's name, but not in the run's."""
-
-    def __init__(self, upstream: Upstream) -> None:
-        self._upstream = upstream
-
-    async def send(self, request: UpstreamRequest) -> UpstreamResponse:
-        headers = [header for header in request.headers if header[0] not in OF_THE_RUN]
-        with let_out():
-            return await self._upstream.send(UpstreamRequest(request.method, request.target, headers, request.body))
-
-    async def close(self) -> None:
-        await self._upstream.close()
