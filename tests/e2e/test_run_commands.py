@@ -97,6 +97,9 @@ def test_a_red_button_is_lifted_where_it_was_pressed(homeostat: Operator) -> Non
             homeostat("red-button", *button, "--lift", code=None)
 
 
+GATE = {"name": "a", "agent": "echo", "input": {}, "approval": True}
+
+
 def test_the_exit_code_says_how_a_run_stands(homeostat: Operator) -> None:
     """A run that is held is not done: a script that goes on after 0 must not go on after it."""
     gated = homeostat.file("gate.json", '[{"name": "a", "agent": "echo", "input": {}, "approval": true}]')
@@ -163,6 +166,41 @@ def test_a_task_is_answered_as_it_is_listed(homeostat: Operator) -> None:
     assert "is approved; the run is applying" in homeostat("approve", name, "--reason", "fine").stdout
     homeostat("ledger", run_id, "--follow")
     assert "succeeded" in homeostat("tasks", run_id).stdout
+
+
+def test_tasks_that_wait_are_told_of_wherever_approvals_are_asked_for(homeostat: Operator) -> None:
+    """A script that reads the list, or says yes to all of it, must not take them for nothing."""
+    gated = homeostat.file("gates.json", json.dumps([GATE, GATE | {"name": "b"}]))
+    run_id = json.loads(homeostat("run", "x", "--tasks", gated, "-o", "json", code=3).stdout)["run_id"]
+    words = f"homeostat approve {run_id}/b"
+    for output in ("table", "json", "name"):
+        assert words in homeostat("get", "approvals", "-o", output).stderr
+    assert json.loads(homeostat("get", "approvals", "-o", "json").stdout)["approvals"] == []
+    for verb, done in (("approve", "approved"), ("reject", "rejected")):
+        for rehearsed in ([], ["--dry-run"]):
+            said = homeostat(verb, "all", "--reason", "fine", *rehearsed).stderr
+            assert f"No treatment is open, and nothing was {done}. " in said
+            assert words in said
+    resumed = homeostat("resume", run_id)
+    assert resumed.stdout == f"{run_id} is applying, by {os.environ.get('USER', 'operator')}\n"
+    assert f"{run_id} is held up: 2 tasks wait for approval." in resumed.stderr
+    assert f"  {words}, or reject" in resumed.stderr.splitlines()
+    homeostat("kill", run_id, "--reason", "enough")
+
+
+def test_an_answer_to_a_task_is_rehearsed(homeostat: Operator) -> None:
+    gated = homeostat.file("gates.json", json.dumps([GATE, GATE | {"name": "b"}]))
+    run_id = json.loads(homeostat("run", "x", "--tasks", gated, "-o", "json", code=3).stdout)["run_id"]
+    tried = homeostat("approve", f"{run_id}/a", f"{run_id}/b", "--dry-run")
+    assert [line.split()[0] for line in tried.stdout.splitlines()] == ["RUN", run_id, "Task", "Task"]
+    assert "Task 'b' is for echo." in tried.stdout
+    assert tried.stderr.startswith("1 run. The task is given to whom it is for; ")
+    assert tried.stderr.endswith(" Nothing was done.\n")
+    assert "The task fails without being tried" in homeostat("reject", f"{run_id}/a", "--dry-run").stderr
+    assert json.loads(homeostat("tasks", run_id, "-q", "status:held", "-o", "json").stdout)["tasks"][1]["name"] == "b"
+    homeostat("approve", f"{run_id}/a")
+    assert "waits for no approval" in homeostat("reject", f"{run_id}/a", "--dry-run", code=1).stderr
+    homeostat("kill", run_id, "--reason", "enough")
 
 
 def test_a_run_that_is_not_to_be_replayed_tells_no_steps_and_says_so(homeostat: Operator) -> None:

@@ -129,7 +129,7 @@ ROWS: Final = (
     _act("create_run"),
     *(_act(f"{verb}_run", shows="read_run") for verb in ("plan", "apply", "resume")),
     *(_act(f"{verb}_run", shows="read_run", dry_run=True) for verb in ("pause", "kill")),
-    *(_act(f"{verb}_task", APPROVE, shows="read_task") for verb in ("approve", "reject")),
+    *(_act(f"{verb}_task", APPROVE, shows="read_task", dry_run=True) for verb in ("approve", "reject")),
     _act("press_button", shows="read_buttons", everywhere=True, dry_run=True),
     _act("lift_button", shows="read_buttons", everywhere=True),
     # Health. What isolates may be done by operators; who lets out or consents to a treatment answers for it.

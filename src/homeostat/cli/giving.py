@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
 
-from homeostat.cli import receipts
+from homeostat.cli import receipts, verbs
 from homeostat.cli.failures import USAGE, fail
+from homeostat.cli.held import tell_held, tell_held_of
 from homeostat.cli.looking import look
 from homeostat.cli.nouns import BY_NAME
 from homeostat.cli.output import Output, document, show
@@ -92,6 +93,14 @@ def _path(order: "Order", thing: str) -> str:
 # --- what it would reach -----------------------------------------------------------------------------------------
 
 
+async def tell_tasks(client: "Client", order: "Order", ids: list[str]) -> None:
+    """Whoever answers `all` hears of what that does not mean."""
+    if order.verb.noun == "approvals" and order.which.names == [ALL]:
+        done = {"approve": "approved", "reject": "rejected"}[order.verb.name]
+        nothing = f"No treatment is open, and nothing was {done}."
+        await tell_held(client, before="" if ids else nothing)
+
+
 async def rehearse(client: "Client", order: "Order", ids: list[str]) -> None:
     """Show whom the order would reach, and what they have in hand."""
     if not order.verb.rehearsed:
@@ -110,7 +119,7 @@ def show_blast(told: list[Any]) -> None:
     """One or more rehearsals as tables, and what they come to in a sentence."""
     from homeostat.cli.listing import brief
 
-    runs = [run for blast in told for run in blast["runs"]]
+    runs = list({run["run_id"]: run for blast in told for run in blast["runs"]}.values())
     if runs:
         columns = [
             Column("RUN"),
@@ -139,7 +148,8 @@ def show_blast(told: list[Any]) -> None:
         typer.echo("\n".join(table(columns, rows, on=screen())))
     for blast in told:
         if blast.get("rehearsal"):
-            typer.echo(f"{blast['agents'][0]['agent_id']}: {blast['rehearsal']}")
+            whose = "".join(f"{one['agent_id']}: " for one in blast["agents"][:1])
+            typer.echo(plain(f"{whose}{blast['rehearsal']}"))
     more = sum(blast["more"] for blast in told)
     counted = [
         f"{count} {noun}{'s' * (count > 1)}" for count, noun in ((len(runs), "run"), (len(agents), "agent")) if count
@@ -176,6 +186,8 @@ async def give_all(client: "Client", order: "Order", ids: list[str]) -> bool:
         taken.append(done)
         prefix = f"[{len(taken)}/{len(ids)}] " if many else ""
         typer.echo(f"{'' if done else 'homeostat: '}{prefix}{said}", err=not done)
+        if done and order.verb is verbs.RESUME:
+            await tell_held_of(client, await client.read_json(f"/v1/runs/{path_part(one)}"))
 
     try:
         await _some_at_a_time((lambda one=one: give(one)) for one in ids)

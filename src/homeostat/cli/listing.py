@@ -76,8 +76,10 @@ def _getter(noun: Noun) -> "Callable[..., None]":
                 show_rows(noun, rows, output, body=rows[0] if len(rows) == 1 else rows)
             else:
                 await show_listed(client, noun, wanted, output)
-                if noun.name == "approvals" and output in (ListOutput.TABLE, ListOutput.WIDE):
-                    await _tell_tasks(client)
+                if noun.name == "approvals":
+                    from homeostat.cli.held import tell_held
+
+                    await tell_held(client)
 
         talk(work, url, project)
 
@@ -88,21 +90,6 @@ async def show_listed(client: "Client", noun: Noun, wanted: Wanted, output: List
     """A list as the API has it."""
     body = await _listed(client, noun, wanted)
     show_rows(noun, body[noun.items], output, body=body)
-
-
-async def _tell_tasks(client: "Client") -> None:
-    """Tasks of runs that wait for somebody's word are approvals, too, though the API lists them with their runs."""
-    import shlex
-
-    from homeostat.cli.surroundings import every
-    from homeostat.cli.tables import plain
-    from homeostat.client.client import path_part
-
-    for run in await every(client, "/v1/runs", "runs", "status:paused paused_by:gate"):
-        run_id = run["run_id"]
-        for task in await every(client, f"/v1/runs/{path_part(run_id)}/tasks", "tasks", "status:held approval:yes"):
-            thing = shlex.quote(f"{run_id}/{task['name']}")
-            typer.echo(plain(f"{task['name']} of {run['goal']!r} waits, too: homeostat approve {thing}"), err=True)
 
 
 def _describer(noun: Noun) -> "Callable[..., None]":

@@ -88,12 +88,17 @@ def give(order: Order, url: str | None, project: str | None) -> None:
         from homeostat.cli import giving
 
         ids = await giving.meant(client, order)
+        if not ids:  # `all` of nothing
+            await giving.tell_tasks(client, order, ids)
+            return
         if order.dry_run:
             await giving.rehearse(client, order, ids)
             return
         if len(ids) > 1 and not order.yes:
             await giving.ask(client, order, ids)
-        if not await giving.give_all(client, order, ids):
+        done = await giving.give_all(client, order, ids)
+        await giving.tell_tasks(client, order, ids)
+        if not done:
             raise typer.Exit(ERROR)
 
     talk(work, url, project)

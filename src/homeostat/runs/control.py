@@ -220,7 +220,7 @@ class Control:
         """Allow a task that waits for approval, or forbid it. A run that was held for it goes on."""
 
         async def rule(draft: Draft) -> None:
-            task = await self._held(draft.run, name)
+            task = await self.held(draft.run, name)
             verb = ANSWERS[0] if approve else ANSWERS[1]
             said = {"change": verb, "task": name, "actor": who.actor, "reason": who.reason}
             draft.note(EntryKind.RUN_CHANGED, said)
@@ -235,7 +235,8 @@ class Control:
 
         return await self._act(run, "be answered", None, rule, who)
 
-    async def _held(self, run: Run, name: str) -> Task:
+    async def held(self, run: Run, name: str) -> Task:
+        """A task that waits for an answer; raises what an answer to any other would."""
         task = await self._desk.store.task(run.run_id, name)
         if task is None:
             raise TaskUnknown(run_id=run.run_id, task=name)

@@ -15,7 +15,7 @@ from homeostat.core.machines.run import RUN
 from homeostat.core.machines.task import TaskStatus
 from homeostat.core.records.immune import Approval, ApprovalId
 from homeostat.core.records.policy import Action
-from homeostat.core.records.run import Run
+from homeostat.core.records.run import Run, Task
 from homeostat.core.records.turn import AgentKey
 from homeostat.core.remedy_rules import rules_of
 from homeostat.core.run_errors import RunFinished
@@ -125,6 +125,23 @@ async def _named_run(call: Call) -> Reached:
     return Reached(await _working(call, run), (run,))
 
 
+async def _tasks_run(call: Call) -> Reached:
+    """The run of a task that waits for approval; of one that waits for none, its answer is told."""
+    run, _ = await _held_task(call)
+    return Reached(runs=(run,))
+
+
+async def _held_task(call: Call) -> tuple[Run, Task]:
+    runs = call.system.runs
+    run = await runs.get(call.project, RunId(call.parameters["run_id"][:NAME_CHARS_MAX]))
+    return run, await runs.control.held(run, names.word_in(call, "task"))
+
+
+async def _who_gets_the_task(call: Call) -> str:
+    _, task = await _held_task(call)
+    return f"Task {task.spec.name!r} is for {task.spec.target}."
+
+
 async def _runs_under_the_button(call: Call) -> Reached:
     try:
         body = msgspec.json.decode(await call.read() or b"{}", type=ButtonBody)
@@ -213,6 +230,18 @@ EFFECTS: Final[Mapping[str, Effect]] = {
         "No task starts any more, running turns are stopped, model calls are refused.",
         "It cannot be undone; begin it again.",
         _named_run,
+    ),
+    "approve_task": Effect(
+        "The task is given to whom it is for; a run that is held for it goes on.",
+        "It cannot be undone; homeostat pause holds the run.",
+        _tasks_run,
+        _who_gets_the_task,
+    ),
+    "reject_task": Effect(
+        "The task fails without being tried; a run that is held for it goes on, or fails with it.",
+        "It cannot be undone; begin the run again.",
+        _tasks_run,
+        _who_gets_the_task,
     ),
     "press_button": Effect(
         "Every run is killed, and none begins.",
