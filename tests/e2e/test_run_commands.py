@@ -100,6 +100,29 @@ def test_a_red_button_is_lifted_where_it_was_pressed(homeostat: Operator) -> Non
 GATE = {"name": "a", "agent": "echo", "input": {}, "approval": True}
 
 
+def test_a_red_button_is_seen(homeostat: Operator) -> None:
+    """Nothing begins while it is pressed: whoever wonders why must be able to ask."""
+    nothing = homeostat("red-button").stdout
+    assert nothing == "No red button is pressed.\n"
+    tried = homeostat("red-button", "--dry-run", "--in", "other").stderr
+    assert tried == "No run is under way in project other: none would be killed, and none would begin.\n"
+    assert "needs a reason" in homeostat("red-button", "--yes", code=2).stderr
+    try:
+        homeostat("red-button", "--in", "other", "--yes", "--reason", "smoke", "--actor", "kim")
+        told = homeostat("red-button").stdout.splitlines()
+        assert told[0].startswith("The red button of project other was pressed by kim ")
+        assert told[0].endswith(" ago: smoke")
+        assert told[1:] == ["  homeostat red-button --in other --lift lets runs begin again."]
+        assert homeostat("red-button", "--in", "else").stdout == "No red button holds runs of project else.\n"
+        assert json.loads(homeostat("red-button", "-o", "json").stdout)["pressed"][0]["project"] == "other"
+        noted = homeostat("doctor", code=None).stdout
+        assert "red button     that of project other was pressed by kim" in noted
+        assert "→ homeostat red-button --in other --lift" in noted
+    finally:
+        homeostat("red-button", "--in", "other", "--lift", code=None)
+    assert "red button     none is pressed" in homeostat("doctor", code=None).stdout
+
+
 def test_the_exit_code_says_how_a_run_stands(homeostat: Operator) -> None:
     """A run that is held is not done: a script that goes on after 0 must not go on after it."""
     gated = homeostat.file("gate.json", '[{"name": "a", "agent": "echo", "input": {}, "approval": true}]')

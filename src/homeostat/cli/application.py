@@ -24,6 +24,7 @@ from homeostat.cli import (
     memory,
     orders,
     receipts,
+    red_button,
     run_parts,
     runs,
     top,
@@ -87,7 +88,7 @@ for act in (run_parts.plan, run_parts.tasks, run_parts.ledger):
     application.command()(act)
 for act in (runs.apply, runs.pause, runs.resume, orders.kill, orders.requeue):
     application.command()(act)
-application.command("red-button")(runs.red_button)
+application.command("red-button")(red_button.red_button)
 agents.describe.command("run")(runs.describe_run)
 for verb in (orders.quarantine, orders.cordon, orders.uncordon, orders.drain, events.events, events.logs):
     application.command()(verb)

@@ -165,7 +165,24 @@ async def _server(url: str | None) -> list[Finding]:
             found.append(_fleet(await client.read_json("/v1/agents?status=dead&limit=1")))
         except HomeostatError as error:
             found.append(Finding("agents", "note", error.message))
+        try:
+            found += _buttons((await client.read_json("/v1/red-button"))["pressed"])
+        except HomeostatError as error:
+            found.append(Finding("red button", "note", error.message))
         return found
+
+
+def _buttons(pressed: list[Any]) -> list[Finding]:
+    """A red button holds runs for as long as nobody remembers it."""
+    from homeostat.cli import red_button
+    from homeostat.core.clock import SystemClock
+
+    now = SystemClock().now_ms()
+    found = [
+        Finding("red button", "note", f"that of {red_button.who_pressed(one, now)}", red_button.undone(one["project"]))
+        for one in pressed
+    ]
+    return found or [Finding("red button", "ok", "none is pressed")]
 
 
 def _fleet(agents: list[Any]) -> Finding:

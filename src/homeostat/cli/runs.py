@@ -1,4 +1,4 @@
-"""`homeostat run` and what operators do to runs: get, describe, apply, pause, resume, kill, and the red button."""
+"""`homeostat run` and what operators do to runs: describe, apply, pause and resume."""
 
 import math
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,7 +15,7 @@ from homeostat.cli.output import Output, OutputOption, show
 from homeostat.cli.selection import FilterOption
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from homeostat.client.client import Client
 
@@ -193,85 +193,6 @@ def resume(
     which = Which(runs, query)
     order = Order(verb=verbs.RESUME, which=which, reason=reason, actor=actor, yes=yes, output=output, more=more)
     give(order, url, project)
-
-
-def red_button(
-    *,
-    reason: MustReason = "",
-    only: Annotated[str | None, typer.Option("--in", help="One project only; else the whole system.")] = None,
-    lift: Annotated[bool, typer.Option("--lift", help="Let runs begin again.")] = False,
-    dry_run: DryRun = False,
-    yes: Yes = False,
-    actor: Actor = "operator",
-    output: OutputOption = Output.TABLE,
-    url: Url = None,
-    project: Project = None,
-) -> None:
-    """Kill every run, and let none begin until it is lifted."""
-    if only is not None and not only.strip():
-        raise fail("--in names no project", hint="Leave it out if the whole system is meant.", code=USAGE)
-    where = _whose(only)
-    body = {"reason": reason, "actor": actor, **({"project": only} if only else {})}
-    if not lift and not reason.strip():
-        raise fail("the red button needs a reason", hint="Say --reason '…'.", code=USAGE)
-
-    async def work(client: "Client") -> None:
-        if not lift and (dry_run or not yes) and not await _meant(client, body, where, output, dry_run=dry_run):
-            return
-        if lift:
-            left = await client.runs.lift_red_button(project=only, reason=reason, actor=actor)
-            if output is Output.JSON:
-                show(left, output)
-            else:
-                typer.echo(lifted(only, [one.project for one in left.pressed]))
-            return
-        pressed = await client.runs.press_red_button(reason, project=only, actor=actor)
-        if output is Output.JSON:
-            show(pressed, output)
-        else:
-            count = len(pressed.killed)
-            killed = "1 run was killed" if count == 1 else f"{count} runs were killed"
-            typer.echo(f"{killed} in {where}; none begins until --lift")
-
-    talk(work, url, project)
-
-
-def _whose(project: str | None) -> str:
-    return f"project {project}" if project else "the whole system"
-
-
-def lifted(project: str | None, left: "Sequence[str | None]") -> str:
-    """What may begin now that a button is lifted, and what still holds the rest.
-
-    >>> lifted("billing", [])
-    'Runs of project billing may begin again'
-    >>> lifted("billing", [None])
-    'The red button of project billing is lifted; no run may begin yet: still pressed for the whole system'
-    >>> lifted(None, ["billing"])
-    'Runs of the whole system may begin again; still pressed for project billing'
-    """
-    still = f"still pressed for {', '.join(_whose(one) for one in left)}"
-    if None in left:
-        return f"The red button of {_whose(project)} is lifted; no run may begin yet: {still}"
-    return f"Runs of {_whose(project)} may begin again{f'; {still}' if left else ''}"
-
-
-async def _meant(client: "Client", body: dict[str, Any], where: str, output: Output, *, dry_run: bool) -> bool:
-    """Show what the button would end, and ask; false where it is not to be pressed."""
-    import sys
-
-    from homeostat.cli.giving import show_blast
-
-    told: Any = await client.post_json("/v1/red-button?dry_run=true", body)
-    if output is Output.JSON:
-        show(told, output)
-    else:
-        show_blast([told])
-    if dry_run:
-        return False
-    if not sys.stdin.isatty():
-        raise fail(f"this would kill every run of {where}", hint="Say --yes if that is meant.", code=USAGE)
-    return typer.confirm(f"Kill every run of {where}?", abort=True, err=True)
 
 
 def budget_of(text: str) -> dict[str, float | int]:

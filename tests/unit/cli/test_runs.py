@@ -9,8 +9,9 @@ from typer.testing import CliRunner
 
 from homeostat.cli.application import application
 from homeostat.cli.giving import show_blast
+from homeostat.cli.red_button import lifted
 from homeostat.cli.run_view import follow, page, progress
-from homeostat.cli.runs import budget_of, lifted, tasks_of
+from homeostat.cli.runs import budget_of, tasks_of
 
 
 def test_a_budget_is_read_with_its_units() -> None:
