@@ -323,7 +323,7 @@ async def open_gateway(
         clear_context=context_clearer(opened.memory, clock),
         listener=Listener(),
         assignments=KernelAssignments(
-            opened.turns, kernel=near.kernel if near is not None and _alone(settings) else None
+            opened.turns, kernel=near.kernel if near is not None and settings.alone else None
         ),
         retention_seconds=settings.call_retention_seconds,
         lease_seconds=settings.lease_seconds,
@@ -335,11 +335,6 @@ async def open_gateway(
     for title, run in gateway.loops:
         supervisor.add(title, run)
     return gateway
-
-
-def _alone(settings: Settings) -> bool:
-    """Whether no other process moves turns: a store that was named may be anybody's, also where there is no bus."""
-    return settings.bus_url is None and settings.store_url is None
 
 
 @dataclass(frozen=True, slots=True)

@@ -289,6 +289,11 @@ class Settings:
     def loopback(self) -> bool:
         return is_loopback(self.host)
 
+    @property
+    def alone(self) -> bool:
+        """Whether no other process moves turns: a store that was named may be anybody's, also where there is no bus."""
+        return self.bus_url is None and self.store_url is None
+
     def origin(self, name: str) -> Origin:
         return self.origins.get(name, Origin.DEFAULT)
 
