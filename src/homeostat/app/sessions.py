@@ -6,6 +6,8 @@ from collections.abc import Collection, Generator
 from contextlib import contextmanager, suppress
 from weakref import WeakValueDictionary
 
+from msgspec.structs import replace
+
 from homeostat.app.local_turns import LocalSession, LocalTurns
 from homeostat.core.errors import HomeostatError, Overloaded, StaleEpoch, TurnUnknown, WorkerUnknown
 from homeostat.core.ids import TurnId, WorkerId, mark_in
@@ -85,14 +87,17 @@ class RemoteSession:
             return [] if claiming.cancelled() else claiming.result()
 
     async def _unheard_of(self, unknown: list[Grant]) -> list[Grant]:
-        """Of grants that the worker does not know of, those it has to be given again: others it ended elsewhere."""
+        """Of grants that the worker does not know of, those it has to be given again: others it ended elsewhere.
+
+        It may have begun, and forgotten: whatever was stored of the turn has to be read.
+        """
         if not unknown:
             return unknown
         held = {fence for fence, _ in await self._kernel.store.held(self.worker_id)}
         for grant in unknown:
             if fence_of(grant) not in held:
                 self.ended(grant.turn.turn_id, grant.epoch)
-        return [grant for grant in unknown if fence_of(grant) in held]
+        return [replace(grant, fresh=False) for grant in unknown if fence_of(grant) in held]
 
     def _give(self, claiming: asyncio.Future[list[Grant]]) -> None:
         if not claiming.cancelled() and claiming.exception() is None:
