@@ -4,6 +4,7 @@ from typing import ClassVar
 
 from msgspec import Struct
 
+from homeostat.core.clock import Millis
 from homeostat.core.codec import Json
 from homeostat.core.ids import (
     AgentId,
@@ -296,12 +297,13 @@ class Renew(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class EndLease(Struct, frozen=True, kw_only=True, gc=False):
-    """A worker is gone, by its own word or by its silence."""
+    """A worker is gone, by its own word or by its silence: of that, the lease that was found `over` is the proof."""
 
     key: ClassVar[None] = None
     idempotency: ClassVar[None] = None
 
     worker_id: WorkerId
+    over: Millis | None = None
 
 
 class Published(Struct, frozen=True, kw_only=True, gc=False):

@@ -260,7 +260,7 @@ class Plan(Struct, kw_only=True):
 
     def renew(self, worker_id: WorkerId) -> None:
         """A worker that shows itself is alive, even if it was given up a moment before."""
-        self.writes.leases_ended.discard(worker_id)
+        self.writes.leases_ended.pop(worker_id, None)
         self.writes.leases[worker_id] = self.lease_end()
 
     def lease_end(self) -> Millis:

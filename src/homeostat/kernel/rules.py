@@ -23,8 +23,15 @@ def _renew(plan: Plan, command: c.Renew) -> bool:
 
 
 def _end_lease(plan: Plan, command: c.EndLease) -> bool:
-    plan.writes.leases.pop(command.worker_id, None)
-    plan.writes.leases_ended.add(command.worker_id)
+    """A worker that shows itself is alive, whatever was seen before; one that says goodbye is gone in any case."""
+    writes, worker_id = plan.writes, command.worker_id
+    if command.over is None:
+        writes.leases.pop(worker_id, None)
+        writes.leases_ended[worker_id] = None
+    elif worker_id in writes.leases:
+        return False
+    else:
+        writes.leases_ended.setdefault(worker_id, command.over)
     return True
 
 

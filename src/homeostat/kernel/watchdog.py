@@ -115,11 +115,12 @@ class Watchdog:
     async def _recover(self, due: Due) -> int:
         """Take from dead workers what they hold. While there may be more of it, the next look is at once.
 
-        Leases end first: a turn may go back to the very worker that lost it, which then needs a lease that lasts. They
-        stay as long as they lead to more turns than one round takes, since without one a turn has to be searched for.
+        Leases end first: a turn may go back to the very worker that lost it, which then needs a lease that lasts, and
+        not only until another watchdog ends the old one that it has seen, too. They stay as long as they lead to more
+        turns than one round takes, since without one a turn has to be searched for.
         """
-        dead = frozenset(due.dead_workers)
-        ends = [EndLease(worker_id=worker_id) for worker_id in due.dead_workers]
+        dead = dict(due.dead_workers)
+        ends = [EndLease(worker_id=worker_id, over=end) for worker_id, end in dead.items()]
         whole = sum(lost[3] in dead for lost in due.lost) < SWEEP_ROWS_MAX
         done = await self._each(ends) if whole else 0
         recovered = await self._each(self._recoveries(due))
@@ -151,7 +152,7 @@ class Watchdog:
         self._wall_ahead = ahead
         if now >= self._patient_until:
             return due
-        dead = frozenset(due.dead_workers)
+        dead = dict(due.dead_workers)
         orphans = tuple(lost for lost in due.lost if lost[3] not in dead)  # no lease at all: no clock is in doubt
         return replace(due, dead_workers=(), lost=orphans)
 

@@ -81,7 +81,8 @@ class MemoryTurns(MemoryTurnsReading):
 
     async def due(self, now: Millis, *, unclaimed: tuple[Millis, Millis], lease_ms: int, limit: int) -> Due:
         ends = self.leases
-        dead = [worker for worker in sorted(ends) if ends[worker] <= now or ends[worker] > now + 2 * lease_ms][:limit]
+        past = [worker for worker in sorted(ends) if ends[worker] <= now or ends[worker] > now + 2 * lease_ms]
+        dead = {worker: ends[worker] for worker in past[:limit]}
         heads = list(self.heads_by_key.values())
         lost = [head for head in heads if head.worker_id in dead][:limit]
         orphans = [head for head in heads if head.worker_id is not None and head.worker_id not in ends][:limit]
@@ -91,7 +92,7 @@ class MemoryTurns(MemoryTurnsReading):
         waiting = [head for head in heads if after < head.since_ms <= up_to and _waits_for_a_worker(head)]
         instants = [*ends.values(), *(wait.deadline_ms for wait in self.pending.values())]
         return Due(
-            dead_workers=tuple(dead),
+            dead_workers=tuple(dead.items()),
             lost=tuple(
                 (head.key, head.turn_id, head.epoch, head.worker_id)
                 for head in (*lost, *orphans)[:limit]
@@ -145,7 +146,7 @@ class MemoryTurns(MemoryTurnsReading):
         assert not writes.new_waits.keys() & writes.waits.keys(), "a wait is written once"
         assert not writes.turns.keys() & writes.turn_boxes.keys(), "a turn is written once"
         assert not writes.inbox_put.keys() & writes.inbox_drop, "a place in line is written once"
-        assert not writes.leases.keys() & writes.leases_ended, "a lease is written once"
+        assert not writes.leases.keys() & writes.leases_ended.keys(), "a lease is written once"
         for turn_id in writes.turns:
             if turn_id in self.turns:
                 raise PlaceTaken(turn_id)
@@ -183,7 +184,8 @@ class MemoryTurns(MemoryTurnsReading):
         for step in writes.steps:
             self.steps.setdefault(step.turn_id, {}).setdefault(step.name, step)
         self.leases.update(writes.leases)
-        for worker_id in writes.leases_ended:
+        ended = writes.leases_ended
+        for worker_id in [one for one, end in ended.items() if end is None or end == self.leases.get(one)]:
             self.leases.pop(worker_id, None)
         if writes.outbox is not None:
             self.outbox_rows[writes.outbox.outbox_id] = writes.outbox

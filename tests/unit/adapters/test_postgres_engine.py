@@ -193,7 +193,7 @@ async def test_rivals_neither_deadlock_nor_fail(postgres_url: str) -> None:
                         new_heads={(a.PROJECT, name): a.idle(name) for name in fresh},
                         answers={(a.PROJECT, name): a.answer(name) for name in fresh},
                         leases=dict.fromkeys(workers[:4], a.NOW),
-                        leases_ended=set(workers[4:]),
+                        leases_ended=dict.fromkeys(workers[4:], a.NOW),
                     )
                 )
 

@@ -8,6 +8,7 @@ from homeostat.kernel.commands import Claim, Command, EndLease, Renew
 from homeostat.testing.desk import LEASE_MS, Desk, key_of
 
 ONE = WorkerId("wrk_1")
+SEEN = Millis(1)
 
 
 def claimed_with(known_end_ms: int | None) -> dict[WorkerId, Millis]:
@@ -36,6 +37,10 @@ def test_a_plain_turn_writes_no_lease() -> None:
         ((Renew(worker_id=ONE), EndLease(worker_id=ONE)), False),
         ((EndLease(worker_id=ONE), Claim(key=key_of("a"), worker_id=ONE)), True),
         ((Claim(key=key_of("a"), worker_id=ONE), EndLease(worker_id=ONE)), False),
+        ((Renew(worker_id=ONE), EndLease(worker_id=ONE, over=SEEN)), True),
+        ((EndLease(worker_id=ONE, over=SEEN), Renew(worker_id=ONE)), True),
+        ((EndLease(worker_id=ONE), EndLease(worker_id=ONE, over=SEEN)), False),
+        ((EndLease(worker_id=ONE, over=SEEN), EndLease(worker_id=ONE)), False),
     ],
 )
 def test_in_one_batch_the_last_word_counts(commands: tuple[Command, ...], *, alive: bool) -> None:

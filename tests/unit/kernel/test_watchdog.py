@@ -373,3 +373,30 @@ async def test_a_call_that_is_answered_while_the_watchdog_looks_keeps_its_answer
         desk.clock.advance(6.0)
         await kernel.watchdog.tick()
         assert desk.wait(grant.turn.turn_id, "slow").status is WaitStatus.SUCCESS
+
+
+async def test_two_that_see_a_worker_dead_leave_it_the_lease_it_has_by_then() -> None:
+    """One gives the turn back to it, and the other one took it away again: an outage cost two attempts."""
+    store = Late()
+    desk = Desk("a", store=store)
+    clock = shared(desk)
+    async with (
+        running_kernel(store, clock=clock, lease_seconds=LEASE_SECONDS) as here,
+        running_kernel(store, clock=clock, lease_seconds=LEASE_SECONDS, seed=2) as there,
+    ):
+        desk.enqueue("a")
+        worker = await working(here, "a")
+        clock.advance(LEASE_SECONDS + 0.1)
+
+        async def recover_and_claim() -> None:
+            store.meanwhile = None
+            await there.watchdog.tick()
+            await here.host(worker, [key_of("a")])  # it looks for itself
+            assert await here.claim(worker, 1, 0.0)
+
+        store.meanwhile = recover_and_claim
+        await here.watchdog.tick()
+        assert worker in store.leases
+        for kernel in (there, here):
+            await kernel.watchdog.tick()
+        assert (desk.head("a").status, desk.head("a").losses) == (HeadStatus.RUNNING, 1)

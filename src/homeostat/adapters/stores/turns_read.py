@@ -109,8 +109,8 @@ class TurnsReading(ABC):
         return misdated
 
     async def due(self, now: Millis, *, unclaimed: tuple[Millis, Millis], lease_ms: int, limit: int) -> Due:
-        dead = tuple(WorkerId(row[0]) for row in await self._all("due_leases", now, lease_ms, limit))
-        lost = await self._all("due_lost", self._list(dead), limit) if dead else []
+        dead = tuple((WorkerId(row[0]), Millis(row[1])) for row in await self._all("due_leases", now, lease_ms, limit))
+        lost = await self._all("due_lost", self._list([worker for worker, _ in dead]), limit) if dead else []
         lost = [*lost, *await self._orphans(limit - len(lost))]
         timeouts = await self._all("due_waits", now, limit)
         waiting = await self._all("due_unclaimed", *unclaimed, limit)

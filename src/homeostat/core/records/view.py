@@ -122,12 +122,12 @@ class Edge(msgspec.Struct, frozen=True, gc=False):
 class Due:
     """What the watchdog found, and when it should look again.
 
-    `lost` are turns of dead workers, `unclaimed` dispatched turns that nobody entered (with when they were
-    dispatched), `stranded` idle agents with mail, of which there should be none. `misdated` are open tool calls that
-    began in the future.
+    `dead_workers` come with the ends of their leases. `lost` are turns of dead workers, `unclaimed` dispatched turns
+    that nobody entered (with when they were dispatched), `stranded` idle agents with mail, of which there should be
+    none. `misdated` are open tool calls that began in the future.
     """
 
-    dead_workers: tuple[WorkerId, ...] = ()
+    dead_workers: tuple[tuple[WorkerId, Millis], ...] = ()
     lost: tuple[tuple[AgentKey, TurnId, int, WorkerId], ...] = ()
     timeouts: tuple[Wait, ...] = ()
     unclaimed: tuple[tuple[AgentKey, Millis], ...] = ()

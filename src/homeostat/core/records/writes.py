@@ -37,7 +37,8 @@ class Writes(Struct):
 
     A head is swapped from the version it was read at to the next one, and from no other. `runs` are those whose turns
     are made or begun, each with the most that is started of it: its gate has to let that pass at the moment of the
-    commit. No mandate of `mandates` may be void by then.
+    commit. No mandate of `mandates` may be void by then. A lease that ends is left alone if another end than the one
+    that was seen stands in the store by then.
     """
 
     heads: dict[AgentKey, tuple[int, Head]] = {}
@@ -52,7 +53,7 @@ class Writes(Struct):
     steps: list[Step] = []
     box_owners: dict[BoxId, AgentKey] = {}
     leases: dict[WorkerId, Millis] = {}
-    leases_ended: set[WorkerId] = set()
+    leases_ended: dict[WorkerId, Millis | None] = {}
     answers: dict[tuple[ProjectId, str], Answer] = {}
     outbox: OutboxRow | None = None
     outbox_drop: set[Scope] = set()

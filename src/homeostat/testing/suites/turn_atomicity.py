@@ -81,7 +81,7 @@ def _one_of_each(seed: _Seed) -> Writes:
         steps=[a.step(seed.turn, "t")],
         box_owners={BoxId("box_new"): seed.head.key},
         leases={a.WORKER: Millis(a.NOW + 1)},
-        leases_ended={WorkerId("wrk_2")},
+        leases_ended={WorkerId("wrk_2"): None},
         answers={(a.PROJECT, "new"): a.answer("new")},
         outbox=a.announcement(2),
         outbox_drop={a.announcement(1).outbox_id},

@@ -227,8 +227,21 @@ async def a_lease_runs_on_until_it_is_ended(open_store: OpenStore) -> None:
     await a.put(store, leases={a.WORKER: a.NOW, WorkerId("wrk_2"): a.NOW})
     await a.put(store, leases={a.WORKER: Millis(a.NOW + 10)})
     assert [await store.lease(WorkerId(name)) for name in ("wrk_1", "wrk_2")] == [a.NOW + 10, a.NOW]
-    await a.put(store, leases_ended={a.WORKER, WorkerId("wrk_never")})
+    await a.put(store, leases_ended={a.WORKER: None, WorkerId("wrk_never"): None})
     assert [await store.lease(WorkerId(name)) for name in ("wrk_1", "wrk_2")] == [None, a.NOW]
+
+
+async def a_lease_that_was_renewed_meanwhile_does_not_end(open_store: OpenStore) -> None:
+    """Of two that saw a worker dead, the later one must not end the lease the worker has by then."""
+    store = await open_store()
+    ended, renewed, left = (WorkerId(f"wrk_{n}") for n in range(3))
+    await a.put(store, leases={ended: a.NOW, renewed: Millis(a.NOW + 10), left: Millis(a.NOW + 10)})
+    await a.put(store, leases_ended={ended: a.NOW, renewed: a.NOW, left: None, WorkerId("wrk_never"): a.NOW})
+    assert [await store.lease(worker) for worker in (ended, renewed, left)] == [None, a.NOW + 10, None]
+    await a.put(store, leases_ended={renewed: a.NOW})
+    assert await store.lease(renewed) == a.NOW + 10
+    await a.put(store, leases_ended={renewed: Millis(a.NOW + 10)})
+    assert await store.lease(renewed) is None
 
 
 async def text_comes_back_as_it_went_in(open_store: OpenStore) -> None:
@@ -303,6 +316,7 @@ CHECKS: tuple[Check, ...] = (
     a_wait_is_answered_in_place,
     the_boxes_of_a_turn_are_replaced,
     a_lease_runs_on_until_it_is_ended,
+    a_lease_that_was_renewed_meanwhile_does_not_end,
     text_comes_back_as_it_went_in,
     the_largest_payload_fits,
     nothing_to_save_is_saved,

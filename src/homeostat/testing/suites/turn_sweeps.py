@@ -50,7 +50,7 @@ async def the_turns_of_a_dead_worker_are_lost(open_store: OpenStore) -> None:
     await _hold(store, ["c"], "wrk_live")
     await a.put(store, leases={WorkerId("wrk_dead"): a.NOW, WorkerId("wrk_live"): Millis(a.NOW + 1)})
     due = await _due(store)
-    assert due.dead_workers == ("wrk_dead",)
+    assert due.dead_workers == (("wrk_dead", a.NOW),)
     assert sorted(due.lost) == [(head.key, head.turn_id, head.epoch, "wrk_dead") for head in dead]
     assert due.next_ms == a.NOW
     assert await _due(store, now=a.NOW - 1) == Due(next_ms=a.NOW)
@@ -62,7 +62,7 @@ async def a_lease_beyond_every_clock_is_dead(open_store: OpenStore) -> None:
     (head,) = await _hold(store, ["a"], "wrk_ahead")
     await a.put(store, leases={WorkerId("wrk_ahead"): Millis(a.NOW + 2 * LEASE_MS + 1)})
     due = await _due(store)
-    assert due.dead_workers == ("wrk_ahead",)
+    assert [worker for worker, _ in due.dead_workers] == ["wrk_ahead"]
     assert due.lost == ((head.key, head.turn_id, head.epoch, "wrk_ahead"),)
     assert (await _due(store, now=a.NOW + 1)).dead_workers == ()
 
@@ -185,7 +185,7 @@ async def what_a_worker_holds_is_known(open_store: OpenStore) -> None:
     assert {fence.key for fence, _ in await store.held(WorkerId("wrk_2"))} == {theirs[0].key, taken.key}
     await a.put(store, leases={a.WORKER: a.NOW, WorkerId("wrk_2"): Millis(a.NOW + 1)})
     due = await _due(store)
-    assert (due.dead_workers, due.lost) == (("wrk_1",), ()), "what a worker once held is not lost with it"
+    assert (due.dead_workers, due.lost) == (((a.WORKER, a.NOW),), ()), "what a worker once held is not lost with it"
     again = a.moved(ended, status=HeadStatus.RUNNING, turn_id=ours[0].turn_id, worker_id=a.WORKER)
     await a.put(store, heads=a.swap(again))
     assert [fence.key for fence, _ in await store.held(a.WORKER)] == [again.key]

@@ -113,7 +113,7 @@ PARTS: Final[tuple[tuple[str, str, Callable[[Any], Rows]], ...]] = (
     ("answers", "answer_put", lambda answers: [rows.write_answer(answers[key]) for key in sorted(answers)]),
     ("box_owners", "box_owner_put", lambda owners: sorted((key[0], box_id, key[1]) for box_id, key in owners.items())),
     ("leases", "lease_put", lambda leases: sorted(leases.items())),
-    ("leases_ended", "lease_drop", sorted),
+    ("leases_ended", "lease_drop", lambda ended: sorted(ended.items())),
     ("turns", "turn_put", lambda turns: [rows.write_turn(turn) for turn in turns.values()]),
     ("turn_boxes", "turn_boxes", lambda turns: [rows.write_turn(turn) for turn in turns.values()]),
     ("inbox_put", "inbox_put", lambda entries: [rows.write_inbox(entry) for entry in entries.values()]),

@@ -162,7 +162,7 @@ PARTS: Final[tuple[tuple[str, str, Callable[[Any], Iterable[Sequence[object]]]],
     ("cards", "card_put", lambda cards: map(rows.write_card, cards)),
     ("steps", "step_put", lambda steps: map(rows.write_step, steps)),
     ("leases", "lease_put", lambda leases: leases.items()),
-    ("leases_ended", "lease_drop", lambda worker_ids: zip(worker_ids, strict=True)),
+    ("leases_ended", "lease_drop", lambda ended: ended.items()),
     ("outbox", "outbox_put", lambda row: (rows.write_outbox(row),)),
     ("outbox_drop", "outbox_drop", lambda outbox_ids: zip(outbox_ids, strict=True)),
 )
