@@ -131,3 +131,16 @@ async def test_one_that_its_worker_gave_up_itself_is_not_said_to_be_lost(url: st
         await session.release(delivered.next)
         await session.renew()
         assert revoked == []
+
+
+@pytest.mark.parametrize("order", [stop, preempt])
+async def test_a_worker_elsewhere_hears_of_it_at_the_server_that_did_not_grant_it(url: str, order: Order) -> None:
+    async with two(url) as (here, there):
+        first, _ = await WorkerSessions(here, LocalTurns(here)).open([KEY], None, [])
+        other, _ = await WorkerSessions(there, LocalTurns(there)).open([KEY], first.worker_id, [])
+        turn_id = await sent(here)
+        (grant,) = await first.claim(1, 5, [])
+        assert await other.renew(0, [], [fence_of(grant)]) == []
+        await order(here, turn_id)
+        async with asyncio.timeout(10):
+            assert await other.renew(60, [], [fence_of(grant)]) == [fence_of(grant)]

@@ -22,10 +22,16 @@ T = TypeVar("T")
 
 
 class LocalSession:
-    """One worker's berth in the kernel's dock."""
+    """One worker's berth in the kernel's dock.
 
-    def __init__(self, kernel: Kernel, on_revoke: OnRevoke) -> None:
+    Who `stands_in` for a worker elsewhere is told of every turn that the worker loses, as it may have been granted by
+    another server.
+    """
+
+    def __init__(self, kernel: Kernel, on_revoke: OnRevoke, *, stands_in: bool = False) -> None:
         self._kernel = kernel
+        self._on_revoke = on_revoke
+        self._stands_in = stands_in
         self._holdings = Holdings(clock=kernel.clock, lease_seconds=kernel.lease_seconds, on_revoke=on_revoke)
         self._revoked = asyncio.Event()
         self._spare: list[Grant] = []
@@ -45,9 +51,12 @@ class LocalSession:
         return self._kernel.lease_seconds
 
     def _revoke(self, fence: Fence) -> None:
-        self._revoked.set()
         self._delivering.pop(fence, None)
-        self._holdings.revoke(fence)
+        if self._holdings.holds(fence):
+            self._revoked.set()
+            self._holdings.revoke(fence)
+        elif self._stands_in:
+            self._on_revoke(fence)
 
     async def host(self, agents: Collection[AgentKey]) -> None:
         await self._kernel.host(self._worker_id, agents)
@@ -64,25 +73,33 @@ class LocalSession:
         """Hold a turn the worker brought along from before."""
         self._holdings.adopt(fence)
 
-    async def renew(self, seconds: float = 0.0, *, held: Collection[TurnId] | None = None) -> None:
-        """As the port has it; whoever stands in for a worker elsewhere passes on what that one says it holds."""
-        granted = self._holdings.fences  # before the store is asked: what is granted meanwhile cannot seem lost
-        if held is None:
-            held = [*(f.turn_id for f in granted), *(g.turn.turn_id for g in self._spare)]
-        try:
-            lost = await self._kernel.renew(self._worker_id, held, granted)
-        except Unavailable:
-            self._holdings.missed()
-            raise
-        self._holdings.beaten()
-        for fence in lost:
-            if self._holdings.holds(fence) and not self._hears_of(fence):
-                self._kernel.workers.revoke(fence)
+    async def renew(self, seconds: float = 0.0) -> None:
+        await self.beat([*(f.turn_id for f in self._holdings.fences), *(g.turn.turn_id for g in self._spare)])
         if seconds > 0:
             with suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
                     await self._revoked.wait()
         self._revoked.clear()
+
+    async def beat(self, held: Collection[TurnId], named: Collection[Fence] = ()) -> Collection[Fence]:
+        """Beat for a worker that says what it holds, and under which epochs if it can; returns what is its own.
+
+        A turn that it names and that was granted elsewhere is held here from now on, or revoked if it is not its own.
+        """
+        granted = set(self._holdings.fences)  # before the store is asked: what is granted meanwhile cannot seem lost
+        try:
+            stored = await self._kernel.renew(self._worker_id, held)
+        except Unavailable:
+            self._holdings.missed()
+            raise
+        self._holdings.beaten()
+        for fence in {*granted, *named}:
+            elsewhere = fence not in granted
+            if fence in stored and elsewhere:
+                self._holdings.adopt(fence)
+            elif fence not in stored and (elsewhere or self._holdings.holds(fence)) and not self._hears_of(fence):
+                self._kernel.workers.revoke(fence)
+        return stored
 
     def _hears_of(self, fence: Fence) -> bool:
         """Whether a turn that is gone may have ended by what its worker wrote itself: then the answer to that tells.
@@ -230,9 +247,14 @@ class LocalTurns:
         await asyncio.gather(*(self._kernel.register(key) for key in agents))
 
     async def open(
-        self, hosted: Collection[AgentKey], on_revoke: OnRevoke, *, worker_id: WorkerId | None = None
+        self,
+        hosted: Collection[AgentKey],
+        on_revoke: OnRevoke,
+        *,
+        worker_id: WorkerId | None = None,
+        stands_in: bool = False,
     ) -> LocalSession:
-        session = LocalSession(self._kernel, on_revoke)
+        session = LocalSession(self._kernel, on_revoke, stands_in=stands_in)
         await session.begin(hosted, worker_id)
         return session
 

@@ -43,6 +43,10 @@ class RemoteSession:
         return self.local.worker_id
 
     def revoke(self, fence: Fence) -> None:
+        """Note that the worker has lost a turn. Word of an old attempt may come late."""
+        before = self._revoked.get(fence.turn_id)
+        if before is not None and before[0].epoch > fence.epoch:
+            return
         given = self.given.get(fence.turn_id)
         if given is not None and fence_of(given) == fence:
             del self.given[fence.turn_id]
@@ -106,20 +110,25 @@ class RemoteSession:
                 if revoked is None or revoked[0] != fence_of(grant):
                     self.given[grant.turn.turn_id] = grant
 
-    async def renew(self, seconds: float, holding: Collection[str]) -> list[Fence]:
+    async def renew(self, seconds: float, holding: Collection[str], named: Collection[Fence] = ()) -> list[Fence]:
         """A beat; answers with what is revoked, waiting for it if nothing is.
 
-        A revocation is repeated until the worker no longer names the turn: an answer may have been lost. One of a turn
+        A worker names what it works on, and under which epochs: then it hears also of what another server granted it. A
+        revocation is repeated until the worker no longer names the turn: an answer may have been lost. One of a turn
         that it does not name is kept for a lease, as the turn itself may still be on its way to it.
         """
-        await self.local.renew(held=[TurnId(turn_id) for turn_id in holding])
+        held = {*map(TurnId, holding), *(fence.turn_id for fence in named)}
+        before = self._revoked.copy()
+        own = {fence.turn_id for fence in await self.local.beat(held, named)}
         since = self._kernel.clock.monotonic() - self.local.lease_seconds
         self._revoked = {
-            turn_id: (fence, at)
-            for turn_id, (fence, at) in self._revoked.items()
-            if turn_id not in self.given and (turn_id in holding or at > since)
+            turn_id: told
+            for turn_id, told in self._revoked.items()
+            if turn_id not in self.given
+            and (turn_id in held or told[1] > since)
+            and (turn_id not in own or told is not before.get(turn_id))  # else it has been granted anew by now
         }
-        if seconds > 0 and self._revoked.keys().isdisjoint(holding):
+        if seconds > 0 and self._revoked.keys().isdisjoint(held):
             self._bell.clear()
             with suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
@@ -195,11 +204,11 @@ class WorkerSessions:
             session = self._sessions.get(named)
             if session is not None:
                 await session.local.host(hosted)
-                return session, []
+                return session, [fence for fence in await session.renew(0.0, (), holding) if fence in holding]
             if len(self._sessions) >= WORKER_SESSIONS_MAX:
                 raise Overloaded(problem=f"{len(self._sessions)} workers are connected")
             session = RemoteSession(self._kernel, mark_in(named))
-            session.local = await self._turns.open(hosted, session.revoke, worker_id=named)
+            session.local = await self._turns.open(hosted, session.revoke, worker_id=named, stands_in=True)
             try:
                 gone = await self._take_up(session, holding) if worker_id is not None else []
             except BaseException:

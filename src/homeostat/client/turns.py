@@ -2,8 +2,9 @@
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable, Collection
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -16,7 +17,7 @@ from homeostat.client.transport import Received
 from homeostat.core.codec import Json
 from homeostat.core.errors import AgentExists, CardUnknown, StaleEpoch, Unavailable, WorkerUnknown
 from homeostat.core.holdings import Holdings
-from homeostat.core.ids import BoxId, CardId, WorkerId
+from homeostat.core.ids import BoxId, CardId, TurnId, WorkerId
 from homeostat.core.limits import CLAIM_WAIT_SECONDS_MAX
 from homeostat.core.ports.turns import OnRevoke
 from homeostat.core.records.card import Card, CardDraft
@@ -27,6 +28,8 @@ from homeostat.core.wire import answers as a
 from homeostat.core.wire import workers as w
 
 log = logging.getLogger(__name__)
+
+WRITTEN_SECONDS: Final = 0.1  # a turn that is said to be lost while it is written for is asked about again after this
 
 
 class HttpSession:
@@ -41,18 +44,16 @@ class HttpSession:
         self._lease_seconds = 0.0
         self._holdings: Holdings
         self._opening = asyncio.Lock()
+        self._writing = Counter[TurnId]()
 
     # --- coming and going ----------------------------------------------------------------------------------
 
     async def begin(self) -> None:
         """Open the session, or take it up again with a server that does not know it."""
-        holding = self._holdings.fences if self._worker_id is not None else ()
         body = {
             "agents": [{"project": project, "agent_id": agent_id} for project, agent_id in self._hosted],
             "worker_id": self._worker_id,
-            "holding": [
-                {"project": f.key[0], "agent_id": f.key[1], "turn_id": f.turn_id, "epoch": f.epoch} for f in holding
-            ],
+            "holding": self._held() if self._worker_id is not None else [],
         }
         session = (await self._post("/v1/workers", body)).read(w.SessionShape)
         if self._worker_id is None:
@@ -62,8 +63,19 @@ class HttpSession:
                 clock=self._client.transport.clock, lease_seconds=session.lease_seconds, on_revoke=self._revoked
             )
             self._heartbeats.host(self._hosted)
-        for lost in session.revoked:
-            self._holdings.revoke(reading.fence(lost, self.worker_id))
+        self._take_away(session.revoked)
+
+    def _take_away(self, lost: Collection[w.HeldTurn]) -> bool:
+        """Let go of turns; False if one of them is written for at this moment, of which the answer to that tells.
+
+        The turn may have ended by this very request, which another server may have got.
+        """
+        fences = [reading.fence(one, self.worker_id) for one in lost]
+        left = [fence for fence in fences if fence.turn_id in self._writing and self._holdings.holds(fence)]
+        for fence in fences:
+            if fence not in left:
+                self._holdings.revoke(fence)
+        return not left
 
     def _revoked(self, fence: Fence) -> None:
         self._heartbeats.left(fence.key, fence.turn_id, "lost")
@@ -104,13 +116,13 @@ class HttpSession:
     async def renew(self, seconds: float = 0.0) -> None:
         held = min(seconds, CLAIM_WAIT_SECONDS_MAX)
         try:
-            answer = (await self._mine("renew", {"wait": held, "holding": self._holding()}, held=held)).read(w.Revoked)
+            answer = (await self._mine("renew", {"wait": held, "held": self._held()}, held=held)).read(w.Revoked)
         except Unavailable:
             self._holdings.missed()
             raise
         self._holdings.beaten()
-        for lost in answer.revoked:
-            self._holdings.revoke(reading.fence(lost, self.worker_id))
+        if not self._take_away(answer.revoked):
+            await asyncio.sleep(min(seconds, WRITTEN_SECONDS))  # else the same would be answered at once
 
     async def close(self) -> None:
         await self._heartbeats.close()
@@ -208,17 +220,28 @@ class HttpSession:
     def _holding(self) -> list[str]:
         return [fence.turn_id for fence in self._holdings.fences]
 
+    def _held(self) -> list[dict[str, Any]]:
+        return [
+            {"project": fence.key[0], "agent_id": fence.key[1], "turn_id": fence.turn_id, "epoch": fence.epoch}
+            for fence in self._holdings.fences
+        ]
+
     def _path(self, grant: Grant, what: str) -> str:
         return f"/v1/workers/{self.worker_id}/turns/{grant.turn.turn_id}/{what}"
 
     async def _for(self, grant: Grant, what: str, body: dict[str, Any]) -> Received:
         """Write for a turn; one that is no longer held is forgotten."""
         fenced = {"agent_id": grant.turn.agent_id, "epoch": grant.epoch, **body}
+        self._writing[grant.turn.turn_id] += 1
         try:
             return await self._known(self._path(grant, what), fenced, project=grant.turn.project)
         except StaleEpoch:
             self._drop(grant, "lost")
             raise
+        finally:
+            self._writing[grant.turn.turn_id] -= 1
+            if not self._writing[grant.turn.turn_id]:
+                del self._writing[grant.turn.turn_id]
 
     async def _mine(self, what: str, body: dict[str, Any], *, held: float = 0.0) -> Received:
         return await self._known(f"/v1/workers/{self.worker_id}/{what}", body, held=held)

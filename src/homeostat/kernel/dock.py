@@ -142,15 +142,14 @@ class Dock:
             berth.ready[key] = None
             berth.notify()
 
-    def revoke(self, fence: Fence) -> bool:
+    def revoke(self, fence: Fence) -> None:
         """Tell the worker that holds a turn to stop at once, if it is one of ours."""
         berth = self._berths.get(fence.worker_id)
         if berth is None:
-            return False
+            return
         # The turn may have come back to the same worker under a new epoch, in the very commit that took it away.
         berth.granted = [grant for grant in berth.granted if fence_of(grant) != fence]
         try:
             berth.revoke(fence)
         except Exception:
             log.exception("a worker could not be told to stop")
-        return True

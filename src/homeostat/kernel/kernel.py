@@ -285,14 +285,12 @@ class Kernel:
         """Up to `limit` turns, waiting for the first one; empty when the time is over."""
         return await self.workers.claim(worker_id, limit, seconds)
 
-    async def renew(
-        self, worker_id: WorkerId, held: Collection[TurnId], granted: Collection[Fence] = ()
-    ) -> list[Fence]:
+    async def renew(self, worker_id: WorkerId, held: Collection[TurnId]) -> Collection[Fence]:
         """A worker is alive and says what it works on; a turn it was granted and never heard of goes back.
 
-        Returns which of the grants it had are gone: given up by itself, or taken away by others.
+        Returns what it holds in truth: what it works on besides was given up by itself, or taken away by others.
         """
-        return await self.workers.renew(worker_id, held, granted)
+        return await self.workers.renew(worker_id, held)
 
     async def hydrate(self, grant: Grant) -> Hydration:
         """What a worker needs to continue: stored steps, context, and what the turn wrote before."""
@@ -366,7 +364,9 @@ class Kernel:
             self.deliverables.committed(plan.ends, plan.left)
         if plan.writes.new_waits:
             self._locate(plan)
-        signals = [revocation(fence) for fence in plan.revoked if not self.dock.revoke(fence)]
+        for fence in plan.revoked:
+            self.dock.revoke(fence)
+        signals = [*map(revocation, plan.revoked)]  # also of a worker that is here: it may listen at another server
         watched = self.bus.wanted("state")
         for key in plan.touched:
             mailbox = plan.mailboxes[key]

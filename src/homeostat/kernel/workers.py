@@ -117,10 +117,8 @@ class Workers:
 
     # --- staying alive -------------------------------------------------------------------------------------
 
-    async def renew(
-        self, worker_id: WorkerId, held: Collection[TurnId], granted: Collection[Fence] = ()
-    ) -> list[Fence]:
-        """Beat. Of the fences that were granted before this call, those that the store no longer knows are returned."""
+    async def renew(self, worker_id: WorkerId, held: Collection[TurnId]) -> Collection[Fence]:
+        """Beat; returns what the store says the worker holds. Turns it does not know of go back after a lease."""
         berth = self._dock.berth(worker_id)
         await self._flusher.submit(Renew(worker_id=worker_id))
         stored = {fence: None for fence, _ in await self._store.held(worker_id)}
@@ -131,7 +129,7 @@ class Workers:
                 self._flusher.forget([fence.key])
                 with suppress(StaleEpoch):
                     await self._flusher.submit(Release(fence=fence))
-        return [fence for fence in granted if fence not in stored]
+        return stored.keys()
 
     def revoke(self, fence: Fence) -> None:
         """Another process took a turn away: what is remembered of its agent is old, and its worker has to stop."""

@@ -150,12 +150,13 @@ async def claim_turns(call: Call, body: w.ClaimBody) -> w.Grants:
 async def renew_lease(call: Call, body: w.RenewBody) -> w.Revoked:
     """Beat; the answer lists turns that are no longer the worker's, and comes at once when there is one."""
     session = _session(call)
+    named = _fences(body.held, session.worker_id, session.mark)
     with session.presence():
         if body.wait > 0:
-            renewing = session.renew(body.wait, body.holding)
+            renewing = session.renew(body.wait, body.holding, named)
             revoked = await call.patience.wait(renewing, call.hung_up()) or []
         else:
-            revoked = await session.renew(0.0, body.holding)
+            revoked = await session.renew(0.0, body.holding, named)
     return w.Revoked(revoked=render.held(revoked))
 
 

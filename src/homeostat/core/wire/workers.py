@@ -86,10 +86,15 @@ class Grants(Shape, frozen=True, kw_only=True):
 
 
 class RenewBody(Body, frozen=True, kw_only=True):
-    """A worker is alive and says what it works on. A turn it was granted long ago and never heard of goes back."""
+    """A worker is alive and says what it works on. A turn it was granted long ago and never heard of goes back.
+
+    `held` says also under which epochs, and is answered with whatever of it is no longer the worker's. A worker that
+    names turns in `holding` alone does not hear of those that another server granted it.
+    """
 
     wait: Wait = 0.0
     holding: TurnIds = ()
+    held: Holding = ()
 
 
 class Revoked(Shape, frozen=True, kw_only=True):

@@ -1,0 +1,121 @@
+"""What a worker over HTTP makes of the answers it gets, and of those it does not get."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from types import SimpleNamespace
+from typing import Any, cast
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from homeostat import Client
+from homeostat.client.keys import KeyRing
+from homeostat.client.transport import Received
+from homeostat.client.turns import HttpSession, HttpTurns
+from homeostat.core.codec import NULL
+from homeostat.core.ids import WorkerId
+from homeostat.core.records.turn import Grant
+from homeostat.core.records.view import Outcome
+from homeostat.core.records.work import Fence, fence_of
+from homeostat.core.wire import workers as w
+from homeostat.server import render
+from homeostat.testing.clock import ManualClock
+from homeostat.testing.desk import Desk
+
+WORKER = WorkerId("wrk_1")
+LEASE_SECONDS = 9.0
+
+Answering = Callable[[dict[str, Any]], Awaitable[msgspec.Struct]]
+
+
+class Line:
+    """The transport to a server that says what a test wants, by the last part of the path."""
+
+    def __init__(self, lease_seconds: float) -> None:
+        self.clock = ManualClock()
+        self.answers: dict[str, Answering] = {}
+        self.asked: list[tuple[str, dict[str, Any]]] = []
+        self._lease_seconds = lease_seconds
+
+    async def send(self, _: str, path: str, *, body: Any = None, **options: Any) -> Received:
+        what = path.rpartition("/")[2]
+        self.asked.append((what, body | {"options": options}))
+        if what in self.answers:
+            return Received(msgspec.json.encode(await self.answers[what](body)))
+        assert what == "workers"
+        return Received(
+            msgspec.json.encode(w.SessionShape(worker_id=WORKER, lease_seconds=self._lease_seconds, revoked=()))
+        )
+
+
+async def opened(line: Line) -> tuple[HttpSession, list[Fence]]:
+    revoked: list[Fence] = []
+    client = cast(Client, SimpleNamespace(transport=line, url="http://server"))
+    return await HttpTurns(client, KeyRing(None, url="http://server")).open([], revoked.append), revoked
+
+
+async def holding(line: Line, *grants: Grant) -> tuple[HttpSession, list[Fence]]:
+    """A worker that was granted these."""
+    session, revoked = await opened(line)
+
+    async def given(_: object) -> w.Grants:
+        return w.Grants(grants=tuple(map(render.grant, grants)))
+
+    line.answers["claim"] = given
+    assert len(await session.claim(len(grants), 0.0)) == len(grants)
+    return session, revoked
+
+
+def lost(*fences: Fence) -> Answering:
+    async def answer(_: object) -> w.Revoked:
+        return w.Revoked(revoked=render.held(fences))
+
+    return answer
+
+
+@pytest.fixture
+def line() -> Line:
+    return Line(LEASE_SECONDS)
+
+
+@pytest.fixture
+def grant() -> Grant:
+    return replace(Desk("a").begin("a"), worker_id=WORKER)
+
+
+async def test_a_beat_says_what_is_held_under_which_epoch(line: Line, grant: Grant) -> None:
+    session, revoked = await holding(line, grant)
+    line.answers["renew"] = lost()
+    await session.renew()
+    (named,) = line.asked[-1][1]["held"]
+    assert (named["turn_id"], named["epoch"]) == (grant.turn.turn_id, grant.epoch)
+    line.answers["renew"] = lost(replace(fence_of(grant), epoch=grant.epoch - 1))
+    await session.renew()
+    assert revoked == []
+    line.answers["renew"] = lost(fence_of(grant))
+    await session.renew()
+    assert revoked == [fence_of(grant)]
+
+
+async def test_a_turn_that_ends_by_what_its_worker_says_is_not_lost_though_a_beat_hears_so(
+    line: Line, grant: Grant
+) -> None:
+    """The delivery is at one server, the beat at another."""
+    session, revoked = await holding(line, grant)
+    stored, answered = asyncio.Event(), asyncio.Event()
+
+    async def deliver(_: object) -> w.DeliveredShape:
+        stored.set()
+        await answered.wait()
+        return w.DeliveredShape(card_id="card_1", next=None)
+
+    line.answers |= {"deliver": deliver, "renew": lost(fence_of(grant))}
+    delivering = asyncio.create_task(session.deliver(grant, status=Outcome.SUCCESS, result=NULL))
+    await stored.wait()
+    await session.renew()
+    assert revoked == []
+    answered.set()
+    await delivering
+    await session.renew()
+    assert revoked == []
