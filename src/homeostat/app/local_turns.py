@@ -35,6 +35,7 @@ class LocalSession:
         self._holdings = Holdings(clock=kernel.clock, lease_seconds=kernel.lease_seconds, on_revoke=on_revoke)
         self._revoked = asyncio.Event()
         self._spare: list[Grant] = []
+        self._let_go: dict[Fence, None] = {}
         self._writing: dict[TurnId, int] = {}
         self._delivering: dict[Fence, asyncio.Future[Delivered]] = {}
         self._worker_id = WorkerId("")
@@ -85,21 +86,36 @@ class LocalSession:
         """Beat for a worker that says what it holds, and under which epochs if it can; returns what is its own.
 
         A turn that it names and that was granted elsewhere is held here from now on, or revoked if it is not its own.
+        One that was let go when no beat got through, and that nobody took, is held again if the worker works on it
+        still, and goes back if not.
         """
-        granted = set(self._holdings.fences)  # before the store is asked: what is granted meanwhile cannot seem lost
+        # Before the store is asked: what is granted meanwhile cannot seem lost.
+        granted = dict.fromkeys(self._holdings.fences)
         try:
             stored = await self._kernel.renew(self._worker_id, held)
         except Unavailable:
-            self._holdings.missed()
+            self._let_go.update(dict.fromkeys(self._holdings.missed()))
             raise
         self._holdings.beaten()
-        for fence in {*granted, *named}:
-            elsewhere = fence not in granted
-            if fence in stored and elsewhere:
-                self._holdings.adopt(fence)
-            elif fence not in stored and (elsewhere or self._holdings.holds(fence)) and not self._hears_of(fence):
+        await self._take_up(stored, held, [fence for fence in named if fence not in granted])
+        for fence in dict.fromkeys((*granted, *named)):
+            ended = fence in granted and not self._holdings.holds(fence)
+            if fence not in stored and not ended and not self._hears_of(fence):
                 self._kernel.workers.revoke(fence)
         return stored
+
+    async def _take_up(self, stored: Collection[Fence], held: Collection[TurnId], named: Collection[Fence]) -> None:
+        """Hold what the worker works on, and hand back what it does not since no beat got through for a lease."""
+        for fence in named:
+            if fence in stored:
+                self._holdings.adopt(fence)
+        for fence in tuple(self._let_go):
+            if fence in stored and not named and fence.turn_id in held:
+                self._holdings.adopt(fence)
+            elif fence in stored and fence not in named and not self._hears_of(fence):
+                with suppress(StaleEpoch):
+                    await self._kernel.release(fence)
+            self._let_go.pop(fence, None)
 
     def _hears_of(self, fence: Fence) -> bool:
         """Whether a turn that is gone may have ended by what its worker wrote itself: then the answer to that tells.

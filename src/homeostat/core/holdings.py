@@ -60,8 +60,11 @@ class Holdings:
     def beaten(self) -> None:
         self._beaten_at = self._clock.monotonic()
 
-    def missed(self) -> None:
-        """A beat did not get through; after a whole lease of them others may have the turns."""
-        if self._clock.monotonic() - self._beaten_at >= self._lease_seconds:
-            for fence in self.fences:
-                self.revoke(fence)
+    def missed(self) -> tuple[Fence, ...]:
+        """A beat did not get through; after a whole lease of them others may have the turns. Returns what it let go."""
+        if self._clock.monotonic() - self._beaten_at < self._lease_seconds:
+            return ()
+        let_go = self.fences
+        for fence in let_go:
+            self.revoke(fence)
+        return let_go

@@ -1,23 +1,28 @@
 """A worker elsewhere, whichever server it asks, is told what is its own and what is not."""
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+
+import pytest
 
 from homeostat.adapters.doorbells.local import LocalBus
 from homeostat.app.local_turns import LocalTurns
 from homeostat.app.sessions import RemoteSession, WorkerSessions
 from homeostat.core.codec import NULL
+from homeostat.core.errors import StoreUnavailable
 from homeostat.core.ids import TurnId
 from homeostat.core.machines.turn import HeadStatus
 from homeostat.core.records.turn import Grant
 from homeostat.core.records.view import Outcome
 from homeostat.core.records.work import Fence, fence_of
+from homeostat.core.records.writes import Saved, Writes
 from homeostat.kernel.kernel import Kernel
 from homeostat.testing.clock import ManualClock
 from homeostat.testing.desk import Desk, key_of
 from homeostat.testing.kernels import running_kernel
+from homeostat.testing.memory import MemoryTurns
 
 LEASE_SECONDS = 9.0
 PATIENCE_SECONDS = 10.0
@@ -70,6 +75,84 @@ async def test_a_grant_that_is_given_again_has_stored_steps_to_be_read() -> None
         (again,) = await session.claim(1, 0, [])
         assert (again.epoch, again.fresh) == (grant.epoch, False)
         assert "charge" in (await session.local.hydrate(again)).steps
+
+
+# --- a store that was away --------------------------------------------------------------------------------------------
+
+
+class Away(MemoryTurns):
+    """Sometimes it cannot be reached."""
+
+    away = False
+
+    async def save(self, writes: Writes) -> Saved:
+        if self.away:
+            raise StoreUnavailable(problem="no answer")
+        return await super().save(writes)
+
+
+async def outage(store: Away, clock: ManualClock, beat: Awaitable[object]) -> None:
+    """A beat that does not get through, at the end of a lease without one."""
+    store.away = True
+    clock.advance(LEASE_SECONDS + 0.1)
+    with pytest.raises(StoreUnavailable):
+        await beat
+    store.away = False
+
+
+@pytest.mark.parametrize("named", [True, False])
+async def test_a_turn_that_nobody_took_while_the_store_was_away_is_still_its_workers(*, named: bool) -> None:
+    """Whether it names epochs or, as old ones do, turns alone."""
+    store, clock = Away(), ManualClock()
+    desk = Desk("a", store=store)
+    async with two(desk, clock) as (here, _):
+        fence = fence_of(await here.begin(desk))
+        held: tuple[list[str], list[Fence]] = ([], [fence]) if named else ([fence.turn_id], [])
+        await outage(store, clock, here.session.renew(0, *held))
+        for _ in range(2):
+            assert await here.session.renew(0, *held) == []
+            await here.kernel.watchdog.tick()
+        assert (desk.head("a").status, desk.head("a").losses) == (HeadStatus.RUNNING, 0)
+        await here.stop(fence.turn_id)
+        assert await here.session.renew(0, *held) == [fence]
+
+
+@pytest.mark.parametrize("named", [True, False])
+async def test_a_turn_that_another_took_while_the_store_was_away_is_revoked(*, named: bool) -> None:
+    store, clock = Away(), ManualClock()
+    desk = Desk("a", store=store)
+    async with two(desk, clock) as (here, there):
+        fence = fence_of(await here.begin(desk))
+        held: tuple[list[str], list[Fence]] = ([], [fence]) if named else ([fence.turn_id], [])
+        await outage(store, clock, here.session.renew(0, *held))
+        await there.kernel.watchdog.tick()
+        assert await here.session.renew(0, *held) == [fence]
+
+
+async def test_a_turn_that_its_worker_let_go_while_the_store_was_away_goes_back_at_once() -> None:
+    store, clock = Away(), ManualClock()
+    desk = Desk("a", store=store)
+    async with two(desk, clock) as (here, _):
+        fence = fence_of(await here.begin(desk))
+        await outage(store, clock, here.session.renew(0, [], [fence]))
+        assert await here.session.renew(0, [], []) == []
+        assert (desk.head("a").status, desk.head("a").losses) == (HeadStatus.DISPATCHED, 0)
+
+
+async def test_a_turn_that_a_worker_at_the_store_let_go_goes_back_with_its_next_beat() -> None:
+    store, clock = Away(), ManualClock()
+    desk = Desk("a", store=store)
+    revoked: list[Fence] = []
+    async with running_kernel(store, clock=clock, lease_seconds=LEASE_SECONDS) as kernel:
+        session = await LocalTurns(kernel).open([ANN], revoked.append)
+        await kernel.enqueue(desk.message("a"))
+        (grant,) = await session.claim(1, 5)
+        await outage(store, clock, session.renew())
+        assert revoked == [fence_of(grant)]
+        await session.renew()
+        assert (desk.head("a").status, desk.head("a").losses) == (HeadStatus.DISPATCHED, 0)
+        (again,) = await session.claim(1, 5)
+        await session.deliver(again, status=Outcome.SUCCESS, result=NULL)
 
 
 # --- two servers behind one address ----------------------------------------------------------------------------------
