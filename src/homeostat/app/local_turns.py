@@ -91,12 +91,13 @@ class LocalSession:
         """
         # Before the store is asked: what is granted meanwhile cannot seem lost.
         granted = dict.fromkeys(self._holdings.fences)
+        sent_at = self._kernel.clock.monotonic()
         try:
             stored = await self._kernel.renew(self._worker_id, held)
         except Unavailable:
             self._let_go.update(dict.fromkeys(self._holdings.missed()))
             raise
-        self._holdings.beaten()
+        self._holdings.beaten(sent_at)
         await self._take_up(stored, held, [fence for fence in named if fence not in granted])
         for fence in dict.fromkeys((*granted, *named)):
             ended = fence in granted and not self._holdings.holds(fence)

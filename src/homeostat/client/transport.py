@@ -77,7 +77,7 @@ class Transport:
         self.clock = clock or SystemClock()
         self.ids = ids or Ids(clock=self.clock)
         self.key = key
-        self._retry_seconds = retry_seconds
+        self.retry_seconds = retry_seconds
         self._lines: Headers = [(b"user-agent", b"homeostat"), (b"accept", b"application/json")]
         self._authorization = _header(b"authorization", f"Bearer {key}") if key else None
         self._pool = Pool(
@@ -110,6 +110,7 @@ class Transport:
         query: Mapping[str, Any] | None = None,
         key: str | None = None,
         held_seconds: float = 0.0,
+        answer_seconds: float = ANSWER_SECONDS_MAX,
         bearer: str | None = None,
         retry_seconds: float | None = None,
     ) -> Received:
@@ -131,12 +132,12 @@ class Transport:
             headers.append((b"content-type", b"application/json"))
         target = quote(path, safe=TARGET_SAFE) + (f"?{urlencode(query, quote_via=quote)}" if query else "")
         request = UpstreamRequest(method.encode(), target.encode(), headers, content)
-        patience = self._retry_seconds if retry_seconds is None else retry_seconds
+        patience = self.retry_seconds if retry_seconds is None else retry_seconds
         until = self.clock.monotonic() + patience
         backoff = BACKOFF_SECONDS_FIRST
         while True:
             try:
-                return await self._once(request, ANSWER_SECONDS_MAX + held_seconds)
+                return await self._once(request, answer_seconds + held_seconds)
             except Unavailable as error:
                 if error.http_status == 500 or self.clock.monotonic() + backoff > until:
                     raise

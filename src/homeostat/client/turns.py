@@ -13,12 +13,12 @@ from homeostat.client.client import Client, path_part
 from homeostat.client.heartbeat import whereabouts
 from homeostat.client.hosted import HOSTED_TYPE, HostedHeartbeats
 from homeostat.client.keys import KeyRing
-from homeostat.client.transport import Received
+from homeostat.client.transport import ANSWER_SECONDS_MAX, BACKOFF_SECONDS_FIRST, BACKOFF_SECONDS_MAX, Received
 from homeostat.core.codec import Json
-from homeostat.core.errors import AgentExists, CardUnknown, StaleEpoch, Unavailable, WorkerUnknown
+from homeostat.core.errors import AgentExists, CardUnknown, ServerUnreachable, StaleEpoch, Unavailable, WorkerUnknown
 from homeostat.core.holdings import Holdings
 from homeostat.core.ids import BoxId, CardId, TurnId, WorkerId
-from homeostat.core.limits import CLAIM_WAIT_SECONDS_MAX
+from homeostat.core.limits import CLAIM_WAIT_SECONDS_MAX, LEASE_BEATS
 from homeostat.core.ports.turns import OnRevoke
 from homeostat.core.records.card import Card, CardDraft
 from homeostat.core.records.turn import AgentKey, Grant, ToolCall
@@ -114,15 +114,45 @@ class HttpSession:
         self._heartbeats.left(grant.turn.key, grant.turn.turn_id, what)
 
     async def renew(self, seconds: float = 0.0) -> None:
-        held = min(seconds, CLAIM_WAIT_SECONDS_MAX)
         try:
-            answer = (await self._mine("renew", {"wait": held, "held": self._held()}, held=held)).read(w.Revoked)
+            async with asyncio.timeout(self._holdings.seconds_left):
+                answer = await self._beat(min(seconds, CLAIM_WAIT_SECONDS_MAX))
+        except TimeoutError as problem:
+            self._holdings.let_go()
+            raise ServerUnreachable(url=self._client.url, problem="no beat got through for a whole lease") from problem
         except Unavailable:
             self._holdings.missed()
             raise
-        self._holdings.beaten()
         if not self._take_away(answer.revoked):
             await asyncio.sleep(min(seconds, WRITTEN_SECONDS))  # else the same would be answered at once
+
+    async def _beat(self, held: float) -> w.Revoked:
+        """Beat until it gets through. One that is repeated is not held open: the lease is what it is about."""
+        transport = self._client.transport
+        clock, seconds = transport.clock, min(self._lease_seconds / LEASE_BEATS, ANSWER_SECONDS_MAX)
+        until, backoff = clock.monotonic() + transport.retry_seconds, BACKOFF_SECONDS_FIRST
+        path = f"/v1/workers/{self.worker_id}/renew"
+        while True:
+            sent_at = clock.monotonic()
+            try:
+                answer = await self._introduced(
+                    lambda held=held: transport.send(
+                        "POST",
+                        path,
+                        body={"wait": held, "held": self._held()},
+                        held_seconds=held,
+                        answer_seconds=seconds,
+                        retry_seconds=0.0,
+                    )
+                )
+            except Unavailable as error:
+                if error.http_status == 500 or clock.monotonic() + backoff > until:
+                    raise
+            else:
+                self._holdings.beaten(sent_at)
+                return answer.read(w.Revoked)
+            await asyncio.sleep(transport.ids.uniform(backoff / 2, backoff))
+            held, backoff = 0.0, min(backoff * 2, BACKOFF_SECONDS_MAX)
 
     async def close(self) -> None:
         await self._heartbeats.close()

@@ -57,14 +57,24 @@ class Holdings:
             del self._fences[fence.turn_id]
             self._on_revoke(fence)
 
-    def beaten(self) -> None:
-        self._beaten_at = self._clock.monotonic()
+    def beaten(self, at: float | None = None) -> None:
+        """A beat got through. The lease runs from some moment after it was sent, and not from when its answer came."""
+        self._beaten_at = self._clock.monotonic() if at is None else max(at, self._beaten_at)
+
+    @property
+    def seconds_left(self) -> float | None:
+        """How long a beat may take that has to keep what is held; as long as it likes where that is nothing."""
+        return max(0.0, self._beaten_at + self._lease_seconds - self._clock.monotonic()) if self._fences else None
 
     def missed(self) -> tuple[Fence, ...]:
         """A beat did not get through; after a whole lease of them others may have the turns. Returns what it let go."""
         if self._clock.monotonic() - self._beaten_at < self._lease_seconds:
             return ()
-        let_go = self.fences
-        for fence in let_go:
+        return self.let_go()
+
+    def let_go(self) -> tuple[Fence, ...]:
+        """The lease is over: nothing that was held is the worker's any more."""
+        held = self.fences
+        for fence in held:
             self.revoke(fence)
-        return let_go
+        return held

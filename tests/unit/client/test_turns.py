@@ -14,7 +14,8 @@ from homeostat.client.keys import KeyRing
 from homeostat.client.transport import Received
 from homeostat.client.turns import HttpSession, HttpTurns
 from homeostat.core.codec import NULL
-from homeostat.core.ids import WorkerId
+from homeostat.core.errors import ServerUnreachable, Unavailable
+from homeostat.core.ids import Ids, WorkerId
 from homeostat.core.records.turn import Grant
 from homeostat.core.records.view import Outcome
 from homeostat.core.records.work import Fence, fence_of
@@ -34,6 +35,8 @@ class Line:
 
     def __init__(self, lease_seconds: float) -> None:
         self.clock = ManualClock()
+        self.ids = Ids(clock=self.clock)
+        self.retry_seconds = 10.0
         self.answers: dict[str, Answering] = {}
         self.asked: list[tuple[str, dict[str, Any]]] = []
         self._lease_seconds = lease_seconds
@@ -118,4 +121,55 @@ async def test_a_turn_that_ends_by_what_its_worker_says_is_not_lost_though_a_bea
     answered.set()
     await delivering
     await session.renew()
+    assert revoked == []
+
+
+async def test_a_beat_that_gets_no_answer_holds_nothing_for_longer_than_a_lease(grant: Grant) -> None:
+    """The server hangs, and the turn is another's by then."""
+    line = Line(0.2)
+    session, revoked = await holding(line, grant)
+
+    async def never(_: object) -> w.Revoked:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    line.answers["renew"] = never
+    with pytest.raises(ServerUnreachable):
+        await session.renew(5.0)
+    assert revoked == [fence_of(grant)]
+
+
+async def test_a_lease_runs_from_when_the_beat_was_sent(line: Line, grant: Grant) -> None:
+    session, revoked = await holding(line, grant)
+
+    async def slowly(_: object) -> w.Revoked:
+        line.clock.advance(LEASE_SECONDS / 3)
+        return w.Revoked(revoked=())
+
+    async def refuse(_: object) -> w.Revoked:
+        raise ServerUnreachable(url="http://server", problem="refused")
+
+    line.answers["renew"] = slowly
+    await session.renew()
+    line.answers["renew"], line.retry_seconds = refuse, 0.0
+    for advance, held in ((LEASE_SECONDS / 3, True), (LEASE_SECONDS / 3, False)):
+        line.clock.advance(advance)
+        with pytest.raises(Unavailable):
+            await session.renew()
+        assert (revoked == []) is held
+
+
+async def test_a_beat_is_tried_again_within_the_lease_and_then_not_held_open(line: Line, grant: Grant) -> None:
+    session, revoked = await holding(line, grant)
+
+    async def at_second_try(_: object) -> w.Revoked:
+        if sum(what == "renew" for what, _ in line.asked) == 1:
+            raise ServerUnreachable(url="http://server", problem="refused")
+        return w.Revoked(revoked=())
+
+    line.answers["renew"] = at_second_try
+    await session.renew(3.0)
+    first, second = (body for what, body in line.asked if what == "renew")
+    assert (first["wait"], second["wait"]) == (3.0, 0.0)
+    assert first["options"]["answer_seconds"] <= LEASE_SECONDS / 3
     assert revoked == []
