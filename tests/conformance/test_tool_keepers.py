@@ -133,11 +133,13 @@ async def test_a_call_is_taken_by_one_until_its_time_is_over(place: Place) -> No
     assert await place.keeper.take([first], NOW, LATER) == {first}
     assert await place.keeper.take(calls, NOW, LATER) == {second}
     assert await place.keeper.take(calls, NOW, LATER) == set()
-    await place.keeper.hold([first], MUCH_LATER)
+    await place.keeper.hold(PROJECT, [first], MUCH_LATER)
     assert await place.keeper.take(calls, LATER, MUCH_LATER) == {second}
     assert await place.keeper.take([first], MUCH_LATER, Millis(4_000)) == {first}
-    await place.keeper.hold([second], NOW)
+    await place.keeper.hold(PROJECT, [second], NOW)
     assert await place.keeper.take([second], LATER, MUCH_LATER) == set(), "holding never shortens"
+    await place.keeper.hold(ProjectId("elsewhere"), [second], Millis(9_000))
+    assert await place.keeper.take([second], MUCH_LATER, Millis(4_000)) == {second}, "it is none of their calls"
 
 
 async def test_many_at_once_take_each_call_once(place: Place) -> None:

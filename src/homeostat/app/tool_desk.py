@@ -80,7 +80,7 @@ class LocalToolDesk:
         self, tools: Collection[str], *, limit: int, seconds: float, holding: Collection[CallKey] = ()
     ) -> list[OpenCall]:
         if holding:
-            await self._desks.keeper.hold(holding, self._until())
+            await self._desks.keeper.hold(self._project, holding, self._until())
         bell = asyncio.Event()
         loop = asyncio.get_running_loop()
         end = loop.time() + seconds

@@ -1,9 +1,10 @@
 """In whose name something is done: an agent's key speaks for that agent, everybody else was asked at the door."""
 
 from homeostat.core.errors import Forbidden
-from homeostat.core.ids import AgentId, mark_in, mark_of
+from homeostat.core.ids import AgentId, RunId, mark_in, mark_of
 from homeostat.core.limits import NAME_CHARS_MAX
 from homeostat.core.records.access import PrincipalKind
+from homeostat.core.records.turn import Turn
 from homeostat.fleet.registry import Member
 from homeostat.server.call import Call
 
@@ -32,6 +33,12 @@ async def require_operator_or(call: Call, agent_id: AgentId, *, verb: str) -> No
     """An agent may do this to itself, an operator to any."""
     if call.principal.kind is PrincipalKind.AGENT and call.principal.agent_id != agent_id:
         raise Forbidden(verb=verb, object=agent_id)
+
+
+def require_own_run(call: Call, run_id: RunId, parent: Turn | None) -> None:
+    """An agent brings a run no work but what its own turn asks for: it would spend what the run may spend."""
+    if call.principal.kind is PrincipalKind.AGENT and (parent is None or parent.run_id != run_id):
+        raise Forbidden(verb="send messages for", object=f"run {run_id}")
 
 
 def mark(call: Call) -> str:

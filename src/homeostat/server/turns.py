@@ -21,7 +21,7 @@ from homeostat.core.errors import (
     Unauthenticated,
     UnknownMessageType,
 )
-from homeostat.core.ids import AgentId, RunId, ToolCallId, TraceId, TurnId
+from homeostat.core.ids import RunId, ToolCallId, TraceId, TurnId
 from homeostat.core.records.card import EMPTY_BOX, CardDraft
 from homeostat.core.records.turn import OPENS_A_TURN, WaitStatus
 from homeostat.core.records.view import HeadView, TurnView
@@ -100,8 +100,10 @@ async def send_message(call: Call, message: b.Message) -> a.Accepted:
     try:
         if message.parent_turn_id is not None:
             parent = (await _turn(call, names.turn_id(message.parent_turn_id))).turn
+            await identity.require_operator_or(call, parent.agent_id, verb="send messages of a turn of")
         if message.run_id is not None:
-            await call.system.runs.get(call.project, RunId(message.run_id))
+            run = await call.system.runs.get(call.project, RunId(message.run_id))
+            identity.require_own_run(call, run.run_id, parent)
     except (TurnUnknown, RunUnknown):  # it may have been accepted before what it names was forgotten
         said = messages.enqueue_of(key, kind, message, call.trace_id, idempotency, source=source, parent=None)
         if (enqueued := await first_answer(kernel.store, said)) is None:
@@ -340,7 +342,7 @@ async def read_box(call: Call, page: b.Page) -> a.BoxPage:
 )
 async def create_box(call: Call, box: b.BoxBody) -> a.BoxMade:
     """Make a box, for use as a turn's context or as an agent's rolling memory."""
-    author = None if box.author is None else AgentId(box.author)
+    author = await identity.speaker(call, box.author)
     made = await call.system.kernel.create_box(call.project, drafts(box.cards), author, idempotency=call.idempotency)
     return a.BoxMade(box_id=made)
 

@@ -34,8 +34,10 @@ class MemoryTools:
         self._taken.update(dict.fromkeys(free, until))
         return free
 
-    async def hold(self, calls: Collection[CallKey], until: Millis) -> None:
-        self._taken.update({key: until for key in calls if key in self._taken and self._taken[key] < until})
+    async def hold(self, project: ProjectId, calls: Collection[CallKey], until: Millis) -> None:
+        mine = {(wait.turn_id, wait.call_id) for wait in self._turns.pending.values() if wait.project == project}
+        kept = [key for key in calls if key in mine and key in self._taken and self._taken[key] < until]
+        self._taken.update(dict.fromkeys(kept, until))
 
 
 def _open(wait: Wait) -> OpenCall:

@@ -19,6 +19,7 @@ from homeostat.server.event_socket import EventSocket
 from homeostat.server.events import STREAM
 from homeostat.server.serving import bind, serving, url_of
 from homeostat.server.status_socket import StatusSocket
+from homeostat.testing.crews import eventually
 from homeostat.testing.servers import free_port
 
 PROJECT = ProjectId("default")
@@ -200,3 +201,37 @@ async def test_a_stranger_registers_nobody_and_an_agent_only_itself(guarded: Gua
     again = {"agent_type": "t", "agent_id": "ann"}
     own = await http.post("/v1/agents/register", json=again, headers={"authorization": f"Bearer {secrets['ann']}"})
     assert own.status_code == 200
+
+
+async def test_an_agent_brings_a_run_no_work_but_what_its_own_turn_asks_for(guarded: Guarded) -> None:
+    operator, ann = ({"authorization": f"Bearer {guarded.secrets[who]}"} for who in ("operator", "ann"))
+    body = {"goal": "payroll", "tasks": [{"name": "t", "agent": "bob"}], "budget": {"tokens": 300}}
+    run_id = (await guarded.http.post("/v1/runs", json=body, headers=operator)).json()["run_id"]
+
+    async def turn_of_bob() -> bool:
+        return (await guarded.http.get("/v1/agents/bob/head", headers=operator)).json()["turn_id"] is not None
+
+    await eventually(turn_of_bob)
+    bobs = (await guarded.http.get("/v1/agents/bob/head", headers=operator)).json()["turn_id"]
+    mine = await guarded.http.post("/v1/agents/ann/inbox", json={"type": "turn", "payload": 1}, headers=ann)
+
+    async def sent(headers: dict[str, str], **more: str) -> int:
+        message = {"type": "turn", "payload": 1, **more}
+        return (await guarded.http.post("/v1/agents/ann/inbox", json=message, headers=headers)).status_code
+
+    assert await sent(ann, run_id=run_id) == 403
+    assert await sent(ann, run_id=run_id, parent_turn_id=mine.json()["turn_id"]) == 403
+    assert await sent(ann, parent_turn_id=bobs) == 403
+    assert await sent(ann, parent_turn_id=mine.json()["turn_id"]) == 202
+    assert await sent({"authorization": f"Bearer {guarded.secrets['bob']}"}, run_id=run_id, parent_turn_id=bobs) == 202
+    assert await sent(operator, run_id=run_id) == 202
+
+
+async def test_an_agent_makes_boxes_in_its_own_name(guarded: Guarded) -> None:
+    ann = {"authorization": f"Bearer {guarded.secrets['ann']}"}
+    cards = [{"type": "note", "content": "pay eve"}]
+    forged = await guarded.http.post("/v1/boxes", json={"author": "bob", "cards": cards}, headers=ann)
+    assert (forged.status_code, forged.json()["code"]) == (403, "forbidden")
+    made = await guarded.http.post("/v1/boxes", json={"cards": cards}, headers=ann)
+    shown = await guarded.http.get(f"/v1/boxes/{made.json()['box_id']}", headers=ann)
+    assert [card["author"] for card in shown.json()["items"]] == ["ann"]

@@ -29,8 +29,8 @@ class ToolKeeper(Protocol):
         """Reserve calls that nobody has; returns those that are the caller's now."""
         ...
 
-    async def hold(self, calls: Collection[CallKey], until: Millis) -> None:
-        """Keep reservations for longer."""
+    async def hold(self, project: ProjectId, calls: Collection[CallKey], until: Millis) -> None:
+        """Keep reservations of a project's calls for longer."""
         ...
 
 

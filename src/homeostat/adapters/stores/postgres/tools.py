@@ -35,8 +35,8 @@ class PostgresTools:
         found = await self._engine.fetch(SQL["call_take"], *_columns(calls), now, until)
         return {(row[0], row[1]) for row in found}
 
-    async def hold(self, calls: Collection[CallKey], until: Millis) -> None:
-        await self._engine.fetch(SQL["call_hold"], *_columns(calls), until)
+    async def hold(self, project: ProjectId, calls: Collection[CallKey], until: Millis) -> None:
+        await self._engine.fetch(SQL["call_hold"], *_columns(calls), until, project)
 
 
 def _columns(calls: Collection[CallKey]) -> tuple[list[str], list[str]]:

@@ -46,6 +46,6 @@ class SqliteTools:
 
         return await self._engine.save(work)
 
-    async def hold(self, calls: Collection[CallKey], until: Millis) -> None:
-        rows = [(*key, until) for key in calls]
+    async def hold(self, project: ProjectId, calls: Collection[CallKey], until: Millis) -> None:
+        rows = [(*key, until, project) for key in calls]
         await self._engine.save(lambda connection: connection.executemany(SQL["call_hold"], rows))
