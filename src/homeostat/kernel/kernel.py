@@ -68,7 +68,7 @@ from homeostat.kernel.dock import Dock, Revoke
 from homeostat.kernel.flush import Flusher
 from homeostat.kernel.outbox import Relay
 from homeostat.kernel.plan import Plan
-from homeostat.kernel.signals import revocation, state_signal
+from homeostat.kernel.signals import state_signal
 from homeostat.kernel.watchdog import Watchdog
 from homeostat.kernel.workers import Workers
 
@@ -112,7 +112,7 @@ class Kernel:
         )
         self._do = self.flusher.submit
         self.workers = Workers(
-            store=store, flusher=self.flusher, dock=self.dock, clock=self.clock, lease_seconds=lease_seconds
+            store=store, flusher=self.flusher, dock=self.dock, clock=self.clock, lease_seconds=lease_seconds, name=name
         )
         self.dock.hand_back = self.workers.hand_back
         self.relay = Relay(bus=bus, store=store, flusher=self.flusher, clock=self.clock)
@@ -364,9 +364,7 @@ class Kernel:
             self.deliverables.committed(plan.ends, plan.left)
         if plan.writes.new_waits:
             self._locate(plan)
-        for fence in plan.revoked:
-            self.dock.revoke(fence)
-        signals = [*map(revocation, plan.revoked)]  # also of a worker that is here: it may listen at another server
+        signals = self.workers.revoked(plan.revoked)
         watched = self.bus.wanted("state")
         for key in plan.touched:
             mailbox = plan.mailboxes[key]

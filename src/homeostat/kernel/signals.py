@@ -65,9 +65,10 @@ def state_signal(head: Head, active: OpenTurn | None) -> Event:
     return Event(event_id, head.project, Channel.EVT, "agent", head.agent_id, "state", body)
 
 
-def revocation(fence: Fence) -> Event:
-    """Word to the process of a worker that its turn is gone; its epoch is stale whether or not this arrives."""
-    body = to_json({"turn_id": fence.turn_id, "epoch": fence.epoch, "worker_id": fence.worker_id})
+def revocation(fence: Fence, origin: str) -> Event:
+    """Word to other processes that a worker's turn is gone; its epoch is stale whether or not this arrives."""
+    said = {"turn_id": fence.turn_id, "epoch": fence.epoch, "worker_id": fence.worker_id, "origin": origin}
+    body = to_json(said)
     return Event(fence.turn_id, fence.key[0], Channel.CMD, "agent", fence.key[1], "revoke", body)
 
 

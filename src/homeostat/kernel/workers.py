@@ -17,18 +17,21 @@ from homeostat.kernel.commands import Claim, EndLease, Release, Renew
 from homeostat.kernel.dock import Berth, Dock, Revoke
 from homeostat.kernel.flush import Flusher
 from homeostat.kernel.rounds import Rounds
-from homeostat.kernel.signals import read_revocation
+from homeostat.kernel.signals import is_from, read_revocation, revocation
 
 
 class Workers:
     """Brings parked workers and ready turns together, and lets no grant get lost between the two."""
 
-    def __init__(self, *, store: TurnStore, flusher: Flusher, dock: Dock, clock: Clock, lease_seconds: float) -> None:
+    def __init__(
+        self, *, store: TurnStore, flusher: Flusher, dock: Dock, clock: Clock, lease_seconds: float, name: str
+    ) -> None:
         self._store = store
         self._flusher = flusher
         self._dock = dock
         self._clock = clock
         self._lease_seconds = lease_seconds
+        self._name = name
         self._rounds = Rounds(SAFETY_POLL_SECONDS)
 
     async def open(self, hosted: Collection[AgentKey], revoke: Revoke, worker_id: WorkerId) -> WorkerId:
@@ -131,6 +134,14 @@ class Workers:
                     await self._flusher.submit(Release(fence=fence))
         return stored.keys()
 
+    def revoked(self, fences: Collection[Fence]) -> list[Event]:
+        """Tell workers here which turns are gone. The word for other processes is returned: also one that has a berth
+        here may listen at another server.
+        """
+        for fence in fences:
+            self._dock.revoke(fence)
+        return [revocation(fence, self._name) for fence in fences]
+
     def revoke(self, fence: Fence) -> None:
         """Another process took a turn away: what is remembered of its agent is old, and its worker has to stop."""
         self._flusher.forget([fence.key])
@@ -138,7 +149,7 @@ class Workers:
 
     async def on_revoke(self, event: Event) -> None:
         """Word of it, if that was not lost; the next beat finds out by itself."""
-        if (fence := read_revocation(event)) is not None:
+        if not is_from(event, self._name) and (fence := read_revocation(event)) is not None:
             self.revoke(fence)
 
     def hand_back(self, grant: Grant) -> None:

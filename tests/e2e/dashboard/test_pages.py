@@ -16,7 +16,6 @@ from homeostat.server import dashboard
 from homeostat.server.application import create_app
 from homeostat.server.serving import bind, serving_app, url_of
 from homeostat.testing.clinic import Clinic
-from homeostat.testing.crews import eventually
 from homeostat.testing.servers import free_port
 from tests.e2e.dashboard.browsers import ROOT
 from tests.e2e.dashboard.conftest import PATIENCE_MS, Visit
@@ -355,6 +354,9 @@ RUN = {
 }
 
 
+HAS_COME = "(rows) => document.querySelector('[aria-label=Ledger]').scrollHeight >= rows * 30"
+
+
 async def test_a_ledger_of_a_hundred_thousand_entries_is_read_as_one_scrolls(visit: Visit) -> None:
     """Newest first, page by page; what is written meanwhile comes in on top and moves nobody who reads further down."""
     asked: list[str] = []
@@ -389,12 +391,9 @@ async def test_a_ledger_of_a_hundred_thousand_entries_is_read_as_one_scrolls(vis
     await expect(table.get_by_role("row").first).to_contain_text("100000")
     assert len(asked) == 1
     for row in (100, 600, 1100, 1600):
-
-        async def reached(row: int = row) -> bool:  # the end moves on when a page has come
-            await table.evaluate("(element) => { element.scrollTop = element.scrollHeight }")
-            return await table.locator(f'[aria-rowindex="{row}"]').is_visible()
-
-        await eventually(reached)
+        await page.wait_for_function(HAS_COME, arg=row)
+        await table.evaluate("(element) => { element.scrollTop = element.scrollHeight }")
+        await expect(table.locator(f'[aria-rowindex="{row}"]')).to_be_visible()
     assert len(asked) >= 4
     assert await table.get_by_role("row").count() < 80
     assert await table.get_attribute("aria-rowcount") == "100001"
