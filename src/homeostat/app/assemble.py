@@ -9,14 +9,14 @@ from homeostat.access.access import Access
 from homeostat.adapters.doorbells.local import LocalBus
 from homeostat.adapters.prices.listed import ListedPrices
 from homeostat.adapters.statuses.local import LocalStatuses
-from homeostat.app import stores
 from homeostat.app.assignments import KernelAssignments
 from homeostat.app.cordons import Cordons
 from homeostat.app.custody import CustodyDesk
 from homeostat.app.feed import Feed
 from homeostat.app.forgetting import context_clearer
-from homeostat.app.holding import ImmuneKeepers, Rooms, StandIns
+from homeostat.app.holding import Rooms, StandIns
 from homeostat.app.isolation import open_immunity
+from homeostat.app.keepers import Stores, keep_time, open_stores
 from homeostat.app.keyring import RegisterKeyring
 from homeostat.app.ledgers import open_ledgers
 from homeostat.app.local_turns import LocalTurns
@@ -35,17 +35,10 @@ from homeostat.app.webhooks import Webhooks, open_webhooks
 from homeostat.app.workforce import Workforce
 from homeostat.core.clock import Clock, SystemClock
 from homeostat.core.ids import AgentId, Ids, ProjectId
-from homeostat.core.ports.access import AccessKeeper
 from homeostat.core.ports.bus import Bus
 from homeostat.core.ports.fleet import RegistryStore, StatusKeeper
-from homeostat.core.ports.gateway import GatewayStore
-from homeostat.core.ports.immune import EnforcementStore, ImmuneStore
-from homeostat.core.ports.ledger import LedgerStore
 from homeostat.core.ports.memory import MemoryKeeper
 from homeostat.core.ports.provider import IdentityProvider
-from homeostat.core.ports.runs import RunStore
-from homeostat.core.ports.store import TurnStore
-from homeostat.core.ports.tools import ToolKeeper
 from homeostat.fleet.fleet import Fleet
 from homeostat.fleet.registry import Enrolled, Introduction
 from homeostat.gateway.gateway import Gateway
@@ -102,11 +95,11 @@ class System:
 async def assemble(
     settings: Settings, *, clock: Clock | None = None, stand_ins: StandIns | None = None
 ) -> AsyncGenerator[System, None]:
-    """A Homeostat that runs until the block ends. What began last ends first."""
-    stand_ins, clock = stand_ins or StandIns(), clock or SystemClock()
-    ids = Ids(clock=clock)
+    """A Homeostat that runs until the block ends. What began last ends first. `clock` is that of its machine."""
+    stand_ins = stand_ins or StandIns()
     async with AsyncExitStack() as stack:
-        opened = await _open_stores(settings, stack)
+        opened = await open_stores(settings, stack, clock or SystemClock())
+        clock, ids = opened.clock, Ids(clock=opened.clock)
         bus = await _open_bus(settings, stack)
         kernel = _kernel(settings, opened, bus=bus, clock=clock, ids=ids)
         fleet = _fleet(settings, opened, bus=bus, clock=clock, ids=ids)
@@ -179,7 +172,7 @@ def _provider(settings: Settings, stack: AsyncExitStack, ids: Ids) -> IdentityPr
 
 
 async def _open_views(
-    fleet: Fleet, opened: "Stores", supervisor: Supervisor, *, bus: Bus, clock: Clock, ids: Ids
+    fleet: Fleet, opened: Stores, supervisor: Supervisor, *, bus: Bus, clock: Clock, ids: Ids
 ) -> tuple[Feed, VitalsLog]:
     """What those who look are shown besides what is stored."""
     if sdk_present():
@@ -196,7 +189,7 @@ async def _open_views(
 
 
 async def open_runs(
-    settings: Settings, supervisor: Supervisor, opened: "Stores", rooms: Rooms, *, bus: Bus, clock: Clock, ids: Ids
+    settings: Settings, supervisor: Supervisor, opened: Stores, rooms: Rooms, *, bus: Bus, clock: Clock, ids: Ids
 ) -> Runs:
     """Runs, with what a red button began finished before the first is driven."""
     runs = Runs(
@@ -222,8 +215,9 @@ async def open_runs(
     return runs
 
 
-async def _start(kernel: Kernel, fleet: Fleet, opened: "Stores", supervisor: Supervisor) -> None:
-    """Have turns given out, but none of a run that is held, and agents heard."""
+async def _start(kernel: Kernel, fleet: Fleet, opened: Stores, supervisor: Supervisor) -> None:
+    """Have turns given out, but none of a run that is held, agents heard, and the time kept."""
+    keep_time(supervisor, opened)
     for run_id in await opened.runs.held():
         kernel.hold_run(run_id)
     for title, run in kernel.loops:
@@ -234,7 +228,7 @@ async def _start(kernel: Kernel, fleet: Fleet, opened: "Stores", supervisor: Sup
         supervisor.add(title, run)
 
 
-def _kernel(settings: Settings, opened: "Stores", *, bus: Bus, clock: Clock, ids: Ids) -> Kernel:
+def _kernel(settings: Settings, opened: Stores, *, bus: Bus, clock: Clock, ids: Ids) -> Kernel:
     return Kernel(
         store=opened.turns,
         bus=bus,
@@ -245,7 +239,7 @@ def _kernel(settings: Settings, opened: "Stores", *, bus: Bus, clock: Clock, ids
     )
 
 
-def _fleet(settings: Settings, opened: "Stores", *, bus: Bus, clock: Clock, ids: Ids) -> Fleet:
+def _fleet(settings: Settings, opened: Stores, *, bus: Bus, clock: Clock, ids: Ids) -> Fleet:
     return Fleet(
         store=opened.registry,
         keeper=_status_keeper(settings, opened.registry),
@@ -270,11 +264,13 @@ class GatewaySystem:
 @asynccontextmanager
 async def assemble_gateway(settings: Settings, *, clock: Clock | None = None) -> AsyncGenerator[GatewaySystem, None]:
     """A gateway that runs until the block ends, beside the servers that share its store."""
-    clock = clock or SystemClock()
     async with AsyncExitStack() as stack:
-        opened = await _open_stores(settings, stack)
+        opened = await open_stores(settings, stack, clock or SystemClock())
+        clock = opened.clock
         bus = await _open_bus(settings, stack)
         supervisor = Supervisor(clock=clock)
+        stack.push_async_callback(supervisor.stop)
+        keep_time(supervisor, opened)
         gateway = await open_gateway(settings, stack, supervisor, opened, bus=bus, clock=clock)
         yield GatewaySystem(
             settings=settings, clock=clock, gateway=gateway, supervisor=supervisor, store_place=opened.place
@@ -293,7 +289,7 @@ async def open_gateway(
     settings: Settings,
     stack: AsyncExitStack,
     supervisor: Supervisor,
-    opened: "Stores",
+    opened: Stores,
     *,
     bus: Bus,
     clock: Clock,
@@ -335,47 +331,6 @@ async def open_gateway(
     for title, run in gateway.loops:
         supervisor.add(title, run)
     return gateway
-
-
-@dataclass(frozen=True, slots=True)
-class Stores:
-    """Every room's keeper on one engine, and where that is in words."""
-
-    turns: TurnStore
-    registry: RegistryStore
-    memory: MemoryKeeper
-    tools: ToolKeeper
-    gateway: GatewayStore
-    immune: ImmuneStore
-    access: AccessKeeper
-    runs: RunStore
-    enforcement: EnforcementStore
-    ledger: LedgerStore
-    place: str
-
-    @property
-    def immunity(self) -> ImmuneKeepers:
-        return ImmuneKeepers(self.immune, self.enforcement)
-
-
-async def _open_stores(settings: Settings, stack: AsyncExitStack) -> Stores:
-    """The store that the settings name, open and migrated."""
-    url = None if settings.ephemeral else settings.store_url or stores.embedded_url(settings.data_dir)
-    engine = await stores.open_engine(url)
-    stack.push_async_callback(engine.close)
-    return Stores(
-        stores.turn_store(engine),
-        stores.registry_store(engine),
-        stores.memory_keeper(engine),
-        stores.tool_keeper(engine),
-        stores.gateway_store(engine),
-        stores.immune_store(engine),
-        stores.access_store(engine),
-        stores.run_store(engine),
-        stores.enforcement_store(engine),
-        stores.ledger_store(engine),
-        stores.place(url),
-    )
 
 
 def _status_keeper(settings: Settings, registry: RegistryStore) -> StatusKeeper:

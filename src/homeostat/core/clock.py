@@ -1,6 +1,7 @@
 """The one door through which time enters: wall time for records, monotonic time for waiting."""
 
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import NewType, Protocol
@@ -28,6 +29,19 @@ class SystemClock:
 
     def now_ms(self) -> Millis:
         return time.time_ns() // 1_000_000  # pyright: ignore[reportReturnType] - to say `Millis` would double its time
+
+
+class StoreClock(SystemClock):
+    """A machine's clock, put right by so much as it differs from that of the store which it shares with others."""
+
+    def __init__(self, own: Clock) -> None:
+        self.own = own
+        self.offset_ms = 0
+        self.monotonic = own.monotonic
+        self._own_ns: Callable[[], int] = time.time_ns if type(own) is SystemClock else lambda: own.now_ms() * 1_000_000
+
+    def now_ms(self) -> Millis:
+        return self._own_ns() // 1_000_000 + self.offset_ms  # pyright: ignore[reportReturnType] - as above
 
 
 def utc(instant: Millis) -> datetime:

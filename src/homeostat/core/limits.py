@@ -155,6 +155,11 @@ SAFETY_POLL_SECONDS: Final = 15.0  # a parked worker looks for itself, should ev
 DELIVERABLE_WAIT_SECONDS_MAX: Final = 60.0
 STORE_SECONDS_MAX: Final = 20.0  # a statement that takes longer is given up, its outcome unknown
 STORE_CONNECT_SECONDS_MAX: Final = 5.0  # and a connection that takes longer, which nobody can be worse off for
+CLOCK_OFFSET_SECONDS: Final = 0.5  # a machine's clock that differs from the store's by less is left as it is
+CLOCK_READING_SECONDS_MAX: Final = 1.0  # a look at the store's clock that took longer tells too little
+CLOCK_READINGS_MAX: Final = 3  # looks before anything else is done, if none of them was quick
+CLOCK_EVERY_SECONDS: Final = 2.0  # between two looks, shorter than any lease but the shortest
+CLOCK_JUMP_SECONDS: Final = 0.25  # and how soon one is taken after this machine's clock was set
 
 # --- the bus -----------------------------------------------------------------------------------------------
 SUBJECT_TOKEN_CHARS_MAX: Final = 600  # two names and the rest fit the 4 KiB line of NATS, whatever is in them

@@ -10,6 +10,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 from homeostat.app.assemble import System
+from homeostat.core.clock import StoreClock
 from homeostat.core.records.fleet import Census
 from homeostat.gateway.gateway import Gateway
 from homeostat.server.endpoints import Endpoint
@@ -127,6 +128,10 @@ class GatewayCollector(Collector):
             "homeostat_gateway_calls_dropped", "Rows the call log lost while the store was away", clerk.calls_dropped
         )
         yield GaugeMetricFamily("homeostat_gateway_policies_version", "Policies in force", self._gateway.book.version)
+        clock = self._gateway.clock
+        offset_seconds = clock.offset_ms / 1000 if isinstance(clock, StoreClock) else 0.0
+        words = "How far the store's clock is ahead of this machine's, where it is used instead"
+        yield GaugeMetricFamily("homeostat_clock_offset_seconds", words, offset_seconds)
 
 
 class KernelCollector(Collector):

@@ -45,6 +45,7 @@ ONLY_SQLITE = {
 }
 ONLY_POSTGRES = {
     "turns": {
+        "clock_now": "whoever has a file open is on its machine, and has its clock",
         "mailboxes_load": "one round trip",
         "expire": "one round trip",
         "heads_swap": "several heads are locked in order before one moves",

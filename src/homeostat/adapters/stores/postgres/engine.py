@@ -7,7 +7,7 @@ from typing import Any, Final, Protocol, TypeVar, cast
 
 import asyncpg
 
-from homeostat.adapters.stores.statements import migrations
+from homeostat.adapters.stores.statements import migrations, statements
 from homeostat.core.errors import StoreUnavailable
 from homeostat.core.limits import (
     STORE_CONNECT_SECONDS_MAX,
@@ -34,6 +34,8 @@ SESSION: Final = {
     "enable_mergejoin": "off",
     "jit": "off",
 }
+
+CLOCK_NOW: Final = statements("postgres", "turns")["clock_now"]
 
 STATEMENTS_PREPARED_MAX: Final = 256
 
@@ -183,6 +185,10 @@ class PostgresEngine:
                 raise
             finally:
                 lines.give_back(connection)
+
+    async def time_ms(self) -> float:
+        """What time it is where the store is."""
+        return (await self.fetch(CLOCK_NOW))[0][0]
 
     async def close(self) -> None:
         await self._lines.close()
