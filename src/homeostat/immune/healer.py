@@ -96,13 +96,19 @@ class Healer:
         kept = {"cause": watch.patient.cause, "actor": watch.patient.actor}
         if await self._ward.move(Move(watch=watch, event=PhaseEvent.DRAINED, cause=cause, changes=kept)):
             await self._enforcement.bring(watch.patient)
-            if busy:
-                await self._enforcement.preempt(watch.key)
-            watch.held_before = await self._enforcement.waiting(watch.key)
+            await self._empty(watch)
+
+    async def _empty(self, watch: Watch) -> None:
+        """Take away what is in hand, now that the gates are shut: something may have begun since that was counted."""
+        await self._enforcement.preempt(watch.key)
+        watch.held_before = await self._enforcement.waiting(watch.key)
+        watch.emptied_ms = watch.patient.quarantined_at_ms
 
     async def _decide(self, watch: Watch) -> None:
         """Treat at once what is mild, ask about what is grave, leave alone what an operator isolated."""
         patient = watch.patient
+        if watch.emptied_ms != patient.quarantined_at_ms:  # whoever shut its gates did not live to do so
+            await self._empty(watch)
         least_ms = max(0, patient.not_before_ms - patient.quarantined_at_ms)
         if 0 < patient.not_before_ms - self._clock.now_ms() <= least_ms or self._isolated_by_hand(watch):
             return
@@ -276,8 +282,7 @@ class Healer:
         if moves and not await self._ward.move_through(moves):
             return False
         await self._enforcement.bring(watch.patient)
-        await self._enforcement.preempt(watch.key)
-        watch.held_before = await self._enforcement.waiting(watch.key)
+        await self._empty(watch)
         return True
 
     async def take_over(self, watch: Watch, *, cause: str, actor: str) -> bool:
@@ -363,9 +368,8 @@ class Healer:
         ):
             return
         await self._enforcement.bring(watch.patient)
-        await self._enforcement.preempt(watch.key)
+        await self._empty(watch)
         await self._remedies.undo(watch.key)
-        watch.held_before = await self._enforcement.waiting(watch.key)
 
     async def _discharge(self, watch: Watch) -> None:
         incident, lessons = self._told(watch, cured=True)

@@ -51,6 +51,7 @@ class Watch:
     fresh: int = 0  # ticks of probation
     bad: int = 0
     held_before: int = 0
+    emptied_ms: int = -1  # which isolation, by its time, it was last seen to that nothing is in hand
     gateway_at_ms: Millis = NEVER
     dirty: bool = False
     drill: bool = False  # a fire drill is under way: nothing of it is treated, counted or written down

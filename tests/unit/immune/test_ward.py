@@ -8,15 +8,20 @@ from dataclasses import replace
 import pytest
 
 from homeostat.core.clock import Millis
+from homeostat.core.codec import Json
 from homeostat.core.enforcement_errors import AgentMoved
-from homeostat.core.errors import IllegalTransition, StoreUnavailable
+from homeostat.core.errors import IllegalTransition, StaleEpoch, StoreUnavailable
 from homeostat.core.ids import DEFAULT_PROJECT, ProjectId
 from homeostat.core.machines.phase import Phase, PhaseEvent
 from homeostat.core.records.enforcement import Verb
+from homeostat.core.records.head import Gate
 from homeostat.core.records.immune import IMMUNE_ACTOR, Approval, ApprovalStatus, Chart, Incident, IncidentId, Patient
-from homeostat.core.records.turn import AgentKey
+from homeostat.core.records.turn import AgentKey, MessageType
+from homeostat.core.records.view import Outcome
+from homeostat.core.records.work import fence_of
 from homeostat.immune.healer import BY_HAND, FIRE_DRILL
 from homeostat.immune.ward import Move
+from homeostat.kernel.commands import Deliver, Enqueue
 from homeostat.testing.clinic import Clinic, clinic
 
 
@@ -260,3 +265,42 @@ async def test_an_operator_takes_over_whom_a_drill_isolated(ward: Clinic) -> Non
     assert immune.phase_of(ann) is Phase.QUARANTINED
     with pytest.raises(IllegalTransition):
         await immune.quarantine(ann, reason="it loops", actor="bob")
+
+
+@pytest.mark.parametrize("how", ["it began after that was counted", "who shut its gate did not live to take it"])
+async def test_nobody_who_is_isolated_keeps_a_turn_in_hand(
+    ward: Clinic, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    system, ann = ward.system, ward.key("ann")
+    immune, kernel = system.immune, system.kernel
+    worker = await kernel.open_worker([ann], lambda _: None)
+    await kernel.enqueue(Enqueue(key=ann, type=MessageType.TURN, payload=Json("1")))
+    [grant] = await kernel.claim(worker, 1, 5)
+    watch = await immune.watch_of(ann)
+    incident = replace(immune.orchestrator.diagnose(watch), cohort=BY_HAND)
+    move = Move(watch=watch, event=PhaseEvent.ORDER_QUARANTINE, cause="it loops", incident=incident)
+    assert await immune.ward.move(move)
+
+    async def nothing(_: AgentKey) -> int:
+        return 0
+
+    taken, asked = immune.enforcement.preempt, 0
+
+    async def cut_off(key: AgentKey) -> None:
+        nonlocal asked
+        asked += 1
+        if asked == 1 and how.startswith("who"):
+            raise StoreUnavailable(problem="it was killed")
+        await taken(key)
+
+    monkeypatch.setattr(immune.enforcement, "in_flight", nothing)
+    monkeypatch.setattr(immune.enforcement, "preempt", cut_off)
+    for _ in range(3):
+        await immune.tick()
+    assert immune.phase_of(ann) is Phase.QUARANTINED
+    found = await kernel.store.head(*ann)
+    assert found is not None
+    assert (found.head.gate, found.head.turn_id, found.head.queued) == (Gate.CLOSED, None, 1)
+    with pytest.raises(StaleEpoch):
+        await kernel.deliver(Deliver(fence=fence_of(grant), status=Outcome.SUCCESS, result=Json("1")))
+    assert asked <= 2, "it is seen to once"
