@@ -9,7 +9,7 @@ from homeostat.app.holding import ImmuneKeepers
 from homeostat.app.settings import Settings
 from homeostat.app.supervisor import Supervisor
 from homeostat.app.timekeeper import Timekeeper
-from homeostat.core.clock import Clock, StoreClock
+from homeostat.core.clock import Clock, StoreClock, SystemClock
 from homeostat.core.ports.access import AccessKeeper
 from homeostat.core.ports.fleet import RegistryStore
 from homeostat.core.ports.gateway import GatewayStore
@@ -50,7 +50,7 @@ async def open_stores(settings: Settings, stack: AsyncExitStack, clock: Clock) -
     engine = await stores.open_engine(url)
     stack.push_async_callback(engine.close)
     timekeeper: Timekeeper | None = None
-    if not isinstance(engine, SqliteEngine):
+    if not isinstance(engine, SqliteEngine) and isinstance(clock, SystemClock):  # one that tests turn is no machine's
         timekeeper = Timekeeper(StoreClock(clock), engine.time_ms)
         await timekeeper.open()
     return Stores(
