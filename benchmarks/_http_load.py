@@ -100,7 +100,7 @@ async def pace(
     """Ask at a steady rate, whatever the answers do; a request that has to wait for a connection has begun already."""
     took: list[float] = []
     failures = 0
-    free: list[_Connection] = []
+    free: deque[_Connection] = deque()  # by turns: a server closes what is idle for long
     waiting: deque[tuple[bytes, float]] = deque()
     refused: Counter[str] = Counter()
 
@@ -125,7 +125,7 @@ async def pace(
             due = began + sent / per_second
             request = requests[sent % len(requests)]
             if free:
-                free.pop().ask(request, due)
+                free.popleft().ask(request, due)
             else:
                 waiting.append((request, due))
             sent += 1
