@@ -62,11 +62,11 @@ LOOP_LOCK_SECONDS_MAX: Final = 0.015  # how long the loop waits for another writ
 STANDSTILL_TICK_SECONDS: Final = 0.025  # how often a process looks whether it stood still; what is shorter goes unseen
 STANDSTILL_SHARE_MAX: Final = 0.25  # of the time of a call or turn; where it was more, nobody knows how long that took
 STANDSTILLS_KEPT_MAX: Final = 256  # the last ones, which is some seconds of a loop that is always late
-LOG_PAGES: Final = 4_096  # of the log on SQLite before it is carried into the file, as many bytes as by default
+LOG_PAGES: Final = 16_384  # of the log on SQLite before it is carried into the file
 LOG_REST_PAGES: Final = 256  # so few are carried between two saves
 LOG_ROUNDS_MAX: Final = 4  # attempts to get that far beside them
 LOG_LOOK_SAVES: Final = 16  # saves between two looks at the log's length
-LOG_BYTES_MAX: Final = 16_777_216  # a log this long is carried over at once, however few saves it took
+LOG_BYTES_MAX: Final = 33_554_432  # a log this long is carried over at once, however few saves it took
 STORE_CONNECTIONS_MAX: Final = 8  # readers of one process on a PostgreSQL store
 
 # --- the gateway -------------------------------------------------------------------------------------------
