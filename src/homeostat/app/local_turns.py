@@ -7,9 +7,10 @@ from functools import partial
 from typing import TypeVar
 
 from homeostat.core.codec import Json
-from homeostat.core.errors import StaleEpoch, Unavailable
+from homeostat.core.errors import StaleEpoch, StoreUnavailable, Unavailable
 from homeostat.core.holdings import Holdings
 from homeostat.core.ids import BoxId, CardId, TurnId, WorkerId
+from homeostat.core.limits import LEASE_BEATS
 from homeostat.core.ports.turns import OnRevoke
 from homeostat.core.records.card import Card, CardDraft
 from homeostat.core.records.turn import AgentKey, Grant, MessageType, ToolCall
@@ -93,7 +94,11 @@ class LocalSession:
         granted = dict.fromkeys(self._holdings.fences)
         sent_at = self._kernel.clock.monotonic()
         try:
-            stored = await self._kernel.renew(self._worker_id, held)
+            async with asyncio.timeout(self._patience):
+                stored = await self._kernel.renew(self._worker_id, held)
+        except TimeoutError as problem:
+            self._let_go.update(dict.fromkeys(self._holdings.let_go()))
+            raise StoreUnavailable(problem="no beat got through for a whole lease") from problem
         except Unavailable:
             self._let_go.update(dict.fromkeys(self._holdings.missed()))
             raise
@@ -104,6 +109,15 @@ class LocalSession:
             if fence not in stored and not ended and not self._hears_of(fence):
                 self._kernel.workers.revoke(fence)
         return stored
+
+    @property
+    def _patience(self) -> float | None:
+        """How long a beat may take: until the lease is over, and never so short that an answer cannot come in time, as
+        the last beats may have gone by another server.
+        """
+        if (left := self._holdings.seconds_left) is None:
+            return None
+        return max(left, self.lease_seconds / LEASE_BEATS)
 
     async def _take_up(self, stored: Collection[Fence], held: Collection[TurnId], named: Collection[Fence]) -> None:
         """Hold what the worker works on, and hand back what it does not since no beat got through for a lease."""

@@ -192,6 +192,38 @@ async def test_a_delivery_whose_caller_hung_up_may_be_repeated(bench: Bench) -> 
     assert following[0].turn.turn_id != grant.turn.turn_id
 
 
+async def test_a_worker_whose_store_hangs_lets_go_when_its_lease_is_over() -> None:
+    """It waited for the answer of its beat as long as the store liked, and worked on beside whoever had its turn."""
+    desk = Desk("a")
+    store = Slow(desk.store)
+    revoked: list[Fence] = []
+    async with running_kernel(cast(TurnStore, store), lease_seconds=0.3) as kernel:
+        session = await LocalTurns(kernel).open([ANN], revoked.append)
+        await kernel.enqueue(desk.message("a"))
+        (grant,) = await session.claim(1, 5)
+        store.may_answer.clear()
+        async with asyncio.timeout(20):
+            with pytest.raises(StoreUnavailable):
+                await session.renew()
+        assert revoked == [fence_of(grant)]
+        store.may_answer.set()
+        await session.renew()
+        (again,) = await session.claim(1, 5)
+        assert (again.turn.turn_id, again.epoch) == (grant.turn.turn_id, grant.epoch + 1), "nobody had it meanwhile"
+
+
+async def test_a_beat_that_comes_back_after_a_lease_elsewhere_has_time_for_its_answer() -> None:
+    desk, clock = Desk("a"), ManualClock()
+    revoked: list[Fence] = []
+    async with running_kernel(desk.store, clock=clock, lease_seconds=LEASE_SECONDS) as kernel:
+        session = await LocalTurns(kernel).open([ANN], revoked.append)
+        await kernel.enqueue(desk.message("a"))
+        await session.claim(1, 5)
+        clock.advance(2 * LEASE_SECONDS)
+        await session.renew()
+        assert revoked == []
+
+
 async def test_one_that_is_taken_away_while_a_step_is_stored_is_revoked_at_the_next_beat(bench: Bench) -> None:
     grant = await bench.begin()
     async with bench.unconfirmed(bench.session.step(grant, "one", NULL)) as storing:
