@@ -122,6 +122,53 @@ async def test_a_stall_counts_only_if_the_process_stood_still(tmp_path: Path) ->
         await child.wait()
 
 
+class Office:
+    """Somebody decides about agents, and keeps a lease on that while awake; then another one, if there is any."""
+
+    def __init__(self, holder: Process, *, others: bool) -> None:
+        self.holder, self.others = holder, others
+        self.mortal, self.lease_ms, self.asleep = False, 0, 0
+
+    async def decider(self) -> tuple[str, int]:
+        self.asleep = self.asleep + 1 if self.holder.stopped else 0
+        self.lease_ms += 0 if self.asleep else 1_000
+        return "other" if self.others and self.asleep > 5 else "holder", self.lease_ms
+
+
+async def test_whoever_decides_stands_still_until_another_one_decides(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, seconds in {"SECONDS": 0.5, "POLL_SECONDS": 0.01, "TICKS_SECONDS": 0.01}.items():
+        monkeypatch.setattr(f"homeostat.testing.chaos.faults.DECIDER_{name}", seconds)
+    monkeypatch.setattr("homeostat.testing.chaos.faults.FELT_SECONDS", 0.5)
+    anybody: Any = SimpleNamespace(library=None)
+    children = [await asyncio.create_subprocess_exec("sleep", "60") for _ in range(2)]
+    server, immune = (Process(anybody, party(title), tmp_path, 1) for title in ("server", "immune"))
+    server._pid, immune._pid = (child.pid for child in children)
+
+    async def counted(said: Any, store: Any) -> str:
+        monkeypatch.setattr("homeostat.testing.chaos.faults._says_it_decides", lambda _: said)
+        hurt = Installation("sqlite", Size(), store, anybody, anybody, tmp_path, Chance(1), anybody)
+        hurt.processes |= {"server": [server], "immune": [immune]}
+        await Faults(hurt).do("immune stopped")
+        await asyncio.sleep(0.01)
+        assert not server.stopped
+        assert not immune.stopped
+        (name,) = hurt.counts
+        return name
+
+    try:
+        for said, holder in ((False, immune), (True, server)):
+            assert await counted(said, Office(holder, others=True)) == "immune stopped"
+            assert await counted(said, Office(holder, others=False)) == "immune stopped, and nobody felt it"
+        for said, holder in ((None, immune), (True, immune), (False, server)):  # nobody knows, or it is another one
+            assert await counted(said, Office(holder, others=True)) == "immune stopped, and nobody felt it"
+    finally:
+        for child in children:
+            child.kill()
+            await child.wait()
+
+
 def test_a_timetable_follows_from_its_seed_and_has_everything_in_it() -> None:
     goals = {"worker killed": 40, "store killed": 3}
     planned = timetable(Chance(5), 10.0, goals)

@@ -7,6 +7,8 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequen
 from contextlib import asynccontextmanager
 from typing import Final
 
+import httpx2
+
 from homeostat.core.clock import Clock, SystemClock
 from homeostat.core.ids import Chance
 from homeostat.testing.chaos.installation import LEASE_SECONDS, Installation, Stall
@@ -19,6 +21,12 @@ Fault = Callable[[], Awaitable[None]]
 HOUR: Final = 3600.0
 TROUBLE_CHARS_MAX: Final = 2_000
 FELT_SECONDS: Final = 30.0
+DECIDER_SECONDS: Final = 60.0
+DECIDER_POLL_SECONDS: Final = 0.2
+DECIDER_TICKS_SECONDS: Final = 2.5
+RENEWED_MS: Final = 2_500
+"""Twice, and not by what was under way when it was stopped."""
+LEADING: Final = "homeostat_immune_leading 1.0"
 AFTERMATH_SECONDS: Final = 2.0
 """How long connections take to be made again when a store is back."""
 JUMPS: Final[Mapping[str, float]] = {
@@ -67,6 +75,7 @@ class Faults:
         for title in ("worker", "server", "gateway", "immune"):
             known[f"{title} killed"] = lambda title=title: self._kill(title)
             known[f"{title} stopped"] = lambda title=title: self._stop(title)
+        known["immune stopped"] = self._stop_decider
         if hurt.store.mortal:
             known["store killed"] = self._lose_store
         if not hurt.size.absent:
@@ -108,11 +117,12 @@ class Faults:
     # --- processes -----------------------------------------------------------------------------------------------
 
     @asynccontextmanager
-    async def _victim(self, *titles: str) -> AsyncGenerator[Process]:
+    async def _victim(self, *titles: str, wanted: Process | None = None) -> AsyncGenerator[Process]:
         hurt = self._hurt
+        possible = [wanted] if wanted is not None else hurt.everybody(*titles)
         async with self._well:
-            await self._well.wait_for(lambda: not hurt.busy.issuperset(hurt.everybody(*titles)))
-            victim = self._chance.choice([one for one in hurt.everybody(*titles) if one not in hurt.busy])
+            await self._well.wait_for(lambda: not hurt.busy.issuperset(possible))
+            victim = self._chance.choice([one for one in possible if one not in hurt.busy])
             hurt.busy.add(victim)
         try:
             yield victim
@@ -142,6 +152,46 @@ class Faults:
                 raise Unfelt
             if title == "worker":
                 self._hurt.stalls.append(Stall(victim.pid, until))
+
+    async def _stop_decider(self) -> None:
+        """Until somebody else decides about agents: its lease is longer than those of turns, runs and calls."""
+        async with self._exclusive["decider"]:
+            until = self._clock.monotonic() + DECIDER_SECONDS
+            while self._clock.monotonic() < until:
+                if (likely := await self._decider()) is None:
+                    continue
+                async with self._victim(wanted=likely) as victim:
+                    before = await self._hurt.store.decider()
+                    victim.send(signal.SIGSTOP)
+                    try:
+                        if before is not None and await self._decides_no_more(*before) and victim.stopped:
+                            return
+                    finally:
+                        victim.send(signal.SIGCONT)
+        raise Unfelt
+
+    async def _decider(self) -> Process | None:
+        """The server that says it decides; or, if all say no and somebody does, the immune system that stands alone."""
+        before = await self._hurt.store.decider()
+        servers = self._hurt.everybody("server")
+        said = [await asyncio.to_thread(_says_it_decides, server) for server in servers]
+        await asyncio.sleep(DECIDER_TICKS_SECONDS)
+        after = await self._hurt.store.decider()
+        if before is None or after is None or before[0] != after[0] or before[1] == after[1]:
+            return None  # whose lease is not renewed has just died, or stands still
+        likely = [server for server, says in zip(servers, said, strict=True) if says]
+        likely = likely or (self._hurt.everybody("immune") if None not in said else [])
+        return likely[0] if len(likely) == 1 and likely[0] not in self._hurt.busy else None
+
+    async def _decides_no_more(self, name: str, lease_ms: int) -> bool:
+        """Whether somebody else takes over; False as soon as its lease is renewed, as then it does not stand still."""
+        until = self._clock.monotonic() + FELT_SECONDS
+        while self._clock.monotonic() < until:
+            await asyncio.sleep(DECIDER_POLL_SECONDS)
+            now = await self._hurt.store.decider()
+            if now is not None and (now[0] != name or now[1] > lease_ms + RENEWED_MS):
+                return now[0] != name
+        return False
 
     async def _jump(self, seconds: float) -> None:
         """Somebody's wall clock is wrong for a while, and then it is set right: that is a jump too."""
@@ -235,6 +285,14 @@ class Faults:
         while met() == before and self._clock.monotonic() < until:  # noqa: ASYNC110 — nobody tells who met it
             await asyncio.sleep(0.05)
         return met() != before
+
+
+def _says_it_decides(server: Process) -> bool | None:
+    """None if it says nothing: it has died, stands still, or is not up yet."""
+    try:
+        return LEADING in httpx2.get(f"{server.url}/metrics", timeout=1.0, trust_env=False).text
+    except (httpx2.HTTPError, AssertionError):
+        return None
 
 
 def timetable(chance: Chance, seconds: float, goals: Mapping[str, int]) -> list[tuple[float, str]]:

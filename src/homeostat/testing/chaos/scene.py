@@ -7,7 +7,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -27,6 +27,7 @@ LEASE_SECONDS = 1.0
 REST_SECONDS = 60.0
 LEAVE_SECONDS = 15.0
 REVIVE_SECONDS = 120.0
+DECIDER = "SELECT holder, expires_at_ms FROM immune_lease"
 
 Fault = Callable[[], Awaitable[None]]
 
@@ -49,6 +50,10 @@ class Store(Protocol):
 
     def inspect(self) -> None:
         """See that the store itself is whole, once everybody has left it."""
+        ...
+
+    async def decider(self) -> tuple[str, int] | None:
+        """Who decides about agents, by a name that nobody else has, and until when; None if that cannot be read."""
         ...
 
     def close(self) -> None: ...
@@ -77,6 +82,13 @@ class SqliteFile:
             assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
         finally:
             connection.close()
+
+    async def decider(self) -> tuple[str, int] | None:
+        try:
+            with closing(sqlite3.connect(self._path)) as connection:
+                return connection.execute(DECIDER).fetchone()
+        except sqlite3.OperationalError:
+            return None
 
     def close(self) -> None: ...
 
@@ -147,6 +159,17 @@ class Postgres:
         raise ServerFailed(f"the database did not come back:\n{self._server.log}")
 
     def inspect(self) -> None: ...
+
+    async def decider(self) -> tuple[str, int] | None:
+        engine = PostgresEngine(self.url, connections_max=1)
+        try:
+            await engine.connect()
+            rows = await engine.fetch(DECIDER)
+        except StoreUnavailable:
+            return None
+        finally:
+            await engine.close()
+        return (str(rows[0][0]), int(rows[0][1])) if rows else None
 
     def close(self) -> None:
         self._server.close()
