@@ -33,6 +33,7 @@ OPERATOR_KEY_PREFIX: Final = "hk_"
 
 _SCOPE_BYTES = 12
 _RANDOM_BITS = 48
+_AFTER_BITS = 40
 _RANDOM_MAX = (1 << _RANDOM_BITS) - 1
 
 
@@ -75,6 +76,14 @@ class Ids:
         else:
             self._last += 1
         return self._last.to_bytes(_SCOPE_BYTES).hex()  # pyright: ignore[reportReturnType] - one for every call and turn
+
+    def scope_after(self, before: str) -> Scope:
+        """One that is larger than another process's, too, whose clock may have been ahead."""
+        scope = self.scope()
+        if scope > before:
+            return scope
+        # It does not count on by one, as whoever gave that one does, and its own later ones stay as they are.
+        return Scope(f"{int(before, 16) + 1 + self._entropy.getrandbits(_AFTER_BITS):024x}")
 
     def scopes(self) -> Iterator[Scope]:
         """As many as somebody needs at one time: the clock is read for the first."""

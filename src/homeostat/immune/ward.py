@@ -8,7 +8,7 @@ from typing import Any, Final, Protocol
 from homeostat.core.clock import Clock
 from homeostat.core.codec import from_json, to_json
 from homeostat.core.errors import BusUnavailable, MalformedPayload
-from homeostat.core.ids import AgentId, Ids, ProjectId
+from homeostat.core.ids import AgentId, Ids, ProjectId, scope_of
 from homeostat.core.machines.phase import PHASE, Phase, PhaseEvent
 from homeostat.core.ports.bus import Bus
 from homeostat.core.ports.immune import ImmuneStore
@@ -226,8 +226,9 @@ class Ward:
             if target is Phase.HEALING:
                 changes["treated_until_ms"] = NEVER  # nobody treats it yet
             version = move.watch.patient.version + 1
+            steps.append(step := self._step(move, before, target, incident_id))
+            changes["last_step"] = step.transition_id
             patients[move.watch.key] = replace(before, version=version, phase=target, since_ms=now, **changes)
-            steps.append(self._step(move, before, target, incident_id))
         holds = [hold for patient in patients.values() for hold in await self.holding.foresee(patient)]
         chart = Chart(
             patients=tuple(patients.values()),
@@ -265,8 +266,9 @@ class Ward:
         return True
 
     def _step(self, move: Move, before: Patient, target: Phase, incident_id: IncidentId | None) -> Transition:
+        after = scope_of(before.last_step) if before.last_step else ""
         return Transition(
-            transition_id=f"trn_{self._ids.scope()}",
+            transition_id=f"trn_{self._ids.scope_after(after)}",
             project=before.project,
             agent_id=before.agent_id,
             at_ms=self._clock.now_ms(),

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import nullcontext
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
@@ -11,7 +12,7 @@ from homeostat.core.clock import Millis
 from homeostat.core.codec import Json
 from homeostat.core.enforcement_errors import AgentMoved
 from homeostat.core.errors import IllegalTransition, StaleEpoch, StoreUnavailable
-from homeostat.core.ids import DEFAULT_PROJECT, ProjectId
+from homeostat.core.ids import DEFAULT_PROJECT, Ids, ProjectId
 from homeostat.core.machines.phase import Phase, PhaseEvent
 from homeostat.core.records.enforcement import Verb
 from homeostat.core.records.head import Gate
@@ -23,6 +24,9 @@ from homeostat.immune.healer import BY_HAND, FIRE_DRILL
 from homeostat.immune.ward import Move
 from homeostat.kernel.commands import Deliver, Enqueue
 from homeostat.testing.clinic import Clinic, clinic
+from homeostat.testing.clock import ManualClock
+
+DAY_MS = 86_400_000
 
 
 @pytest.fixture
@@ -52,6 +56,22 @@ async def test_what_was_read_before_a_kill_does_not_undo_it(ward: Clinic, monkey
     gate.set()
     await looking
     assert (immune.phase_of(ann), immune.ward.watches[ann].patient.killed) == (Phase.QUARANTINED, True)
+
+
+async def test_steps_stand_in_the_order_in_which_they_were_taken_whatever_the_clocks_of_those_who_took_them(
+    ward: Clinic,
+) -> None:
+    immune, ann = ward.system.immune, ward.key("ann")
+    processes = [Ids(clock=ManualClock(ward.clock.now_ms() + ahead)) for ahead in (0, DAY_MS, -DAY_MS)]
+    for number in range(12):
+        immune.ward._ids = processes[number % 3]
+        order = immune.release if number % 2 else immune.quarantine
+        await order(ann, reason="a drill", actor="eve")
+    steps = await ward.steps("ann")
+    assert all(later.source is step.target for step, later in pairwise(steps))
+    patient = await immune.store.patient(ann)
+    assert patient is not None
+    assert (patient.phase, patient.last_step) == (steps[-1].target, steps[-1].transition_id)
 
 
 @pytest.mark.parametrize(("mover", "told"), [(IMMUNE_ACTOR, False), ("bob", True)])

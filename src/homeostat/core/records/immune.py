@@ -173,6 +173,7 @@ class Patient:
     bound: tuple[Diagnosis, RemedyAction] | None = None  # what an operator approved, to be tried next
     approval_id: ApprovalId | None = None
     killed: bool = False  # an operator ended it: nothing treats it, and it does not come back by itself
+    last_step: str = ""  # the id of its latest transition: that of the next one is larger
 
     @property
     def key(self) -> AgentKey:
