@@ -4,7 +4,7 @@ from typing import Any, cast
 
 import pytest
 
-from homeostat.app.verification.isolation import closed_spans
+from homeostat.app.verification.isolation import Span, closed_spans
 from homeostat.core.clock import Millis
 from homeostat.core.ids import DEFAULT_PROJECT, AgentId
 from homeostat.core.machines.phase import Phase, PhaseEvent
@@ -54,3 +54,19 @@ async def test_a_clock_that_is_wrong_by_a_day_makes_no_span_longer(
 ) -> None:
     found = [(span.closed, span.opened) async for span in closed_spans(cast("Any", Steps(*times)), ANN, NOW)]
     assert found == spans
+
+
+@pytest.mark.parametrize("one_clock", [True, False])
+@pytest.mark.parametrize(
+    ("began", "ended", "covered"),
+    [
+        (40_000, 41_000, True),
+        (40_000 + DAY_MS, 41_000, False),
+        (40_000, 41_000 - DAY_MS, False),
+        (80_000, 99_000, False),
+    ],
+    ids=["within", "begun by a clock ahead", "ended by a clock behind", "after"],
+)
+def test_what_ended_before_it_began_proves_nothing(began: int, ended: int, *, covered: bool, one_clock: bool) -> None:
+    span = Span(Millis(10_000), Millis(70_000))
+    assert span.covers(Millis(began), ended, one_clock=one_clock) is covered

@@ -49,8 +49,8 @@ class Span(NamedTuple):
 
         What was let in late may have waited for the end of it: on one clock it has to have ended before as well.
         """
-        if began <= self.since(one_clock=one_clock):
-            return False
+        if began <= self.since(one_clock=one_clock) or ended < began - CLOCKS_APART_MS:
+            return False  # what ended before it began was written down by a clock that was wrong
         return began < self.opened - CLOCKS_APART_MS or (one_clock and ended < self.opened)
 
 
