@@ -1,5 +1,7 @@
 """When an agent was held, from steps that were written by processes with clocks of their own."""
 
+from dataclasses import replace
+from itertools import pairwise
 from typing import Any, cast
 
 import pytest
@@ -69,4 +71,36 @@ async def test_a_clock_that_is_wrong_by_a_day_makes_no_span_longer(
 )
 def test_what_ended_before_it_began_proves_nothing(began: int, ended: int, *, covered: bool, one_clock: bool) -> None:
     span = Span(Millis(10_000), Millis(70_000))
-    assert span.covers(Millis(began), ended, one_clock=one_clock) is covered
+    since = span.since(one_clock=one_clock)
+    assert span.covers(Millis(began), ended, since=since, one_clock=one_clock) is covered
+
+
+@pytest.mark.parametrize(
+    ("drained", "calls", "shut"),
+    [(None, 15_000, 15_000), (11_000, 13_000, 13_000), (30_000, 15_000, 32_000)],
+    ids=["nobody knows", "soon", "late"],
+)
+def test_an_agent_is_asked_for_turns_until_its_gate_was_seen_shut(drained: int | None, calls: int, shut: int) -> None:
+    span = Span(Millis(10_000), Millis(70_000), None if drained is None else Millis(drained))
+    assert (span.since(one_clock=True), span.shut(one_clock=True)) == (calls, shut)
+
+
+@pytest.mark.parametrize(
+    ("times", "found"),
+    [
+        ((1000, 9000, 20_000), [(1000, 20_000, 9000)]),
+        ((DAY_MS, 9000, 20_000), []),
+        ((1000, 1000, 2000), [(1000, 2000, None)]),
+    ],
+    ids=["it took a while", "one of two clocks was wrong", "killed"],
+)
+async def test_nothing_is_known_of_a_drain_that_ended_before_it_began(
+    times: tuple[int, ...], found: list[tuple[int, int, int | None]]
+) -> None:
+    phases = (Phase.HEALTHY, Phase.DRAINING, Phase.QUARANTINED, Phase.PROBATION)
+    steps = Steps(0, 0, 0, 0)
+    steps._steps = [
+        replace(one, at_ms=Millis(at), source=source, target=target)
+        for one, at, (source, target) in zip(steps._steps, times, pairwise(phases), strict=False)
+    ]
+    assert [tuple(span) async for span in closed_spans(cast("Any", steps), ANN, NOW)] == found

@@ -38,18 +38,25 @@ class Span(NamedTuple):
     drained: Millis | None = None
 
     def since(self, *, one_clock: bool) -> int:
-        """From when on nothing can honestly have begun."""
+        """From when on no call can honestly have begun."""
         if not one_clock:
             return self.closed + max(CLOSES_MS, CLOCKS_APART_MS)
-        surely = self.closed + CLOSES_MS
-        return surely if self.drained is None else min(surely, max(self.closed, self.drained) + DRAINED_MS)
+        return min(self.closed + CLOSES_MS, self.shut(one_clock=True))
 
-    def covers(self, began: Millis, ended: float, *, one_clock: bool) -> bool:
+    def shut(self, *, one_clock: bool) -> int:
+        """From when on no turn can honestly have begun. An agent is drained once its gate was seen shut, however long
+        that takes; until then it is asked for turns by whoever has not heard of it.
+        """
+        if self.drained is None:
+            return self.closed + CLOSES_MS
+        return max(self.closed, self.drained) + (DRAINED_MS if one_clock else CLOCKS_APART_MS)
+
+    def covers(self, began: Millis, ended: float, *, since: int, one_clock: bool) -> bool:
         """Whether something that began and ended at these times was let in while nobody should have.
 
         What was let in late may have waited for the end of it: on one clock it has to have ended before as well.
         """
-        if began <= self.since(one_clock=one_clock) or ended < began - CLOCKS_APART_MS:
+        if began <= since or ended < began - CLOCKS_APART_MS:
             return False  # what ended before it began was written down by a clock that was wrong
         return began < self.opened - CLOCKS_APART_MS or (one_clock and ended < self.opened)
 
@@ -74,7 +81,9 @@ async def closed_spans(store: ImmuneStore, agent: AgentKey, now: Millis) -> Asyn
                 drained = None
             elif step.source in RUNS and opened is not None:
                 later = drained is not None and drained > step.at_ms  # who is killed is drained in the same moment
-                closing = Span(step.at_ms, opened, drained if later else None)
+                if drained is None or drained > step.at_ms - CLOCKS_APART_MS:
+                    closing = Span(step.at_ms, opened, drained if later else None)
+                # Else one of the two clocks was wrong, and nothing tells how long it took to shut its gate.
                 opened = None
             elif step.source is Phase.DRAINING:
                 drained = Millis(max(step.at_ms, drained or step.at_ms))
@@ -119,7 +128,7 @@ async def always_the_isolated_are_not_served(
         for call in page:
             ended = call.started_at_ms + call.latency_ms
             served = call.outcome is Outcome.ANSWERED
-            if served and span.covers(call.started_at_ms, ended, one_clock=one_clock):
+            if served and span.covers(call.started_at_ms, ended, since=since, one_clock=one_clock):
                 detail = f"{call.call_id} was answered at {rfc3339(call.started_at_ms)}"
                 return [Violation("always_the_isolated_are_not_served", agent[1], detail)]
         if len(page) < PAGE_MAX:
@@ -150,7 +159,8 @@ async def always_the_isolated_do_nothing(
                 continue
             ended = end.finished_at_ms
             for span in spans:
-                if ended < span.opened - margin and span.covers(began, ended, one_clock=one_clock):
+                since = span.shut(one_clock=one_clock)
+                if ended < span.opened - margin and span.covers(began, ended, since=since, one_clock=one_clock):
                     found.setdefault(span, f"{one.turn.turn_id} was done at {rfc3339(ended)}")
     return [
         Violation("always_the_isolated_are_not_served", agent[1], detail)
