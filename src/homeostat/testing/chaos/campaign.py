@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Final
 
 from homeostat.adapters.doorbells.nats import NatsBus
+from homeostat.app.settings import Settings
+from homeostat.app.verification import verify_all
 from homeostat.core.clock import Clock, SystemClock
 from homeostat.core.ids import Chance, TurnId
 from homeostat.core.records.event import Channel, Event, subject
@@ -220,6 +222,7 @@ async def _look(hurt: Installation, cast: Cast, verdict: Verdict, clock: Clock) 
             effects=ran,
             announced=not absent,
         )
+    verified = await verify_all(Settings(store_url=hurt.store.url, data_dir=hurt.folder / "data"))
     spells = [spell for one in cast.citizens.isolated for spell in one.spells]
     epochs: dict[TurnId, set[int]] = {}
     for effect in ran:
@@ -239,6 +242,7 @@ async def _look(hurt: Installation, cast: Cast, verdict: Verdict, clock: Clock) 
         ),
     }
     verdict.violations += [str(violation) for violation in found]
+    verdict.violations += [f"verify --all: {violation}" for violation in verified.violations]
     verdict.violations += journals.served_isolated(journals.entries(hurt.folder, "told-*.jsonl"), spells)
     minutes = verdict.seconds / 60
     races = RACES if absent else {**RACES, **RACES_ON_A_BUS}
