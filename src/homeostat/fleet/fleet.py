@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
@@ -205,6 +206,13 @@ class Fleet:
 
     async def census(self) -> Census:
         return await self._keeper.census()
+
+    async def census_of(self, project: ProjectId) -> Census:
+        """How many agents of a project are how."""
+        fallen = await self._keeper.fallen()
+        own = (member.entry.agent_id for member in self.registry.members() if member.entry.project == project)
+        found = Counter(fallen.get(agent_id, Liveness.ALIVE) for agent_id in own)
+        return Census(found[Liveness.ALIVE], found[Liveness.STALE], found[Liveness.DEAD])
 
     # --- intervals -----------------------------------------------------------------------------------------
 

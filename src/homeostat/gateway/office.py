@@ -8,7 +8,7 @@ from homeostat.core.clock import Clock, Millis
 from homeostat.core.codec import to_json
 from homeostat.core.errors import HomeostatError
 from homeostat.core.gateway_errors import BudgetExceeded
-from homeostat.core.ids import Ids, RunId
+from homeostat.core.ids import Ids, ProjectId, RunId
 from homeostat.core.limits import (
     CALL_BODY_BYTES_MAX,
     CLIENT_STALL_SECONDS,
@@ -85,6 +85,10 @@ class InFlight:
 
     def count(self, agent: AgentKey) -> int:
         return self._counts.get(agent, 0)
+
+    def count_of(self, project: ProjectId) -> int:
+        """Those of a project's agents, all together."""
+        return sum(count for agent, count in self._counts.items() if agent[0] == project)
 
     @property
     def total(self) -> int:

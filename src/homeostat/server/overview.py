@@ -36,7 +36,7 @@ async def read_overview(call: Call) -> w.Overview:
         if member.entry.project == project
     )
     try:
-        census = await system.fleet.census()
+        census = await system.fleet.census_of(project)
     except Unavailable:
         census = Census()
     pending = await system.immune.store.approvals(project, status=ApprovalStatus.PENDING, before=None, limit=PAGE_MAX)
@@ -55,7 +55,7 @@ async def read_overview(call: Call) -> w.Overview:
         approvals_pending=len(pending),
         traffic_since=rfc3339(system.vitals_log.began(now)),
         traffic=_traffic(total),
-        calls_open=system.gateway.office.in_flight.total,
+        calls_open=system.gateway.office.in_flight.count_of(project),
         store=system.store_place,
         simulated=any(one.simulated for one in system.settings.upstreams),
     )

@@ -6,7 +6,9 @@ early, never too late: a lane that comes up before its time is put back under it
 """
 
 from collections import OrderedDict
+from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
+from itertools import chain
 
 from homeostat.core.clock import Millis
 from homeostat.core.ids import AgentId
@@ -53,6 +55,10 @@ class Lanes:
         for entry in seen:
             heappush(self._calendar, entry)
         return found
+
+    def among(self, kind: str) -> Iterator[AgentId]:
+        """Everybody who stands in a lane of this kind."""
+        return chain.from_iterable(line for (one, _), line in self._lanes.items() if one == kind)
 
     def next_ms(self) -> Millis | None:
         """No date comes before this one."""

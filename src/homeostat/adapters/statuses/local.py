@@ -216,6 +216,9 @@ class LocalStatuses:
     async def census(self) -> Census:
         return Census(self._count[Liveness.ALIVE], self._count[Liveness.STALE], self._count[Liveness.DEAD])
 
+    async def fallen(self) -> dict[AgentId, Liveness]:
+        return {agent_id: one for one in (Liveness.STALE, Liveness.DEAD) for agent_id in self._lanes.among(one.value)}
+
     # --- the store -----------------------------------------------------------------------------------------
 
     async def save(self) -> None:

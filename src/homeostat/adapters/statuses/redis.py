@@ -193,6 +193,13 @@ class RedisStatuses:
         ]
         return Census(listed - stale - dead, stale, dead)
 
+    async def fallen(self) -> dict[AgentId, Liveness]:
+        found: dict[AgentId, Liveness] = {}
+        for one in (Liveness.STALE, Liveness.DEAD):
+            held: list[bytes] = await self._redis.command("SMEMBERS", f"agent:{one.value}")
+            found |= dict.fromkeys(map(AgentId, map(bytes.decode, held)), one)
+        return found
+
     async def save(self) -> None:
         """What is here outlives this process; what outlives Redis is in the store."""
 

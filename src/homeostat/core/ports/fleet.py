@@ -5,6 +5,7 @@ from typing import Protocol, runtime_checkable
 
 from homeostat.core.clock import Millis
 from homeostat.core.ids import AgentId
+from homeostat.core.machines.liveness import Liveness
 from homeostat.core.records.fleet import (
     Admission,
     Beat,
@@ -113,6 +114,10 @@ class StatusKeeper(Protocol):
         ...
 
     async def census(self) -> Census: ...
+
+    async def fallen(self) -> dict[AgentId, Liveness]:
+        """Who is held and not alive, at a cost that grows with their number and not with the fleet's."""
+        ...
 
     async def save(self) -> None:
         """Write down what would be missed after a restart."""

@@ -305,8 +305,10 @@ async def the_census_adds_up(keeper: StatusKeeper) -> None:
     assert {silence.agent_id for silence in roll.silent} == set(verdicts)
     await keeper.mark([Mark(silence, verdicts[silence.agent_id], now) for silence in roll.silent])
     assert await keeper.census() == Census(alive=1, stale=2, dead=1)
+    assert await keeper.fallen() == verdicts
     await keeper.drop([AgentId("b"), AgentId("c")])
     assert await keeper.census() == Census(alive=1, stale=1)
+    assert await keeper.fallen() == {"a": Liveness.STALE}
 
 
 async def nobody_is_asked_about_in_vain(keeper: StatusKeeper) -> None:
