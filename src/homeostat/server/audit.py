@@ -31,11 +31,16 @@ async def list_audit(call: Call, query: w.AuditQuery) -> w.AuditPage:
     async def read(before: int | None, limit: int) -> list[w.ActShape]:
         return [_act(entry) for entry in await call.system.access.store.audit(before=before, limit=limit)]
 
+    scope = call.principal.project
     acts, following = await sifted(
-        asked(call, "audit", query.q), read, lambda act: act.seq, cursor=query.cursor, limit=query.limit
+        asked(call, "audit", query.q),
+        read,
+        lambda act: act.seq,
+        cursor=query.cursor,
+        limit=query.limit,
+        visible=None if scope is None else lambda act: act.project == scope,
     )
-    visible = [act for act in acts if call.principal.project in (None, act.project)]
-    return w.AuditPage(items=visible, next_cursor=None if following == FIRST else following)
+    return w.AuditPage(items=acts, next_cursor=None if following == FIRST else following)
 
 
 @routes.plain("GET", "/v1/audit/verify", gives=w.VerdictShape, errors=(Forbidden, Unauthenticated))

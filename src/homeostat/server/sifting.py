@@ -24,20 +24,23 @@ async def sifted(
     *,
     cursor: CursorT | None,
     limit: int,
+    visible: Callable[[RowT], bool] | None = None,
 ) -> tuple[list[RowT], CursorT | None]:
     """A page of what is meant, and where to go on.
 
     A filter that fits hardly anything ends its page at the bound, short or even empty but with a cursor: no request
     reads a whole table, and whoever follows the cursors misses nothing.
+
+    What is not `visible` is passed over before the filter sees it: no page ends at it, so none tells whether it fits.
     """
     found: list[RowT] = []
     seen = 0
-    size = PAGE_MAX if wanted else limit
+    size = PAGE_MAX if wanted or visible is not None else limit
     while True:
         rows = await read(cursor, size)
         for row in rows:
             cursor = place(row)
-            if wanted.covers(row):
+            if (visible is None or visible(row)) and wanted.covers(row):
                 found.append(row)
                 if len(found) == limit:
                     last = row is rows[-1] and len(rows) < size

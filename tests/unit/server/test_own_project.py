@@ -41,3 +41,29 @@ async def test_an_overview_counts_the_agents_and_calls_of_its_project(system: Sy
     own = (await http.get("/v1/overview", headers=viewer)).json()
     assert (own["agents"], own["presence"]["alive"], own["calls_open"]) == (1, 1, 0)
     system.gateway.office.in_flight.leave((DEFAULT, AgentId("ann")))
+
+
+async def test_no_filter_finds_out_what_was_done_in_another_project(system: System, http: httpx2.AsyncClient) -> None:
+    """Where a page of the log ends would tell whether an act that is not shown fits the filter, word by word."""
+    admin, viewer = await key(system, Role.ADMIN), await key(system, Role.VIEWER, "billing")
+    for project, name in (("default", "ann"), ("billing", "eve")):
+        headers = admin | {"x-homeostat-project": project}
+        body = {"agent_type": "t", "agent_id": name}
+        assert (await http.post("/v1/agents/register", json=body, headers=headers)).is_success
+        for _ in range(3):
+            order = {"reason": f"merger of {name}"}
+            assert (await http.post(f"/v1/agents/{name}/cordon", json=order, headers=headers)).is_success
+
+    async def found(q: str, limit: int) -> tuple[list[str], int | None]:
+        asked = {"q": q, "limit": limit}
+        page = (await http.get("/v1/audit", params=asked, headers=viewer)).json()
+        return [act["project"] for act in page["items"]], page["next_cursor"]
+
+    for limit in (1, 2, 50):
+        assert (
+            await found('reason:"merger of ann"', limit) == await found('reason:"merger of zed"', limit) == ([], None)
+        )
+    items, following = await found("reason:merger", 4)
+    assert (items, following is not None) == (["billing"] * 4, True), "a page is full of what may be seen"
+    rest = (await http.get("/v1/audit", params={"cursor": following}, headers=viewer)).json()
+    assert ([act["project"] for act in rest["items"]], rest["next_cursor"]) == (["billing"] * 2, None)
