@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from homeostat.app.planners import PlannerSetting, read_planners
 from homeostat.app.upstreams import NONE_CONFIGURED, UpstreamSetting, read_upstreams, with_keys
 from homeostat.client.keys import default_data_dir
+from homeostat.core.addresses import check_ports
 from homeostat.core.errors import SettingInvalid
 from homeostat.core.ids import DEFAULT_PROJECT
 from homeostat.core.limits import (
@@ -109,6 +110,7 @@ def _url(*schemes: str) -> Callable[[str], str | None]:
             return None
         if urlsplit(value).scheme not in schemes:
             raise ValueError(f"it must begin with {' or '.join(scheme + ':' for scheme in schemes)}")
+        check_ports(value)
         return value
 
     return read

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final, cast
 from urllib.parse import urlsplit, urlunsplit
 
+from homeostat.core.addresses import check_ports
 from homeostat.core.errors import SettingInvalid
 from homeostat.core.ports.upstream import Upstream
 from homeostat.core.records.price import Price, Rate
@@ -79,6 +80,7 @@ def _read(name: str, url: str) -> UpstreamSetting:
         return UpstreamSetting(name=name, family=family, url="")
     if scheme == "replay":
         return UpstreamSetting(name=name, family=family, url="", recording=Path(rest).expanduser())
+    check_ports(url.removeprefix("anthropic+"))
     # Clients ask for /NAME/v1/…, so the version is theirs to say.
     return UpstreamSetting(
         name=name,

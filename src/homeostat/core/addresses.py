@@ -7,6 +7,15 @@ from homeostat.core.errors import InvalidRequest
 SHOWN_CHARS = 200
 
 
+def check_ports(url: str) -> None:
+    """Raises `ValueError` where a port of a URL is none; there may be several hosts in it."""
+    for host in urlsplit(url).netloc.rpartition("@")[2].split(","):
+        try:
+            _ = urlsplit(f"//{host}").port
+        except ValueError as problem:
+            raise ValueError(f"the port of {host[:SHOWN_CHARS]} must be a number up to 65535") from problem
+
+
 def web_address(url: str) -> SplitResult:
     """The parts of an address. One that nobody could ever call is refused, before it is kept anywhere."""
     try:

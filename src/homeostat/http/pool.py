@@ -52,7 +52,10 @@ class Pool:
         limits: HttpLimits | None = None,
         tls: ssl.SSLContext | None = None,
     ) -> None:
-        parts = urlsplit(url)
+        try:
+            parts = urlsplit(url)
+        except ValueError as problem:
+            raise SettingInvalid(setting=setting, problem=f"its URL cannot be read ({problem})") from problem
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise SettingInvalid(setting=setting, problem="its URL must begin with http:// or https://")
         try:

@@ -44,6 +44,13 @@ def test_an_option_beats_the_environment() -> None:
         ("store_url", "mysql://x"),
         ("bus_url", "http://x"),
         ("status_url", "memcached://x"),
+        ("store_url", "postgresql://x:99999/y"),
+        ("store_url", "postgresql://x:5432,y:z/w"),
+        ("bus_url", "nats://x:99999"),
+        ("status_url", "redis://x:y/0"),
+        ("status_url", "redis://[x"),
+        ("upstreams", "x=http://[y"),
+        ("upstreams", "x=http://y:99999"),
         ("log_level", "loud"),
         ("host", "127.0.0.1\n"),
     ],
@@ -53,6 +60,11 @@ def test_what_makes_no_sense_is_refused_by_name(name: str, value: str) -> None:
         read_settings({f"HOMEOSTAT_{name.upper()}": value})
     with pytest.raises(SettingInvalid, match="--" + name.replace("_", "-")):
         read_settings({}, {name: value})
+
+
+def test_a_store_of_several_hosts_may_be_named() -> None:
+    url = "postgresql://ann:a@b,c@one:5432,two:5433,three/x"
+    assert read_settings({**HOME, "HOMEOSTAT_STORE_URL": url}).store_url == url
 
 
 def test_unknown_and_contradicting_settings_are_refused() -> None:
