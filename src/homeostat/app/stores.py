@@ -203,7 +203,10 @@ def _engine(url: str | None) -> "SqliteEngine | PostgresEngine":
     if url is None:
         return SqliteEngine(None)
     if (path := _sqlite_path(url)) is not None:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as problem:
+            raise SettingInvalid(setting="the store's place", problem=f"{path.parent}: {problem.strerror}") from problem
         return SqliteEngine(path)
     from homeostat.adapters.stores.postgres import PostgresEngine  # noqa: PLC0415 — a driver is loaded where it is used
 

@@ -106,6 +106,8 @@ def _data_dir(path: Path) -> list[Finding]:
     place = path
     while not place.exists() and place != place.parent:
         place = place.parent
+    if not place.is_dir():
+        return [Finding("data", "bad", f"{place} is no directory", "HOMEOSTAT_DATA_DIR=/a/place/of/yours")]
     if not os.access(place, os.W_OK):
         return [Finding("data", "bad", f"{path} cannot be written", "HOMEOSTAT_DATA_DIR=/a/place/of/yours")]
     free = shutil.disk_usage(place).free

@@ -95,3 +95,17 @@ def test_a_store_that_cannot_be_is_told_in_a_line(url: str, code: int) -> None:
     assert result.exit_code == code
     assert result.stderr.startswith("homeostat: ")
     assert "Traceback" not in result.output
+
+
+@pytest.mark.parametrize("place", ["file", "file/below"])
+def test_a_place_that_cannot_be_is_told_in_a_line(place: str, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    result = run("migrate", "--data-dir", str(tmp_path / place))
+    assert result.exit_code == 2
+    assert result.stderr.startswith(f"homeostat: the store's place is not valid: {tmp_path / place}: ")
+    environment = {"HOMEOSTAT_STORE_URL": None, "HOMEOSTAT_URL": "http://127.0.0.1:1"}
+    looked = CliRunner().invoke(
+        application, ["doctor"], env={**environment, "HOMEOSTAT_DATA_DIR": str(tmp_path / place)}
+    )
+    assert looked.exit_code == 1
+    assert f"{tmp_path / 'file'} is no directory" in looked.stdout
