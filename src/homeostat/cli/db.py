@@ -24,7 +24,7 @@ def migrate(*, store_url: StoreUrl = None, data_dir: DataDir = None, output: Out
     """Bring the schema up to date. Several may do so at once; each migration is applied once."""
     from homeostat.app import stores
 
-    with explained():
+    with explained(store=True):
         url = _url(store_url, data_dir)
         import asyncio
 
@@ -43,7 +43,7 @@ def status(*, store_url: StoreUrl = None, data_dir: DataDir = None, output: Outp
     """Show which migrations are applied and which are pending, and change nothing."""
     from homeostat.app import stores
 
-    with explained():
+    with explained(store=True):
         import asyncio
 
         found = asyncio.run(stores.schema(_url(store_url, data_dir)))

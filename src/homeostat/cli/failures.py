@@ -15,6 +15,7 @@ INTERRUPTED: Final = 130
 KEY_HINT: Final = (
     "export HOMEOSTAT_KEY=… with one that `homeostat key create` made, or that `homeostat up` showed first."
 )
+STORE_HINT: Final = "Is it running, and is --store-url or HOMEOSTAT_STORE_URL right? `homeostat doctor` looks at it."
 EXIT_CODES: Final = (
     "Exit codes: 0 it worked, 1 it did not, 2 it was asked for in the wrong way, "
     "3 it is held and waits for somebody, 130 interrupted."
@@ -36,9 +37,9 @@ def require(reason: str) -> None:
 
 
 @contextmanager
-def explained() -> Generator[None, None, None]:
-    """Tell errors of ours in words instead of a traceback."""
-    from homeostat.core.errors import HomeostatError, SettingInvalid, Unauthenticated
+def explained(*, store: bool = False) -> Generator[None, None, None]:
+    """Tell errors of ours in words instead of a traceback. `store` is of a command that opens one itself."""
+    from homeostat.core.errors import HomeostatError, SettingInvalid, StoreUnavailable, Unauthenticated
     from homeostat.core.filter import FilterInvalid
 
     try:
@@ -47,5 +48,7 @@ def explained() -> Generator[None, None, None]:
         raise fail(error.message, hint=error.hint, code=USAGE) from error
     except Unauthenticated as error:
         raise fail(error.message, hint=KEY_HINT) from error
+    except StoreUnavailable as error:
+        raise fail(error.message, hint=STORE_HINT if store else error.hint) from error
     except HomeostatError as error:
         raise fail(error.message, hint=error.hint) from error

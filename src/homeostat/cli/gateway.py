@@ -41,7 +41,7 @@ def gateway(
         "upstreams": upstreams,
         "log_level": log_level,
     }
-    with explained():
+    with explained(store=True):
         settings = read_settings(os.environ, options)
         begin_logging(settings.log_level)
         up.refuse_the_gullible(settings)

@@ -27,7 +27,7 @@ def immune(
     from homeostat.cli.voice import begin_logging
 
     options = {"store_url": store_url, "bus_url": bus_url, "status_url": status_url, "log_level": log_level}
-    with explained():
+    with explained(store=True):
         settings = read_settings(os.environ, options)
         begin_logging(settings.log_level)
         if settings.store_url is None or settings.bus_url is None:

@@ -132,7 +132,7 @@ def run(*, demo: bool = False, **options: Any) -> None:
     from homeostat.app.settings import read_settings
     from homeostat.cli.voice import begin_logging
 
-    with explained():
+    with explained(store=True):
         settings = read_settings(os.environ, options)
         begin_logging(settings.log_level)
         refuse_strangers(settings)

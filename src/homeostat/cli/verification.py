@@ -23,7 +23,7 @@ def verify_store(store_url: str | None, data_dir: Path | None, output: Output) -
     from homeostat.app.stores import embedded_url, place, require
     from homeostat.app.verification import verify_all
 
-    with explained():
+    with explained(store=True):
         settings = read_settings(os.environ, {"store_url": store_url, "data_dir": data_dir})
         url = settings.store_url or embedded_url(settings.data_dir)
         require(url)

@@ -66,7 +66,7 @@ def worker(  # noqa: PLR0917 - each is an option of the command
         raise fail(f"--log-level {log_level} is unknown", hint="It is debug, info, warning or error.", code=USAGE)
     agent_ids = _checked(list(dict.fromkeys(agent_id or [default_agent_id(target)])))
     begin_logging(log_level)
-    with explained():
+    with explained(store=store_url is not None):
         try:
             factory = factory_of(target, load(target))
             collector.settle()

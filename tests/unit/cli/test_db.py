@@ -95,6 +95,9 @@ def test_a_store_that_cannot_be_is_told_in_a_line(url: str, code: int) -> None:
     assert result.exit_code == code
     assert result.stderr.startswith("homeostat: ")
     assert "Traceback" not in result.output
+    assert "Idempotency-Key" not in result.stderr, "nobody repeats a command under a key"
+    if code == 1:
+        assert "--store-url" in result.stderr
 
 
 @pytest.mark.parametrize("place", ["file", "file/below"])
