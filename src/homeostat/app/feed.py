@@ -1,6 +1,7 @@
 """What happens, as one numbered sequence that a reader can leave and come back to."""
 
 import asyncio
+import re
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -65,6 +66,7 @@ BUSY: Final = {
 
 BUSY_KINDS: Final = frozenset(BUSY.values())
 
+_PLACE: Final = re.compile(r"[0-9]{1,18}")
 _encode = msgspec.json.Encoder().encode
 
 
@@ -193,7 +195,7 @@ class Feed:
                     wanted = subject("*", Channel.EVT, component, "*", suffix)
                     self._busy.append(await self._bus.subscribe(wanted, self._on_event))
         stream, _, after = (last_id or "").partition(".")
-        known = stream == self.stream and after.isdigit() and self.reaches(int(after))
+        known = stream == self.stream and _PLACE.fullmatch(after) is not None and self.reaches(int(after))
         self.readers += 1
         return FeedReader(self, project, kinds, int(after) if known else self.seq, missed=bool(last_id) and not known)
 

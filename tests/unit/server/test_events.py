@@ -215,3 +215,13 @@ async def test_what_has_happened_so_far_has_an_end_however_much_goes_on(http: ht
     finally:
         stop.set()
         await busy
+
+
+@pytest.mark.parametrize("place", ["²", "x", "-1", "9" * 19, "9" * 5_000])
+async def test_behind_a_number_that_cannot_be_there_is_a_gap(http: httpx2.AsyncClient, place: str) -> None:
+    async with following(http) as lines:
+        stream = (await lines.next())[1].partition(".")[0]
+    shown = [(b"last-event-id", f"{stream}.{place}".encode("latin-1"))]
+    answer = await http.get("/v1/events", params={"follow": "false"}, headers=shown)
+    assert answer.status_code == 200
+    assert [line for line in answer.text.splitlines() if line.startswith("event")] == ["event: hello", "event: gap"]
