@@ -265,18 +265,19 @@ class Orchestrator:
         """Say it once, name the cohort, and let out whoever was isolated for it before it was understood."""
         place = (verdict.cohort, verdict.kind)
         explained = [one for (cohort, _), (one, _) in self._alerts.items() if cohort == verdict.cohort]
-        hit = tuple(sorted(agent_id for _, agent_id in self._correlator.agents(verdict)))[:AGENTS_NAMED_MAX]
+        project = watch.key[0]  # what it has is read there, and the names of others' agents are theirs
+        hit = tuple(sorted(one for other, one in self._correlator.agents(verdict) if other == project))
         if place in self._alerts:
             self._alerts[place] = (self._alerts[place][0], now)
             return
         incident = Incident(
             incident_id=IncidentId(f"inc_{self._ids.scope()}"),
-            project=watch.key[0],
+            project=project,
             agent_id=None,
             opened_at_ms=self._clock.now_ms(),
             spread=Spread.FLEET_WIDE,
             cohort=verdict.cohort,
-            agents=hit,
+            agents=hit[:AGENTS_NAMED_MAX],
             sigma=watch.sigma,
             evidence=tuple(watch.evidence)[-8:],
             hypotheses=self._diagnostician.diagnose(tuple(watch.evidence), spread=Spread.FLEET_WIDE),
@@ -288,7 +289,7 @@ class Orchestrator:
         self._ward.counts.alerts += 1
         await self._ward.store.save(Chart(incidents=(incident,)))
         said = {"incident_id": incident.incident_id, "kind": verdict.kind, "affected": verdict.affected}
-        await self._tell(watch.key[0], verdict.cohort, "fleet_wide", {**said, "comparable": verdict.comparable})
+        await self._tell(project, verdict.cohort, "fleet_wide", {**said, "comparable": verdict.comparable})
         await self._let_victims_out(verdict, incident)
 
     async def _let_victims_out(self, verdict: Verdict, incident: Incident) -> None:
