@@ -195,6 +195,8 @@ async def test_standings_are_kept_for_those_who_are_here(stores: Stores) -> None
     late = replace(standings[1], presence=Liveness.STALE, since_ms=Millis(NOW + 1))
     await ours.save_standings([standings[1], late])
     assert await theirs.standings() == [standings[2], late]
+    assert await theirs.standings_of([late.agent_id, AgentId("stranger")]) == [late]
+    assert await theirs.standings_of([]) == []
     await ours.drop_standings([AgentId("a"), AgentId("stranger")])
     await ours.drop_standings([])
     assert await theirs.standings() == [late]

@@ -335,7 +335,7 @@ async def open_gateway(
 
 def _status_keeper(settings: Settings, registry: RegistryStore) -> StatusKeeper:
     if settings.status_url is None:
-        return LocalStatuses(store=registry, expiry_seconds=settings.agent_expiry_seconds)
+        return LocalStatuses(store=registry, expiry_seconds=settings.agent_expiry_seconds, shared=not settings.alone)
     from homeostat.adapters.statuses.redis import RedisStatuses  # noqa: PLC0415 — a driver is loaded where it is used
 
     return RedisStatuses(url=settings.status_url, expiry_seconds=settings.agent_expiry_seconds)

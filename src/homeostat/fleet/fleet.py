@@ -42,7 +42,7 @@ from homeostat.fleet.liveness import Sweeper
 from homeostat.fleet.push_rate import PushRates
 from homeostat.fleet.registry import Enrolled, Introduction, Member, Registry, checked_word
 from homeostat.fleet.rows import row_of
-from homeostat.fleet.updates import Change, Heard, Joined, Known, fell
+from homeostat.fleet.updates import Change, Fell, Heard, Joined, Known, fell
 
 log = logging.getLogger(__name__)
 
@@ -276,9 +276,19 @@ class Fleet:
             except Unavailable as error:  # the registrar looks again soon; what was heard is not lost for that
                 log.warning("the register could not be read: %s", error)
         news = [change for change in changes if not self._overtaken(change)]
-        await self._keeper.learn([change.beat for change in news if isinstance(change, Heard)])
+        beats = [change.beat for change in news if isinstance(change, Heard)]
+        await self._keeper.learn([beat for beat in beats if self.registry.get(beat.status.agent_id) is not None])
         for change in news:
-            self.broadcaster.publish(change, relay=False)
+            if not isinstance(change, Fell) or await self._agreed(change):
+                self.broadcaster.publish(change, relay=False)
+
+    async def _agreed(self, fell: Fell) -> bool:
+        """Whether a verdict of another process is news here, where it may have been passed too."""
+        member = self.registry.get(fell.agent_id)
+        if member is None or fell.presence is Liveness.GONE:
+            return True
+        interval = self.registry.interval(member)
+        return await self._keeper.agree(fell.agent_id, fell.presence, fell.since_ms, interval.ms)
 
     def _overtaken(self, change: Change) -> bool:
         """Whether a heartbeat was under way for so long that a later one of the same agent is known by now."""

@@ -2,10 +2,10 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 
 from homeostat.core.clock import Clock, Millis
-from homeostat.core.errors import AgentGone, AgentUnknown, Unavailable
+from homeostat.core.errors import AgentGone, AgentUnknown, StoreUnavailable, Unavailable
 from homeostat.core.ids import AgentId
 from homeostat.core.limits import (
     FLEET_SWEEP_IDLE_SECONDS,
@@ -112,10 +112,13 @@ class Sweeper:
         return passed
 
     async def _judge(self, silent: Sequence[Silence], now: Millis) -> int:
+        heard = await self._heard_elsewhere(silent, now)
         marks: list[Mark] = []
         doubtful: list[Silence] = []
         departing: list[AgentId] = []
         for silence in silent:
+            if silence.agent_id in heard:
+                continue
             if self._registry.get(silence.agent_id) is None or silence.presence is Liveness.GONE:
                 doubtful.append(silence)
                 continue
@@ -131,6 +134,15 @@ class Sweeper:
         for agent_id in departing:
             passed += await self._expire(agent_id, now)
         return passed
+
+    async def _heard_elsewhere(self, silent: Sequence[Silence], now: Millis) -> Collection[AgentId]:
+        """Whom other processes heard; while that cannot be read, nobody is taken off the register they share."""
+        try:
+            return await self._keeper.heard_elsewhere(silent, now)
+        except StoreUnavailable:
+            if any(silence.presence is Liveness.DEAD for silence in silent):
+                raise
+            return ()
 
     async def _clear_up(self, silence: Silence, now: Millis) -> None:
         """The keeper holds an agent this process does not know, or has lost a part of one; the store decides."""

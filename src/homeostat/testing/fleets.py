@@ -53,7 +53,7 @@ async def fleet_world(
 async def _fleet(
     store: SqliteFleet, clock: ManualClock, bus: Bus, status_url: str | None, *, alone: bool = False
 ) -> AsyncGenerator[Fleet]:
-    keeper = LocalStatuses(store=store) if status_url is None else RedisStatuses(url=status_url)
+    keeper = LocalStatuses(store=store, shared=not alone) if status_url is None else RedisStatuses(url=status_url)
     fleet = Fleet(store=store, keeper=keeper, bus=bus, clock=clock, ids=Ids(clock=clock), alone=alone)
     await fleet.open()
     try:

@@ -11,7 +11,13 @@ from homeostat.adapters.statuses.samples import Samples
 from homeostat.core.clock import Millis
 from homeostat.core.errors import Unavailable
 from homeostat.core.ids import AgentId
-from homeostat.core.limits import AGENT_EXPIRY_SECONDS, LISTENING_GAP_SECONDS, STALE_INTERVALS, SWEEP_ROWS_MAX
+from homeostat.core.limits import (
+    AGENT_EXPIRY_SECONDS,
+    DEAD_INTERVALS,
+    LISTENING_GAP_SECONDS,
+    STALE_INTERVALS,
+    SWEEP_ROWS_MAX,
+)
 from homeostat.core.machines.liveness import Liveness, verdict_due
 from homeostat.core.ports.fleet import RegistryStore
 from homeostat.core.records.fleet import (
@@ -29,6 +35,7 @@ from homeostat.core.records.fleet import (
 
 _COUNTED = frozenset({Liveness.ALIVE.value, Liveness.STALE.value})
 _DEAD = frozenset({Liveness.DEAD.value})
+_AFTER = {Liveness.STALE: STALE_INTERVALS, Liveness.DEAD: DEAD_INTERVALS}
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(AgentStatus)
 
@@ -48,10 +55,13 @@ class _Entry:
 
 
 class LocalStatuses:
-    """The keeper for one process; others hear of its agents through the bus."""
+    """The keeper for one process; others hear of its agents through the bus. `shared` says that there may be others."""
 
-    def __init__(self, *, store: RegistryStore, expiry_seconds: float = AGENT_EXPIRY_SECONDS) -> None:
+    def __init__(
+        self, *, store: RegistryStore, expiry_seconds: float = AGENT_EXPIRY_SECONDS, shared: bool = False
+    ) -> None:
         self._store = store
+        self._shared = shared
         self._expiry_ms = int(expiry_seconds * 1000)
         self._entries: dict[AgentId, _Entry] = {}
         self._lanes = Lanes()
@@ -106,9 +116,13 @@ class LocalStatuses:
         agent_id = admission.registration.agent_id
         entry = self._entries.get(agent_id)
         if entry is None:
-            self._entries[agent_id] = entry = _Entry(now, admission.interval_ms)
-            self._count[entry.presence] += 1
+            entry = self._enter(agent_id, now, admission.interval_ms)
         self._hear(agent_id, entry, now, admission.interval_ms)
+
+    def _enter(self, agent_id: AgentId, now: Millis, interval_ms: int) -> _Entry:
+        self._entries[agent_id] = entry = _Entry(now, interval_ms)
+        self._count[entry.presence] += 1
+        return entry
 
     async def drop(self, agent_ids: Collection[AgentId]) -> None:
         for agent_id in agent_ids:
@@ -134,8 +148,22 @@ class LocalStatuses:
     async def learn(self, beats: Sequence[Beat]) -> None:
         for beat in beats:
             entry = self._entries.get(beat.status.agent_id)
-            if entry is not None and beat.received_ms > entry.received_ms:
+            if entry is None:
+                self._take(self._enter(beat.status.agent_id, beat.received_ms, beat.interval_ms), beat)
+            elif beat.received_ms > entry.received_ms:
                 self._take(entry, beat)
+
+    async def agree(self, agent_id: AgentId, presence: Liveness, since_ms: Millis, interval_ms: int) -> bool:
+        entry = self._entries.get(agent_id)
+        if entry is None:
+            entry = self._enter(agent_id, since_ms, interval_ms)
+        elif (
+            entry.presence in {presence, Liveness.DEAD}
+            or since_ms < entry.counted_ms + _AFTER[presence] * entry.interval_ms
+        ):
+            return False
+        self._pass(agent_id, entry, presence, since_ms)
+        return True
 
     def _take(self, entry: _Entry, beat: Beat) -> None:
         entry.status = _encoder.encode(beat.status)
@@ -185,6 +213,25 @@ class LocalStatuses:
         entry = self._entries[agent_id]
         return Silence(agent_id, entry.presence, entry.counted_ms, entry.interval_ms, date)
 
+    async def heard_elsewhere(self, silent: Sequence[Silence], now: Millis) -> Collection[AgentId]:
+        if not self._shared:
+            return ()
+        found = await self._store.standings_of([silence.agent_id for silence in silent])
+        return [standing.agent_id for standing in found if self._adopt(standing, now)]
+
+    def _adopt(self, written: Standing, now: Millis) -> bool:
+        """Hold an agent as another process does that heard it later; if it is silent there too, it is judged here."""
+        entry = self._entries.get(written.agent_id)
+        ahead = written.received_ms > now + LISTENING_GAP_SECONDS * 1000  # written by a clock that was wrong
+        if entry is None or ahead or written.received_ms <= entry.received_ms:
+            return False
+        if written.presence is not Liveness.ALIVE and entry.presence is not Liveness.DEAD:
+            return False
+        entry.received_ms, entry.counted_ms, entry.interval_ms = written.received_ms, now, written.interval_ms
+        entry.status = None if written.status is None else _encoder.encode(written.status)
+        self._pass(written.agent_id, entry, written.presence, written.since_ms)
+        return True
+
     async def mark(self, marks: Sequence[Mark]) -> list[AgentId]:
         return [mark.silence.agent_id for mark in marks if self._mark(mark)]
 
@@ -193,12 +240,15 @@ class LocalStatuses:
         entry = self._entries.get(agent_id)
         if entry is None or entry.line is None or entry.line[agent_id] != mark.silence.due_ms:
             return False
-        self._count[entry.presence] -= 1
-        self._count[mark.presence] += 1
-        entry.presence = mark.presence
-        entry.since_ms = mark.since_ms
-        self._place(agent_id, entry)
+        self._pass(agent_id, entry, mark.presence, mark.since_ms)
         return True
+
+    def _pass(self, agent_id: AgentId, entry: _Entry, presence: Liveness, since_ms: Millis) -> None:
+        self._count[entry.presence] -= 1
+        self._count[presence] += 1
+        entry.presence = presence
+        entry.since_ms = since_ms
+        self._place(agent_id, entry)
 
     # --- reading -------------------------------------------------------------------------------------------
 

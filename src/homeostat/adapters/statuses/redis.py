@@ -129,6 +129,11 @@ class RedisStatuses:
     async def learn(self, beats: Sequence[Beat]) -> None:
         """The process that received them has written them here."""
 
+    async def agree(self, agent_id: AgentId, presence: Liveness, since_ms: Millis, interval_ms: int) -> bool:
+        """A verdict is passed once, here, by whichever process looks first; all others hear of it."""
+        del agent_id, presence, since_ms, interval_ms
+        return True
+
     # --- silence -------------------------------------------------------------------------------------------
 
     async def roll(self, now: Millis, limit: int) -> Roll:
@@ -141,6 +146,11 @@ class RedisStatuses:
             for agent_id, presence, counted, interval, due in judged
         )
         return Roll(silent, Millis(following) if following else None)
+
+    async def heard_elsewhere(self, silent: Sequence[Silence], now: Millis) -> Collection[AgentId]:
+        """What others heard is here."""
+        del silent, now
+        return ()
 
     async def mark(self, marks: Sequence[Mark]) -> list[AgentId]:
         packed = _pack.encode(

@@ -15,6 +15,7 @@ from homeostat.core.records.fleet import (
     Registration,
     Roll,
     Sample,
+    Silence,
     Standing,
 )
 
@@ -57,6 +58,10 @@ class RegistryStore(Protocol):
 
     async def standings(self) -> list[Standing]: ...
 
+    async def standings_of(self, agent_ids: Collection[AgentId]) -> list[Standing]:
+        """How these agents stood when they were last written down; who never was is missing."""
+        ...
+
     async def drop_standings(self, agent_ids: Collection[AgentId]) -> None: ...
 
 
@@ -86,11 +91,19 @@ class StatusKeeper(Protocol):
         ...
 
     async def learn(self, beats: Sequence[Beat]) -> None:
-        """Take heartbeats that another process received; a keeper that is shared knows them already."""
+        """Take heartbeats of agents that another process received; a keeper that is shared knows them already."""
+        ...
+
+    async def agree(self, agent_id: AgentId, presence: Liveness, since_ms: Millis, interval_ms: int) -> bool:
+        """Take another process' verdict; False where it was passed here too, or the agent was heard since."""
         ...
 
     async def roll(self, now: Millis, limit: int) -> Roll:
         """Who is due for a verdict, at a cost that grows with their number and not with the fleet's."""
+        ...
+
+    async def heard_elsewhere(self, silent: Sequence[Silence], now: Millis) -> Collection[AgentId]:
+        """Who of the silent was heard by another process, as it wrote down; they are held as it holds them."""
         ...
 
     async def mark(self, marks: Sequence[Mark]) -> list[AgentId]:

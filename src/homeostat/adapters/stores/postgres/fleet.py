@@ -71,6 +71,10 @@ class PostgresFleet:
     async def standings(self) -> list[Standing]:
         return [rows.read_standing(row) for row in await self._engine.fetch(SQL["standings_all"])]
 
+    async def standings_of(self, agent_ids: Collection[AgentId]) -> list[Standing]:
+        found = await self._engine.fetch(SQL["standings_some"], list(agent_ids))
+        return [rows.read_standing(row) for row in found]
+
     async def drop_standings(self, agent_ids: Collection[AgentId]) -> None:
         await self._engine.fetch(SQL["standings_drop"], list(agent_ids))
 

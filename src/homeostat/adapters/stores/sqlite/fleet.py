@@ -67,6 +67,9 @@ class SqliteFleet:
     async def standings(self) -> list[Standing]:
         return [rows.read_standing(row) for row in await self._all("standings_all")]
 
+    async def standings_of(self, agent_ids: Collection[AgentId]) -> list[Standing]:
+        return [rows.read_standing(row) for row in await self._all("standings_some", json.dumps(list(agent_ids)))]
+
     async def drop_standings(self, agent_ids: Collection[AgentId]) -> None:
         wanted = json.dumps(list(agent_ids))
         await self._engine.save(lambda connection: connection.execute(SQL["standings_drop"], (wanted,)))
