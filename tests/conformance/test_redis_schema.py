@@ -153,3 +153,20 @@ async def test_heartbeats_that_come_together_share_round_trips(redis_url: str, s
         assert all(await asyncio.gather(*(keeper.beat(beat(name, START + 1)) for name in names)))
         assert server.info("commandstats")["cmdstat_evalsha"]["calls"] < 10
         assert len(await keeper.standings([admission(name).registration.agent_id for name in names])) == 200
+
+
+async def test_a_heartbeat_that_arrives_behind_a_later_one_undoes_nothing(redis_url: str, server: Any) -> None:
+    """A server that stood still sends what it had taken, and meanwhile the agent was heard by another."""
+    async with keeper_on(redis_url) as ours, keeper_on(redis_url) as theirs:
+        await hold(ours, "a", interval_ms=1_000)
+        assert await ours.beat(beat("a", START + 8_000, interval_ms=1_000))
+        assert not (await ours.roll(Millis(START + 8_001), 10)).silent
+        assert await theirs.beat(beat("a", START + 7, interval_ms=1_000))
+        assert (await standing(ours, "a")).received_ms == START + 8_000
+        assert not (await ours.roll(Millis(START + 8_002), 10)).silent
+        assert server.zcard("agent:history:a") == 2
+
+        day = START + 86_400_000
+        assert await theirs.beat(beat("a", day, interval_ms=1_000)), "of a clock that was a day ahead"
+        assert await ours.beat(beat("a", START + 8_500, interval_ms=1_000))
+        assert (await standing(ours, "a")).received_ms == START + 8_500

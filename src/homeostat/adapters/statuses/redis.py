@@ -112,7 +112,7 @@ class RedisStatuses:
 
     async def _carry(self, beats: list[Beat]) -> list[bool]:
         packed = _pack.encode([self._packed(beat) for beat in beats])
-        answers: bytes = await self._redis.run("beat", packed, HISTORY_SAMPLES_MAX)
+        answers: bytes = await self._redis.run("beat", packed, HISTORY_SAMPLES_MAX, _GAP_MS)
         return [letter == ord("+") for letter in answers]
 
     def _packed(self, beat: Beat) -> tuple[str | int, ...]:
