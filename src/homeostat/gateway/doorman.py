@@ -46,10 +46,11 @@ class Doorman:
         return await asyncio.shield(asking)
 
     async def _look_up(self, digest: str) -> AgentKey | None:
+        asked_at = self._clock.monotonic()  # the answer may have lain there while this process slept
         holder = await self._keyring.holder(digest)
         if len(self._known) >= KEYS_CACHED_MAX:
             self._known.clear()
-        self._known[digest] = (holder, self._clock.monotonic() + KEY_STALE_SECONDS)
+        self._known[digest] = (holder, asked_at + KEY_STALE_SECONDS)
         return holder
 
     def forget(self) -> None:
