@@ -41,7 +41,7 @@ async def open_immune(
         remedies=holding.remedies,
         roster=roster,
         catch_up=fleet.registry.refresh,
-        fleet_size=lambda: len(fleet.registry),
+        fleet_size=fleet.registry.size,
         clock=clock,
         ids=ids,
         doctrine=stand_ins.doctrine,

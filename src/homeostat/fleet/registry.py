@@ -2,6 +2,7 @@
 
 import re
 from bisect import bisect_right, insort
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -92,6 +93,7 @@ class Registry:
         self._members: dict[AgentId, Member] = {}
         self._by_digest: dict[str, Member] = {}
         self._ordered: list[AgentId] = []
+        self._sizes: Counter[ProjectId] = Counter()
         self._revision = 0
         self._saves: Convoy[tuple[Registration, int | None], Registration | None] = Convoy(
             store.save, limit=REGISTRATIONS_PER_COMMIT_MAX
@@ -99,6 +101,10 @@ class Registry:
 
     def __len__(self) -> int:
         return len(self._members)
+
+    def size(self, project: ProjectId) -> int:
+        """How many agents a project has."""
+        return self._sizes[project]
 
     # --- who is there --------------------------------------------------------------------------------------
 
@@ -256,6 +262,10 @@ class Registry:
         held = self._members.get(entry.agent_id)
         if held is not None and held.entry.revision > entry.revision:
             return
+        if held is not None:
+            self._sizes[held.entry.project] -= 1
+        if not entry.gone:
+            self._sizes[entry.project] += 1
         if entry.gone:
             if held is not None:
                 del self._members[entry.agent_id]

@@ -3,8 +3,9 @@
 from collections import OrderedDict
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
+from homeostat.core.ids import AgentId, ProjectId
 from homeostat.core.records.immune import Spread
 from homeostat.core.records.turn import AgentKey
 
@@ -12,12 +13,25 @@ EVERYBODY: Final = "fleet"
 COHORTS_MAX: Final = 16_384  # tags are the agents' own words
 
 
+class Cohort(NamedTuple):
+    """Agents that are comparable: of one project, or of all of them where what they share is a model or its provider.
+
+    What agents say of themselves, as types and tags, tells nothing of those of others.
+    """
+
+    name: str
+    project: ProjectId | None = None
+
+
+NOBODY: Final = Cohort("")
+
+
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """How far something has spread, and in which cohort it shows most."""
 
     spread: Spread
-    cohort: str = ""
+    cohort: Cohort = NOBODY
     kind: str = ""
     affected: int = 0
     comparable: int = 0
@@ -58,11 +72,12 @@ class Correlator:
     >>> from homeostat.core.ids import AgentId, ProjectId
     >>> agents = [(ProjectId("p"), AgentId(f"a{i}")) for i in range(10)]
     >>> correlator = Correlator(window_seconds=60)
+    >>> fleet = Cohort("fleet", ProjectId("p"))
     >>> for agent in agents:
-    ...     correlator.active(agent, ["fleet"], 0.0)
+    ...     correlator.active(agent, [fleet], 0.0)
     >>> for agent in agents[:4]:
-    ...     correlator.affected(agent, ["fleet"], ["latency_spike"], 0.0)
-    >>> correlator.verdict(["fleet"], ["latency_spike"], 1.0).spread.value
+    ...     correlator.affected(agent, [fleet], ["latency_spike"], 0.0)
+    >>> correlator.verdict([fleet], ["latency_spike"], 1.0).spread.value
     'fleet_wide'
     """
 
@@ -70,10 +85,10 @@ class Correlator:
         self._window = window_seconds
         self._share = share
         self._least = least
-        self._active: OrderedDict[str, _Recent] = OrderedDict()
-        self._affected: OrderedDict[tuple[str, str], _Recent] = OrderedDict()
+        self._active: OrderedDict[Cohort, _Recent] = OrderedDict()
+        self._affected: OrderedDict[tuple[Cohort, str], _Recent] = OrderedDict()
 
-    def active(self, agent: AgentKey, cohorts: Collection[str], now: float) -> None:
+    def active(self, agent: AgentKey, cohorts: Collection[Cohort], now: float) -> None:
         """An agent was heard: from now on it is one that could show something."""
         for cohort in cohorts:
             if (recent := self._active.get(cohort)) is None:
@@ -82,12 +97,12 @@ class Correlator:
                     self._active.popitem(last=False)
             recent.see(agent, now)
 
-    def heard(self, now: float) -> int:
-        """How many agents were heard of late."""
-        everybody = self._active.get(EVERYBODY)
+    def heard(self, project: ProjectId, now: float) -> int:
+        """How many agents of a project were heard of late."""
+        everybody = self._active.get(Cohort(EVERYBODY, project))
         return 0 if everybody is None else everybody.count(now)
 
-    def affected(self, agent: AgentKey, cohorts: Collection[str], kinds: Collection[str], now: float) -> None:
+    def affected(self, agent: AgentKey, cohorts: Collection[Cohort], kinds: Collection[str], now: float) -> None:
         """An agent shows something."""
         for cohort in cohorts:
             for kind in kinds:
@@ -97,7 +112,7 @@ class Correlator:
                         self._affected.popitem(last=False)
                 recent.see(agent, now)
 
-    def verdict(self, cohorts: Collection[str], kinds: Collection[str], now: float) -> Verdict:
+    def verdict(self, cohorts: Collection[Cohort], kinds: Collection[str], now: float) -> Verdict:
         """How far what an agent shows has spread; of several cohorts, the one it fills most."""
         best = Verdict(Spread.AGENT_SPECIFIC)
         for cohort in cohorts:
@@ -119,10 +134,12 @@ class Correlator:
             return Spread.FLEET_WIDE
         return Spread.PARTIAL if affected >= 2 else Spread.AGENT_SPECIFIC
 
-    def agents(self, verdict: Verdict) -> tuple[AgentKey, ...]:
-        """Who shows what a verdict is about."""
-        recent = self._affected.get((verdict.cohort, verdict.kind))
-        return recent.agents() if recent is not None else ()
+    def agents(self, verdict: Verdict, project: ProjectId) -> tuple[list[AgentId], int]:
+        """Who of a project shows what a verdict is about, and of how many: no project is told of another's."""
+        affected, active = self._affected.get((verdict.cohort, verdict.kind)), self._active.get(verdict.cohort)
+        hit = [agent_id for owner, agent_id in affected.agents() if owner == project] if affected is not None else []
+        there = sum(owner == project for owner, _ in active.agents()) if active is not None else 0
+        return sorted(hit), max(there, len(hit))
 
 
 _ORDER: Final = {Spread.AGENT_SPECIFIC: 0, Spread.PARTIAL: 1, Spread.FLEET_WIDE: 2}

@@ -66,7 +66,7 @@ class Immune:
         remedies: Remedies,
         roster: Roster,
         catch_up: Callable[[], Awaitable[object]],
-        fleet_size: Callable[[], int],
+        fleet_size: Callable[[ProjectId], int],
         clock: Clock | None = None,
         ids: Ids | None = None,
         doctrine: Doctrine | None = None,
@@ -134,7 +134,7 @@ class Immune:
             ids=self.ids,
         )
 
-    def _orchestrator(self, roster: Roster, fleet_size: Callable[[], int]) -> Orchestrator:
+    def _orchestrator(self, roster: Roster, fleet_size: Callable[[ProjectId], int]) -> Orchestrator:
         return Orchestrator(
             ward=self.ward,
             deciding=self.deciding,

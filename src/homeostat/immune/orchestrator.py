@@ -19,7 +19,7 @@ from homeostat.core.records.turn import AgentKey
 from homeostat.core.records.vitals import Vitals
 from homeostat.immune.archive import Archive
 from homeostat.immune.baseline import Baselines, Rows
-from homeostat.immune.correlator import EVERYBODY, Correlator, Verdict
+from homeostat.immune.correlator import EVERYBODY, Cohort, Correlator, Verdict
 from homeostat.immune.deciding import Deciding
 from homeostat.immune.diagnostician import Diagnostician
 from homeostat.immune.doctrine import Doctrine
@@ -52,7 +52,7 @@ class Orchestrator:
         enforcement: Enforcement,
         doctrine: Doctrine,
         roster: Roster,
-        fleet_size: Callable[[], int],
+        fleet_size: Callable[[ProjectId], int],
         clock: Clock,
         ids: Ids,
         min_samples: int,
@@ -75,7 +75,7 @@ class Orchestrator:
         self._correlator = Correlator(
             window_seconds=doctrine.correlation_seconds, share=doctrine.fleet_share, least=doctrine.fleet_agents
         )
-        self._alerts: dict[tuple[str, str], tuple[Incident, float]] = {}
+        self._alerts: dict[tuple[ProjectId, str, str], tuple[Incident, float]] = {}
 
     async def tick(self) -> int:
         """One pass; returns how many samples were looked at."""
@@ -132,12 +132,12 @@ class Orchestrator:
         samples.extend(kept)
         watch.heard_at = self._clock.monotonic()
         member = self._roster(watch.key)
-        cohorts = [EVERYBODY]
-        cohorts += [f"type {member.agent_type}", *(f"tag {tag}" for tag in member.tags)] if member else []
-        cohorts += [f"model {model}"] if model else [one for one in watch.cohorts if one.startswith("model ")]
-        cohorts += (
-            [f"provider {provider}"] if provider else [one for one in watch.cohorts if one.startswith("provider ")]
-        )
+        names = [EVERYBODY]
+        names += [f"type {member.agent_type}", *(f"tag {tag}" for tag in member.tags)] if member else []
+        cohorts = [Cohort(name, watch.key[0]) for name in names]
+        for what, called in (("model ", model), ("provider ", provider)):
+            known = [one for one in watch.cohorts if one.project is None and one.name.startswith(what)]
+            cohorts += [Cohort(what + called)] if called else known
         watch.cohorts = tuple(cohorts)
 
     # --- suspicion -----------------------------------------------------------------------------------------
@@ -203,23 +203,25 @@ class Orchestrator:
                 await self._alert(watch, verdict, now)
                 if watch.phase is Phase.HEALTHY:
                     await self._ward.move(
-                        Move(watch=watch, event=PhaseEvent.ANOMALY, cause=f"{verdict.kind} in {verdict.cohort}")
+                        Move(watch=watch, event=PhaseEvent.ANOMALY, cause=f"{verdict.kind} in {verdict.cohort.name}")
                     )
             elif watch.wanted_at is not None and now - watch.wanted_at >= self._doctrine.settle_seconds:
                 await self._escalate(watch, verdict)
 
     async def _escalate(self, watch: Watch, verdict: Verdict) -> None:
-        isolated = sum(not self._archive.gone(one) for one in self._ward.isolated)
-        size = max(self._fleet_size(), self._correlator.heard(self._clock.monotonic()), isolated)
+        project = watch.key[0]  # each is a fleet of its own: who isolates many of his own spares no one else's
+        isolated = sum(one.key[0] == project and not self._archive.gone(one) for one in self._ward.isolated)
+        size = max(self._fleet_size(project), self._correlator.heard(project, self._clock.monotonic()), isolated)
         if isolated >= max(1, int(self._doctrine.isolated_share * size)):
             if not watch.capped:
                 watch.capped = True
                 self._ward.counts.capped += 1
                 problem = f"{isolated} of {size} agents are isolated, which is the most"
-                await self._tell(watch.key[0], watch.key[1], "cap", {"problem": problem, "sigma": watch.sigma})
+                await self._tell(project, watch.key[1], "cap", {"problem": problem, "sigma": watch.sigma})
             return
         cause = in_words(watch.evidence)
-        incident = replace(self.diagnose(watch, verdict.spread), cohort=FIRE_DRILL if watch.drill else verdict.cohort)
+        cohort = FIRE_DRILL if watch.drill else verdict.cohort.name
+        incident = replace(self.diagnose(watch, verdict.spread), cohort=cohort)
         if await self.order(watch, PhaseEvent.ESCALATE, incident=incident, cause=cause):
             log.warning("%s is isolated: %s", watch.key[1], cause)
 
@@ -263,10 +265,10 @@ class Orchestrator:
 
     async def _alert(self, watch: Watch, verdict: Verdict, now: float) -> None:
         """Say it once, name the cohort, and let out whoever was isolated for it before it was understood."""
-        place = (verdict.cohort, verdict.kind)
-        explained = [one for (cohort, _), (one, _) in self._alerts.items() if cohort == verdict.cohort]
-        project = watch.key[0]  # what it has is read there, and the names of others' agents are theirs
-        hit = tuple(sorted(one for other, one in self._correlator.agents(verdict) if other == project))
+        project, cohort = watch.key[0], verdict.cohort.name  # each project is told of its own agents
+        place = (project, cohort, verdict.kind)
+        explained = any((owner, name) == (project, cohort) for owner, name, _ in self._alerts)
+        hit, comparable = self._correlator.agents(verdict, project)
         if place in self._alerts:
             self._alerts[place] = (self._alerts[place][0], now)
             return
@@ -276,8 +278,8 @@ class Orchestrator:
             agent_id=None,
             opened_at_ms=self._clock.now_ms(),
             spread=Spread.FLEET_WIDE,
-            cohort=verdict.cohort,
-            agents=hit[:AGENTS_NAMED_MAX],
+            cohort=cohort,
+            agents=tuple(hit[:AGENTS_NAMED_MAX]),
             sigma=watch.sigma,
             evidence=tuple(watch.evidence)[-8:],
             hypotheses=self._diagnostician.diagnose(tuple(watch.evidence), spread=Spread.FLEET_WIDE),
@@ -288,8 +290,8 @@ class Orchestrator:
             return  # another side of the same trouble
         self._ward.counts.alerts += 1
         await self._ward.store.save(Chart(incidents=(incident,)))
-        said = {"incident_id": incident.incident_id, "kind": verdict.kind, "affected": verdict.affected}
-        await self._tell(project, verdict.cohort, "fleet_wide", {**said, "comparable": verdict.comparable})
+        said = {"incident_id": incident.incident_id, "kind": verdict.kind, "affected": len(hit)}
+        await self._tell(project, cohort, "fleet_wide", {**said, "comparable": comparable})
         await self._let_victims_out(verdict, incident)
 
     async def _let_victims_out(self, verdict: Verdict, incident: Incident) -> None:
@@ -298,10 +300,13 @@ class Orchestrator:
             own = watch.incident
             if own is None or watch.phase is not Phase.QUARANTINED or own.cohort in LEFT_ALONE:
                 continue
+            if key[0] != incident.project and verdict.cohort not in watch.cohorts:
+                continue
             age_ms = incident.opened_at_ms - own.opened_at_ms
             kinds = {one.kind for one in own.evidence}
             if verdict.kind in kinds and age_ms <= self._doctrine.correlation_seconds * 1000:
-                await self._healer.let_out(watch, cause=f"it was {verdict.cohort}'s trouble", actor="immune system")
+                cause = f"it was {verdict.cohort.name}'s trouble"
+                await self._healer.let_out(watch, cause=cause, actor="immune system")
 
     async def _close_alerts(self) -> None:
         now = self._clock.monotonic()

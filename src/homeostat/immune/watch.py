@@ -11,6 +11,7 @@ from homeostat.core.records.immune import NEVER, Evidence, Incident, Patient
 from homeostat.core.records.turn import AgentKey
 from homeostat.core.records.vitals import Vitals
 from homeostat.immune.behaviour import ALARM_RISK, Habits, Sign, Trail
+from homeostat.immune.correlator import Cohort
 from homeostat.immune.vitals import Anomaly
 
 EVIDENCE_KEPT_MAX: Final = 32
@@ -35,7 +36,7 @@ class Watch:
     rows: dict[str, int] = field(default_factory=dict[str, int])
     habits: Habits = field(default_factory=Habits)
     incident: Incident | None = None
-    cohorts: tuple[str, ...] = ()
+    cohorts: tuple[Cohort, ...] = ()
     evidence: deque[Evidence] = field(default_factory=_evidence)
     streak: int = 0  # anomalous ticks in a row
     sigma: float = 0.0  # the worst of them

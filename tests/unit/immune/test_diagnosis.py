@@ -22,7 +22,7 @@ from homeostat.core.records.immune import (
     Spread,
 )
 from homeostat.core.records.vitals import Vitals
-from homeostat.immune.correlator import Correlator
+from homeostat.immune.correlator import Cohort, Correlator
 from homeostat.immune.diagnostician import Diagnostician
 from homeostat.immune.intake import Intake
 from homeostat.immune.ladder import COSTS, LADDERS, Experience
@@ -206,7 +206,8 @@ def test_what_failed_is_not_tried_again_on_the_same_agent_until_it_is_given_a_fr
 def test_a_verdict_names_the_cohort_and_forgets_what_is_past() -> None:
     correlator = Correlator(window_seconds=60)
     agents = [(DEFAULT_PROJECT, AgentId(f"a{number}")) for number in range(20)]
-    cohorts = {agent: ("fleet", "model big" if number < 4 else "model small") for number, agent in enumerate(agents)}
+    fleet, big, small = Cohort("fleet", DEFAULT_PROJECT), Cohort("model big"), Cohort("model small")
+    cohorts = {agent: (fleet, big if number < 4 else small) for number, agent in enumerate(agents)}
     for agent in agents:
         correlator.active(agent, cohorts[agent], 0.0)
     correlator.affected(agents[0], cohorts[agents[0]], ["latency_spike"], 0.0)
@@ -215,7 +216,7 @@ def test_a_verdict_names_the_cohort_and_forgets_what_is_past() -> None:
     assert correlator.verdict(cohorts[agents[0]], ["latency_spike"], 0.0).spread is Spread.PARTIAL
     correlator.affected(agents[2], cohorts[agents[2]], ["latency_spike"], 0.0)
     verdict = correlator.verdict(cohorts[agents[0]], ["latency_spike"], 0.0)
-    assert (verdict.spread, verdict.cohort, verdict.affected) == (Spread.FLEET_WIDE, "model big", 3)
+    assert (verdict.spread, verdict.cohort, verdict.affected) == (Spread.FLEET_WIDE, big, 3)
     assert correlator.verdict(cohorts[agents[0]], ["cost_spike"], 0.0).spread is Spread.AGENT_SPECIFIC
     for agent in agents:
         correlator.active(agent, cohorts[agent], 100.0)

@@ -1,30 +1,50 @@
-"""What agents of several projects show together is told in each project's own words."""
+"""Each project is a fleet of its own: what agents of others do and show neither spares nor accuses its own."""
+
+from collections.abc import AsyncGenerator
+
+import pytest
 
 from homeostat.adapters.upstreams.simulated.faults import Faults
-from homeostat.core.ids import AgentId, ProjectId
+from homeostat.core.ids import DEFAULT_PROJECT, AgentId, ProjectId
+from homeostat.core.machines.phase import Phase
+from homeostat.core.records.immune import Incident
 from homeostat.fleet.registry import Introduction
-from homeostat.testing.clinic import clinic
+from homeostat.testing.clinic import Clinic, clinic
 
 OTHER = ProjectId("billing")
+OWN, OTHERS = ("ann", "bob", "cy"), ("xi", "yan", "zed")
 
 
-async def test_trouble_of_a_whole_fleet_names_no_agents_of_another_project() -> None:
-    async with clinic() as ward:
-        own, others = ("ann", "bob", "cy"), ("xi", "yan", "zed")
-        await ward.enrol(*own)
-        for name in others:
-            enrolled = await ward.system.enrol(
-                Introduction(agent_type="worker", project=OTHER), AgentId(name), key=None
-            )
-            ward.keys[name] = enrolled.api_key
-        await ward.sample(*own, *others, times=150)
-        ward.faults |= {name: Faults(tokens=100) for name in (*own, *others)}
-        await ward.sample(*own, *others, times=10)
-        store = ward.system.immune.store
-        named: list[tuple[ProjectId, str]] = []
-        for project in (ProjectId("default"), OTHER):
-            for incident in await store.incidents(project, agent_id=None, before=None, limit=100):
-                named += [(project, agent_id) for agent_id in incident.agents]
-        assert named, "the fleet's trouble was told"
-        assert {agent_id for project, agent_id in named if project == OTHER} <= set(others)
-        assert {agent_id for project, agent_id in named if project != OTHER} <= set(own)
+@pytest.fixture
+async def ward() -> AsyncGenerator[Clinic]:
+    """Three agents of one project and three of another, all of one type, which call one model."""
+    async with clinic() as one:
+        await one.enrol(*OWN)
+        for name in OTHERS:
+            said = Introduction(agent_type="worker", project=OTHER)
+            one.keys[name] = (await one.system.enrol(said, AgentId(name), key=None)).api_key
+        await one.sample(*OWN, *OTHERS, times=150)
+        yield one
+
+
+async def alerts(ward: Clinic, project: ProjectId) -> list[Incident]:
+    found = await ward.system.immune.store.incidents(project, agent_id=None, before=None, limit=100)
+    return [one for one in found if one.agent_id is None]
+
+
+async def test_trouble_of_a_shared_model_is_told_to_each_project_of_its_own_agents(ward: Clinic) -> None:
+    ward.faults |= {name: Faults(tokens=100) for name in (*OWN, *OTHERS)}
+    await ward.sample(*OWN, *OTHERS, times=10)
+    for project, names in ((DEFAULT_PROJECT, OWN), (OTHER, OTHERS)):
+        told = await alerts(ward, project)
+        assert told, f"nobody told {project}"
+        assert {agent_id for one in told for agent_id in one.agents} <= set(names)
+
+
+async def test_agents_that_another_project_isolates_spare_none_of_ours(ward: Clinic) -> None:
+    for name in OTHERS:
+        await ward.system.immune.quarantine((OTHER, AgentId(name)), reason="a look at all of them", actor="eve")
+    ward.faults["ann"] = Faults(tokens=400)
+    await ward.sample(*OWN, times=3)
+    assert ward.phase("ann") not in (Phase.HEALTHY, Phase.SUSPECTED)
+    assert ward.system.immune.counts.capped == 0
