@@ -346,7 +346,7 @@ class Immune:
         """
         async with self.deciding:
             for _ in range(ORDER_RACES_MAX):
-                watch = await self._ordered(key)
+                watch = await self.seen(key, anew=True)
                 if await order(watch):
                     return watch.patient
                 moved = await self.ward.reload(key)
@@ -360,8 +360,8 @@ class Immune:
         return self.ward.phase(key)
 
     async def patient(self, key: AgentKey) -> Patient:
-        """An agent's health, whoever decides on it."""
-        return (await self.seen(key)).patient
+        """An agent's health as the store has it, whoever decides on it."""
+        return (await self.seen(key, anew=True)).patient
 
     async def watch_of(self, key: AgentKey) -> Watch:
         """An agent that is watched from now on."""
@@ -372,21 +372,19 @@ class Immune:
         assert watch is not None, "it was admitted a moment ago"
         return watch
 
-    async def seen(self, key: AgentKey) -> Watch:
-        """An agent as it is known; one that nobody has watched yet is a newcomer, and nothing is written."""
+    async def seen(self, key: AgentKey, *, anew: bool = False) -> Watch:
+        """An agent as it is known; one that nobody has watched yet is a newcomer, and nothing is written.
+
+        With `anew` as the store has it: who decides may not have heard yet of an order that was given elsewhere.
+        """
         if not self._knows(key):
             await self._catch_up()  # another process may have registered it a moment ago
             if not self._knows(key):
                 raise AgentUnknown(agent_id=key[1], project=key[0])
         watch = self.ward.watches.get(key)
-        if watch is None or watch.stale or not self.leading:
+        if anew or watch is None or watch.stale or not self.leading:
             watch = await self.ward.reload(key)
         return watch or self.ward.newcomer(key)
-
-    async def _ordered(self, key: AgentKey) -> Watch:
-        """An agent as the store has it: who decides may not have heard yet of an order that was given elsewhere."""
-        watch = await self.seen(key)
-        return (watch.patient.version and await self.ward.reload(key)) or watch
 
     def _knows(self, key: AgentKey) -> bool:
         return self._roster(key) is not None or key in self.ward.watches

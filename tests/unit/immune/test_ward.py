@@ -5,16 +5,18 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import nullcontext
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
+from homeostat.app.settings import Settings
 from homeostat.core.clock import Millis
 from homeostat.core.codec import Json
 from homeostat.core.enforcement_errors import AgentMoved
 from homeostat.core.errors import IllegalTransition, StaleEpoch, StoreUnavailable
 from homeostat.core.ids import DEFAULT_PROJECT, Ids, ProjectId
 from homeostat.core.machines.phase import Phase, PhaseEvent
-from homeostat.core.records.enforcement import Verb
+from homeostat.core.records.enforcement import Effect, Verb
 from homeostat.core.records.head import Gate
 from homeostat.core.records.immune import IMMUNE_ACTOR, Approval, ApprovalStatus, Chart, Incident, IncidentId, Patient
 from homeostat.core.records.turn import AgentKey, MessageType
@@ -324,3 +326,23 @@ async def test_nobody_who_is_isolated_keeps_a_turn_in_hand(
     with pytest.raises(StaleEpoch):
         await kernel.deliver(Deliver(fence=fence_of(grant), status=Outcome.SUCCESS, result=Json("1")))
     assert asked <= 2, "it is seen to once"
+
+
+async def test_who_decides_tells_of_an_agent_as_it_was_ordered_elsewhere(tmp_path: Path) -> None:
+    kept = Settings(data_dir=tmp_path)
+    async with clinic(settings=kept) as ward, clinic(settings=kept) as other:  # nothing is between them but the store
+        await ward.enrol("ann")
+        ann, here, there, kernel = ward.key("ann"), ward.system.immune, other.system.immune, other.system.kernel
+        assert (here.leading, there.leading) == (True, False)
+        await here.quarantine(ann, reason="it loops", actor="eve")
+        await here.tick()
+        assert (await here.patient(ann)).phase is Phase.QUARANTINED
+        await there.release(ann, reason="it was nothing", actor="bob")
+        worker = await kernel.open_worker([ann], lambda _: None)
+        await kernel.enqueue(Enqueue(key=ann, type=MessageType.TURN, payload=Json('"go"')))
+        assert await kernel.claim(worker, 1, 5)
+        await there.quarantine(ann, reason="it loops again", actor="bob")
+        receipt = await here.enforcement.receipt(ann)
+        assert (receipt.verb, receipt.reason, receipt.effect) == (Verb.QUARANTINE, "it loops again", Effect.ENFORCED)
+        told = await here.patient(ann)
+        assert (told.phase, told.cause) == (Phase.DRAINING, "it loops again"), "it has something in hand"
