@@ -42,8 +42,10 @@ def test_a_turn_that_was_begun_or_answered_while_its_agent_was_isolated_is_found
     assert journals.served_isolated([sent, {"begun": "d", "agent": "patient", "by": 7, "at": 22.5}], spells) == []
     found = journals.served_isolated([in_hand, begun, ended, later], spells)
     assert [("b was begun" in words, "c was answered" in words) for words in found] == [(True, False), (False, True)]
+    assert found[0].endswith("nothing may have been in hand any more for 1.00 s")
     (found,) = journals.served_isolated([{"begun": "d", "agent": "patient", "by": 7, "at": 19.0}, sent], spells)
     assert "d was begun" in found, "it was sent when the quarantine was enforced already"
+    assert found.endswith("it was sent 0.50 s after that was enforced")
 
 
 def test_a_turn_was_held_back_if_it_was_sent_to_an_isolated_agent_and_begun_afterwards() -> None:

@@ -117,10 +117,16 @@ def served_isolated(noted: Iterable[dict[str, Any]], spells: Sequence[Spell]) ->
                 pass
     for agent, turn, what, at in did:
         for spell in spells:
-            late = spell.shut is not None and at >= spell.shut
-            if spell.agent_id == agent and at < spell.until and (late or sent.get(turn, 0.0) >= spell.enforced):
-                words = f"{turn} was {what} {spell.until - at:.2f} s before its release"
-                found.append(f"always_the_isolated_are_not_served: {words}")
+            if spell.agent_id != agent or at >= spell.until:
+                continue
+            if (sent_at := sent.get(turn, 0.0)) >= spell.enforced:
+                why = f"it was sent {sent_at - spell.enforced:.2f} s after that was enforced"
+            elif spell.shut is not None and at >= spell.shut:
+                why = f"nothing may have been in hand any more for {at - spell.shut:.2f} s"
+            else:
+                continue
+            words = f"{turn} was {what} {spell.until - at:.2f} s before its release; {why}"
+            found.append(f"always_the_isolated_are_not_served: {words}")
     return found
 
 
