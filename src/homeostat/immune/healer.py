@@ -1,10 +1,12 @@
 """Treats isolated agents: drains, asks where it has to, tries remedies in order, and lets probation judge them."""
 
-from collections.abc import Iterator
+import logging
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
 from typing import Final
 
-from homeostat.core.clock import Clock, Millis
+from homeostat.core.clock import Clock
+from homeostat.core.errors import Unavailable
 from homeostat.core.ids import Ids
 from homeostat.core.machines.phase import Phase, PhaseEvent
 from homeostat.core.ports.immune import Remedies
@@ -17,7 +19,6 @@ from homeostat.core.records.immune import (
     Incident,
     IncidentId,
     Lesson,
-    RemedyAction,
     Treatment,
     Veto,
 )
@@ -28,11 +29,12 @@ from homeostat.immune.doctrine import Doctrine
 from homeostat.immune.enforcement import Enforcement
 from homeostat.immune.ladder import Experience, Step
 from homeostat.immune.questions import Questions
+from homeostat.immune.treating import Heard, Treating
 from homeostat.immune.ward import Move, Ward
 from homeostat.immune.watch import Watch
 
+log = logging.getLogger(__name__)
 HOUR_MS: Final = 3_600_000
-TREATMENT_MS: Final = 60_000  # how long a treatment is left to the process that has begun it
 REMEDIES_PER_TICK_MAX: Final = 32  # what cannot be applied costs nothing; the ladders are shorter than this
 
 
@@ -52,7 +54,6 @@ class Healer:
         ids: Ids,
     ) -> None:
         self._ward = ward
-        self._deciding = deciding
         self._enforcement = enforcement
         self._remedies = remedies
         self._baselines = baselines
@@ -61,7 +62,7 @@ class Healer:
         self._ids = ids
         self.experience = Experience()
         self._questions = Questions(ward=ward, enforcement=enforcement, doctrine=doctrine, clock=clock, ids=ids)
-        self._treating: dict[AgentKey, Millis] = {}
+        self._treating = Treating(ward=ward, deciding=deciding, remedies=remedies, clock=clock)
         self._under_way: set[AgentKey] = set()
 
     async def step(self, watch: Watch) -> None:
@@ -72,7 +73,7 @@ class Healer:
             case Phase.QUARANTINED:
                 await self._decide(watch)
             case Phase.HEALING:
-                await self._treat(watch)
+                await self._treat(watch, self._climb)
             case Phase.PROBATION:
                 await self._judge(watch)
             case _:
@@ -158,23 +159,26 @@ class Healer:
         tried += [(diagnosis, action) for diagnosis in Diagnosis for action in useless]
         yield from self.experience.rungs(watch.key, incident.hypotheses, tried, since=since)
 
-    async def _treat(self, watch: Watch) -> None:
+    async def _treat(self, watch: Watch, how: Callable[[Watch], Awaitable[object]]) -> None:
         """One treatment of an agent at a time: others may decide while one lasts."""
         if watch.key in self._under_way:
             return
         self._under_way.add(watch.key)
         try:
-            await self._climb(watch)
+            await how(watch)
         finally:
             self._under_way.discard(watch.key)
 
     async def _climb(self, watch: Watch) -> None:
         """Remedy by remedy, until one is applied or none is left."""
-        incident, seen = watch.incident, watch.patient.version
-        assert incident is not None, "nobody is treated without an incident"
+        if watch.key in self._treating.heard:
+            return  # the store knows nothing yet of the last one, which may have been enough
+        seen = watch.patient.version
         await self._enforcement.bring(watch.patient)  # what is stopped cannot be treated; its gates stay shut
         for _ in range(REMEDIES_PER_TICK_MAX):
-            now = self._clock.now_ms()
+            incident, now = watch.incident, self._clock.now_ms()
+            if incident is None:
+                return  # another process has discharged it
             applied = [one for one in incident.treatments if one.applied is Applied.APPLIED]
             if sum(abs(now - one.at_ms) < HOUR_MS for one in applied) >= self._doctrine.attempts_per_hour:
                 return
@@ -189,74 +193,69 @@ class Healer:
                 if await self._ward.move(Move(watch=watch, event=PhaseEvent.EXHAUST, cause=cause, incident=ended)):
                     await self._enforcement.bring(watch.patient)
                 return
-            before = incident.treatments
-            begun = self._begun(watch, *step)
-            if not await self._claim(watch, replace(incident, treatments=(*before, begun))):
+            begun = self._treating.begun(watch, step)
+            if not await self._treating.claim(watch, replace(incident, treatments=(*incident.treatments, begun))):
                 return
-            version = watch.patient.version
-            treatment = await self._apply(watch, begun)
-            if watch.patient.version != version:
-                await self._note(watch, begun, treatment)
+            await self._treating.give(watch, begun)
+            if not await self._write_down(watch):
                 return
-            incident = replace(incident, treatments=(*before, treatment))
-            if treatment.applied is Applied.APPLIED:
-                await self._let_out(watch, incident, PhaseEvent.TREATED, f"{treatment.action.words}: {treatment.note}")
-                return
-            lessons = (
-                () if treatment.applied is Applied.NOT_APPLICABLE else (self._lesson(watch, treatment, cured=False),)
-            )
-            patient = replace(watch.patient, version=watch.patient.version + 1)
-            if not await self._ward.store.save(Chart(patients=(patient,), incidents=(incident,), lessons=lessons)):
-                await self._ward.reload(watch.key)
-                return
-            watch.patient, watch.incident = patient, incident
-            seen = patient.version
-            for lesson in lessons:
-                self.experience.learn(lesson)
+            seen = watch.patient.version
 
-    async def _claim(self, watch: Watch, incident: Incident) -> bool:
-        """Whether this process is the one that treats: who approves may do so at another than the one that decides.
+    async def _write_down(self, watch: Watch) -> bool:
+        """Write down what became of a remedy, which is kept until the store has it; whether the next one is tried."""
+        heard = self._treating.heard[watch.key]
+        if watch.patient.version != heard.version:
+            goes_on = await self._note(watch, heard)
+        elif heard.treatment.applied is Applied.APPLIED:
+            goes_on = await self._treated(watch, heard)
+        else:
+            goes_on = await self._failed(watch, heard)
+        del self._treating.heard[watch.key]
+        return goes_on
 
-        An approval is used up by it, and what is begun is written down as such: whoever takes over from one that died
-        in the middle, after a while as it may only be slow, goes on with what was not tried, and repeats nothing.
+    async def _note(self, watch: Watch, heard: Heard) -> bool:
+        """An operator was quicker than a treatment: whatever the agent is now, what was done to it is written down.
+
+        Unless it is in treatment: what another process has begun meanwhile could be written over.
         """
-        now, patient = self._clock.now_ms(), watch.patient
-        own = self._treating.get(watch.key) == patient.treated_until_ms
-        if not own and 0 < patient.treated_until_ms - now <= TREATMENT_MS:
-            return False
-        until = Millis(now + TREATMENT_MS)
-        claimed = replace(patient, version=patient.version + 1, treated_until_ms=until, bound=None, approval_id=None)
-        if not await self._ward.store.save(Chart(patients=(claimed,), incidents=(incident,))):
+        incident = watch.incident
+        if watch.phase is not Phase.HEALING and incident is not None and heard.begun in incident.treatments:
+            told = heard.told_in(incident)
+            if await self._ward.store.save(Chart(incidents=(told,))):
+                watch.incident = told
+        return False
+
+    async def _treated(self, watch: Watch, heard: Heard) -> bool:
+        assert watch.incident is not None, "nobody is treated without an incident"
+        treatment = heard.treatment
+        cause = f"{treatment.action.words}: {treatment.note}"
+        await self._let_out(watch, heard.told_in(watch.incident), PhaseEvent.TREATED, cause)
+        return False
+
+    async def _failed(self, watch: Watch, heard: Heard) -> bool:
+        assert watch.incident is not None, "nobody is treated without an incident"
+        treatment, incident = heard.treatment, heard.told_in(watch.incident)
+        useless = treatment.applied is Applied.NOT_APPLICABLE
+        lessons = () if useless else (self._lesson(watch, treatment, cured=False),)
+        patient = replace(watch.patient, version=watch.patient.version + 1)
+        if not await self._ward.store.save(Chart(patients=(patient,), incidents=(incident,), lessons=lessons)):
             await self._ward.reload(watch.key)
             return False
-        watch.patient, watch.incident = claimed, incident
-        self._treating[watch.key] = claimed.treated_until_ms
+        watch.patient, watch.incident = patient, incident
+        for lesson in lessons:
+            self.experience.learn(lesson)
         return True
 
-    def _begun(self, watch: Watch, diagnosis: Diagnosis, action: RemedyAction) -> Treatment:
-        return Treatment(
-            action=action,
-            diagnosis=diagnosis,
-            applied=Applied.FAILED,
-            note="it was begun, and nobody knows how it ended",
-            at_ms=Millis(max(self._clock.now_ms(), watch.patient.forgiven_at_ms + 1)),  # it counts from then on
-            approval_id=watch.patient.approval_id,
-        )
-
-    async def _apply(self, watch: Watch, begun: Treatment) -> Treatment:
-        action, why = begun.action, f"{begun.diagnosis}: {watch.patient.cause}"[:500]
-        async with self._deciding.lent():  # it may take seconds, and the agent is claimed
-            applied, note = await self._remedies.apply(watch.key, action, why)
-        self._ward.counts.treated[action, applied] += 1
-        return replace(begun, applied=applied, note=note, at_ms=max(begun.at_ms, self._clock.now_ms()))
-
-    async def _note(self, watch: Watch, begun: Treatment, treatment: Treatment) -> None:
-        """An operator was quicker than a treatment: whatever the agent is now, what was done to it is written down."""
-        incident = watch.incident
-        if incident is not None and begun in incident.treatments:
-            told = tuple(treatment if one == begun else one for one in incident.treatments)
-            if await self._ward.store.save(Chart(incidents=(replace(incident, treatments=told),))):
-                watch.incident = replace(incident, treatments=told)
+    async def tell_late(self) -> None:
+        """Write down what the store did not take in time, also where this process decides no more."""
+        for key in self._treating.heard.keys() - self._under_way:
+            try:
+                if (watch := await self._ward.reload(key)) is None:
+                    del self._treating.heard[key]
+                else:
+                    await self._treat(watch, self._write_down)
+            except Unavailable as error:
+                log.warning("what was done to %s is written down later: %s", key[1], error)
 
     async def end(self, watch: Watch, incident: Incident, *, cause: str, actor: str) -> bool:
         """An operator ends an agent, whatever its phase: nothing is waited for, and nothing treats it any more.
@@ -302,7 +301,7 @@ class Healer:
     async def _let_out(
         self, watch: Watch, incident: Incident | None, event: PhaseEvent, cause: str, *, actor: str = IMMUNE_ACTOR
     ) -> bool:
-        self._treating.pop(watch.key, None)
+        self._treating.let_go(watch.key)
         waiting = await self._enforcement.waiting(watch.key)
         if incident is not None:
             lost = max(0, watch.held_before - waiting)

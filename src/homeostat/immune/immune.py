@@ -222,7 +222,9 @@ class Immune:
         async with self.deciding:
             if self._taught:
                 await self._learn()
-            if not await self._lead():
+            leads = await self._lead()
+            await self.healer.tell_late()
+            if not leads:
                 self.intake.drain()
                 return 0
             began = self.clock.monotonic()

@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from homeostat.app.settings import Settings
+from homeostat.core.errors import StoreUnavailable
 from homeostat.core.machines.phase import Phase
-from homeostat.core.records.immune import Applied, RemedyAction
+from homeostat.core.records.immune import Applied, Chart, RemedyAction
 from homeostat.core.records.turn import AgentKey
-from homeostat.immune.healer import TREATMENT_MS
+from homeostat.immune.treating import TREATMENT_MS
 from homeostat.testing.clinic import Clinic, clinic
 from homeostat.testing.clock import ManualClock
 
@@ -32,6 +33,21 @@ class SlowRemedy:
 
     async def undo(self, key: AgentKey) -> None:
         del key
+
+
+class LastRemedy(SlowRemedy):
+    """The store goes away while the agent does as it is told."""
+
+    def __init__(self, words: Applied = Applied.APPLIED) -> None:
+        super().__init__()
+        self.words = words
+        self.store_away = False
+
+    async def apply(self, key: AgentKey, action: RemedyAction, reason: str) -> tuple[Applied, str]:
+        del key, reason
+        self.given.append(action)
+        self.store_away = True
+        return self.words, "given"
 
 
 @pytest.fixture
@@ -144,3 +160,106 @@ async def test_who_read_an_agent_before_another_treated_it_gives_nothing_again(
         (incident,) = await one.incidents("ann")
     assert len(remedy.given) == len(set(remedy.given)), "something was given twice"
     assert [treatment.action for treatment in incident.treatments] == remedy.given
+
+
+def goes_away(one: Clinic, remedy: LastRemedy, monkeypatch: pytest.MonkeyPatch, *, stores: bool) -> None:
+    """Its store takes nothing while it is away, or takes it and does not say so."""
+    store = one.system.immune.store
+    save = store.save
+
+    async def unanswered(chart: Chart) -> bool:
+        if remedy.store_away and not stores:
+            raise StoreUnavailable(problem="it is away")
+        saved = await save(chart)
+        if remedy.store_away:
+            raise StoreUnavailable(problem="the connection is gone")
+        return saved
+
+    monkeypatch.setattr(store, "save", unanswered)
+
+
+@pytest.mark.parametrize("stores", [False, True], ids=["nothing was stored", "only the answer was lost"])
+async def test_what_was_given_while_the_store_went_away_is_told_when_it_is_back_and_nothing_else_is_given(
+    monkeypatch: pytest.MonkeyPatch, *, stores: bool
+) -> None:
+    remedy = LastRemedy()
+    async with clinic(remedies=remedy) as one:
+        await one.enrol("ann")
+        immune, ann = one.system.immune, one.key("ann")
+        await immune.quarantine(ann, reason="it loops", actor="eve")
+        with monkeypatch.context() as patch:
+            goes_away(one, remedy, patch, stores=stores)
+            with pytest.raises(StoreUnavailable):
+                await immune.heal(ann, reason="try it", actor="eve")
+            await immune.tick()
+            one.clock.advance(TREATMENT_MS / 1000 + 1)
+            await immune.tick()
+            assert len(remedy.given) == 1, "it was treated again before anybody knew how it is"
+        await one.tick()
+        assert (one.phase("ann"), len(remedy.given)) == (Phase.PROBATION, 1)
+        (incident,) = await one.incidents("ann")
+        assert [(one.action, one.applied) for one in incident.treatments] == [(remedy.given[0], Applied.APPLIED)]
+
+
+async def test_who_approved_where_nothing_is_decided_tells_late_what_was_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings, clock, remedy = Settings(data_dir=tmp_path), ManualClock(), LastRemedy()
+    async with (
+        clinic(remedies=remedy, settings=settings, clock=clock) as one,
+        clinic(remedies=remedy, settings=settings, clock=clock) as other,
+    ):
+        await one.enrol("ann")
+        await one.system.immune.quarantine(one.key("ann"), reason="it loops", actor="eve")
+        with monkeypatch.context() as patch:
+            goes_away(other, remedy, patch, stores=False)
+            with pytest.raises(StoreUnavailable):
+                await other.system.immune.heal(one.key("ann"), reason="try it", actor="eve")
+        await other.tick()
+        assert not other.system.immune.leading
+        clock.advance(TREATMENT_MS / 1000 + 1)
+        await one.tick()
+        (incident,) = await one.incidents("ann")
+        assert [treatment.applied for treatment in incident.treatments] == [Applied.APPLIED]
+        assert len(remedy.given) == 1
+
+
+async def test_who_was_released_before_it_was_told_what_was_given_stays_so_and_it_is_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    remedy = LastRemedy()
+    async with clinic(remedies=remedy) as one:
+        await one.enrol("ann")
+        immune, ann = one.system.immune, one.key("ann")
+        await immune.quarantine(ann, reason="it loops", actor="eve")
+        with monkeypatch.context() as patch:
+            goes_away(one, remedy, patch, stores=False)
+            with pytest.raises(StoreUnavailable):
+                await immune.heal(ann, reason="try it", actor="eve")
+        await immune.kill(ann, reason="it mails customers", actor="eve")
+        await one.tick()
+        patient = await immune.store.patient(ann)
+        assert patient is not None
+        assert (patient.phase, patient.killed) == (Phase.QUARANTINED, True)
+        (incident,) = await one.incidents("ann")
+        assert [treatment.applied for treatment in incident.treatments] == [Applied.APPLIED]
+
+
+async def test_who_was_forgotten_before_it_was_told_what_was_given_is_told_of_no_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    remedy = LastRemedy()
+    async with clinic(remedies=remedy) as one:
+        await one.enrol("ann")
+        immune, ann = one.system.immune, one.key("ann")
+        await immune.quarantine(ann, reason="it loops", actor="eve")
+        with monkeypatch.context() as patch:
+            goes_away(one, remedy, patch, stores=False)
+            with pytest.raises(StoreUnavailable):
+                await immune.heal(ann, reason="try it", actor="eve")
+        patient = await immune.store.patient(ann)
+        assert patient is not None
+        assert await immune.store.save(Chart(gone=(patient,)))
+        for _ in range(2):
+            await one.tick()
+        assert (one.phase("ann"), len(remedy.given)) == (Phase.INITIALIZING, 1)
