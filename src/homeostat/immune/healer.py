@@ -149,12 +149,12 @@ class Healer:
         return None, tuple(passed)
 
     def _left(self, watch: Watch, incident: Incident) -> Iterator[Step]:
-        """What can still be tried, best first."""
+        """What can still be tried, best first. What cannot be done, or may have been, is left out for any diagnosis."""
         if watch.patient.bound is not None:
             yield watch.patient.bound
         since = watch.patient.forgiven_at_ms
         recent = [one for one in incident.treatments if one.at_ms > since]
-        useless = {one.action for one in recent if one.applied is Applied.NOT_APPLICABLE}
+        useless = {one.action for one in recent if one.applied is not Applied.APPLIED}
         tried = [(one.diagnosis, one.action) for one in recent]
         tried += [(diagnosis, action) for diagnosis in Diagnosis for action in useless]
         yield from self.experience.rungs(watch.key, incident.hypotheses, tried, since=since)

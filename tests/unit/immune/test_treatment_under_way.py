@@ -9,7 +9,7 @@ import pytest
 from homeostat.app.settings import Settings
 from homeostat.core.errors import StoreUnavailable
 from homeostat.core.machines.phase import Phase
-from homeostat.core.records.immune import Applied, Chart, RemedyAction
+from homeostat.core.records.immune import Applied, Chart, Diagnosis, Hypothesis, RemedyAction
 from homeostat.core.records.turn import AgentKey
 from homeostat.immune.treating import TREATMENT_MS
 from homeostat.testing.clinic import Clinic, clinic
@@ -48,6 +48,21 @@ class LastRemedy(SlowRemedy):
         self.given.append(action)
         self.store_away = True
         return self.words, "given"
+
+
+class UncertainRemedy(SlowRemedy):
+    """May have done it: whoever gives it hears that it failed, or nothing."""
+
+    def __init__(self, *, heard: bool) -> None:
+        super().__init__()
+        self._heard = heard
+
+    async def apply(self, key: AgentKey, action: RemedyAction, reason: str) -> tuple[Applied, str]:
+        del key, reason
+        self.given.append(action)
+        if not self._heard:
+            raise StoreUnavailable(problem="it is away")
+        return Applied.FAILED, "it did not answer in time"
 
 
 @pytest.fixture
@@ -263,3 +278,28 @@ async def test_who_was_forgotten_before_it_was_told_what_was_given_is_told_of_no
         for _ in range(2):
             await one.tick()
         assert (one.phase("ann"), len(remedy.given)) == (Phase.INITIALIZING, 1)
+
+
+@pytest.mark.parametrize("heard", [False, True], ids=["nothing was heard", "it is said to have failed"])
+async def test_what_may_have_been_done_is_not_done_again_for_another_diagnosis(
+    monkeypatch: pytest.MonkeyPatch, *, heard: bool
+) -> None:
+    remedy = UncertainRemedy(heard=heard)
+    likely = tuple(
+        Hypothesis(diagnosis=one, confidence=0.5, because=())
+        for one in (Diagnosis.PROMPT_DRIFT, Diagnosis.PROMPT_INJECTION)
+    )
+    async with clinic(remedies=remedy) as one:
+        await one.enrol("ann")
+        immune, ann = one.system.immune, one.key("ann")
+        monkeypatch.setattr(immune.diagnostician, "diagnose", lambda *_, **__: likely)
+        await immune.quarantine(ann, reason="it loops", actor="eve")
+        if heard:
+            await immune.heal(ann, reason="try it", actor="eve")
+        else:
+            with pytest.raises(StoreUnavailable):
+                await immune.heal(ann, reason="try it", actor="eve")
+        for _ in range(10):
+            await one.tick()
+        assert one.phase("ann") is Phase.EXHAUSTED
+        assert sorted(remedy.given) == sorted(RemedyAction), "one was given twice, or left out"
