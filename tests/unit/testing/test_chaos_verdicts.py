@@ -24,7 +24,9 @@ from homeostat.testing.chaos.citizens import passed
 from homeostat.testing.chaos.disk import Disk, Kind, Operation
 from homeostat.testing.chaos.faults import WORLDLY
 from homeostat.testing.chaos.installation import installation
+from homeostat.testing.chaos.patients import Patients, Question
 from homeostat.testing.chaos.people import People
+from homeostat.testing.clock import ManualClock
 
 
 def test_without_a_compiler_a_campaign_fails_unless_it_was_asked_to_do_without(
@@ -106,6 +108,36 @@ async def test_whoever_answers_second_has_to_learn_that_somebody_was_first() -> 
         assert people.violations == []
         people.second("bob", "it", IllegalTransition(machine="task", state="waiting", event="approve"))
         assert [words.partition(":")[0] for words in people.violations] == ["always_the_second_learns_who_was_first"]
+
+
+async def test_an_order_that_came_twice_is_told_with_what_is_written_down_of_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The store is gone by the time somebody asks how that came."""
+    kept = {
+        "/v1/immune/approvals/apr": {"status": "approved", "answered_by": "ann", "incident_id": "inc"},
+        "/v1/immune/incidents/inc": {"treatments": [{"action": "reset_memory", "applied": "failed"}]},
+    }
+    async with People([], [], Chance(1)) as people:
+        clock = ManualClock()
+        patients = Patients(people, clock)
+
+        async def read(path: str) -> object:
+            return kept[path]
+
+        monkeypatch.setattr(patients, "_read", read)
+        patients.questions.append(Question("ill", "apr", "reset_memory"))
+        patients.desk.take("ill", "reset_memory")
+        await patients.audit()
+        assert people.violations == []
+        first = clock.now_ms()
+        clock.advance(2.0)
+        patients.desk.take("ill", "reset_memory")
+        await patients.audit()
+        (violation,) = people.violations
+        assert violation.startswith("always_an_approval_is_executed_once: approved ")
+        for words in (f"reset_memory at {first}", f"reset_memory at {first + 2_000}", "'applied': 'failed'"):
+            assert words in violation
 
 
 async def test_a_server_that_falls_over_itself_is_broken_and_not_only_hurt() -> None:

@@ -35,11 +35,13 @@ APPROVE_SHARE: Final = 0.8
 class OrderDesk:
     """Where agents take orders. Some take a while, so that whoever gave one may die before it hears the answer."""
 
-    def __init__(self, people: People) -> None:
+    def __init__(self, people: People, clock: Clock) -> None:
         self._chance = people.chance
+        self._clock = clock
         self._server: asyncio.Server | None = None
         self.url = ""
         self.orders: Counter[tuple[str, str]] = Counter()
+        self._came: list[tuple[str, str, int]] = []
 
     async def open(self) -> None:
         port = free_port()
@@ -50,12 +52,20 @@ class OrderDesk:
         if self._server is not None:
             self._server.close()
 
+    def take(self, agent_id: str, action: str) -> None:
+        self.orders[agent_id, action] += 1
+        self._came.append((agent_id, action, self._clock.now_ms()))
+
+    def came(self, agent_id: str) -> list[str]:
+        """What one agent was told, and when."""
+        return [f"{action} at {at_ms}" for name, action, at_ms in self._came if name == agent_id]
+
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").lower()
             length = int(head.partition("content-length:")[2].partition("\r\n")[0])
             order = msgspec.json.decode(await reader.readexactly(length), type=OrderBody)
-            self.orders[order.agent_id, ACTIONS[head.split(" ")[1]]] += 1
+            self.take(order.agent_id, ACTIONS[head.split(" ")[1]])
             await asyncio.sleep(self._chance.uniform(0.0, FOLLOWING_SECONDS_MAX))
             body = msgspec.json.encode(OrderAnswer(applied=Applied.APPLIED, note="followed"))
             writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\nconnection: close\r\n\r\n%b" % (len(body), body))
@@ -86,7 +96,7 @@ class Patients:
         self._clock = clock or SystemClock()
         self._number = itertools.count(1)
         self._samples = itertools.count(1)
-        self.desk = OrderDesk(people)
+        self.desk = OrderDesk(people, self._clock)
         self.questions: list[Question] = []
 
     async def live(self) -> None:
@@ -212,7 +222,9 @@ class Patients:
         ):
             people.violations.append(f"always_what_was_acknowledged_is_kept: {question}, and it says {kept}")
         if any(count > 1 for count in orders.values()) or (orders and not approved):
-            people.violations.append(f"always_an_approval_is_executed_once: {kept['status']} {question}: {orders}")
+            incident = await self._read(f"/v1/immune/incidents/{kept['incident_id']}")
+            told = f"{self.desk.came(question.agent_id)}, and written down is {incident['treatments']}"
+            people.violations.append(f"always_an_approval_is_executed_once: {kept['status']} {question}: {told}")
         people.counts["remedies executed"] += sum(orders.values())
 
     async def _read(self, path: str) -> Any:
