@@ -8,10 +8,15 @@ import atexit
 import logging
 import os
 import threading
+from collections import OrderedDict
 from queue import Full, Queue
 from typing import Final
 
+from homeostat.core.clock import Clock, SystemClock
+
 LINES_WAITING_MAX: Final = 1_000
+REPEATED_SECONDS: Final = 10.0  # between two lines that say the same
+LINES_REMEMBERED_MAX: Final = 256
 FAREWELL_SECONDS: Final = 1.0  # how long the last lines may take at the end
 STDOUT: Final = 1
 STDERR: Final = 2
@@ -81,10 +86,39 @@ aloud: Final = Voice(STDOUT)
 aside: Final = Voice(STDERR)
 
 
+class Repeats(logging.Filter):
+    """Lets the same line through once in a while, and says with the next one how often it would have stood there.
+
+    What is told once for each thing that goes wrong is a flood while a bus is away, and hides what else is said.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__()
+        self._clock: Final = clock
+        self._said: Final[OrderedDict[tuple[str, int, str], tuple[float, int]]] = OrderedDict()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.exc_info:
+            return True  # the same words may stand above another trace
+        now, line = self._clock.monotonic(), record.getMessage()
+        place = record.name, record.levelno, line
+        said_at, times = self._said.get(place, (now - REPEATED_SECONDS, 0))
+        if now - said_at < REPEATED_SECONDS:
+            self._said[place] = said_at, times + 1
+            return False
+        self._said[place] = now, 0
+        self._said.move_to_end(place)
+        if len(self._said) > LINES_REMEMBERED_MAX:
+            self._said.popitem(last=False)
+        if times:
+            record.msg, record.args = "%s (and %d times more since it was last said)", (line, times)
+        return True
+
+
 def begin_logging(level: str) -> None:
     """Log from this level on to standard error."""
+    handler = logging.StreamHandler(aside)
+    handler.addFilter(Repeats(SystemClock()))
     logging.basicConfig(
-        level=level.upper(),
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-        handlers=[logging.StreamHandler(aside)],
+        level=level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s", handlers=[handler]
     )

@@ -62,7 +62,7 @@ class Announcer:
         try:
             await self._bus.publish(tuple(events))
         except BusUnavailable as error:
-            log.warning("other processes did not hear of %d updates: %s", len(changes), error)
+            log.warning("other processes do not hear how agents are: %s", error)
 
     def _event(self, channel: Channel, announcement: _Announcement) -> Event:
         body = Json(_encoder.encode(announcement).decode())

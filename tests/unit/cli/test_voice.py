@@ -1,13 +1,15 @@
 """What a server says while it serves: in order, and never at the price of waiting for whoever does not read."""
 
 import fcntl
+import logging
 import os
 import select
 from collections.abc import Generator
 
 import pytest
 
-from homeostat.cli.voice import LINES_WAITING_MAX, Voice
+from homeostat.cli.voice import LINES_REMEMBERED_MAX, LINES_WAITING_MAX, REPEATED_SECONDS, Repeats, Voice
+from homeostat.testing.clock import ManualClock
 
 PIPE_BYTES = 4096
 
@@ -73,3 +75,28 @@ def test_a_reader_who_left_is_no_error(caplog: pytest.LogCaptureFixture) -> None
     voice.close()
     os.close(writing)
     assert not caplog.records
+
+
+def test_the_same_line_stands_there_once_in_a_while_and_says_how_often_it_would_have() -> None:
+    clock = ManualClock()
+    once = Repeats(clock)
+
+    def heard(*said: object, level: int = logging.WARNING, trace: bool = False) -> str | None:
+        error = ValueError("no")
+        record = logging.LogRecord("a", level, "a.py", 1, "%s: %s", said, (ValueError, error, None) if trace else None)
+        return record.getMessage() if once.filter(record) else None
+
+    assert heard("the bus is away", "no answer") == "the bus is away: no answer"
+    assert heard("the bus is away", "refused") == "the bus is away: refused", "another one"
+    assert heard("the bus is away", "refused", level=logging.ERROR) is not None
+    clock.advance(REPEATED_SECONDS - 0.1)
+    assert [heard("the bus is away", "no answer") for _ in range(3)] == [None] * 3
+    assert heard("the bus is away", "no answer", trace=True) is not None
+    clock.advance(0.2)
+    said = heard("the bus is away", "no answer")
+    assert said == "the bus is away: no answer (and 3 times more since it was last said)"
+    assert heard("the bus is away", "no answer") is None
+    clock.advance(REPEATED_SECONDS)
+    for number in range(2 * LINES_REMEMBERED_MAX):
+        heard("agent", number)
+    assert len(once._said) == LINES_REMEMBERED_MAX
