@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from homeostat.app.verification.isolation import Span, closed_spans
+from homeostat.app.verification.isolation import Span, closed_spans, dated
 from homeostat.core.clock import Millis
 from homeostat.core.ids import DEFAULT_PROJECT, AgentId
 from homeostat.core.machines.phase import Phase, PhaseEvent
@@ -46,16 +46,26 @@ class Steps:
     ("times", "spans"),
     [
         ((1000, 2000, 3000, 4000), [(3000, 4000), (1000, 2000)]),
-        ((1000, 2000, 3000 - DAY_MS, 4000), [(2000, 4000), (1000, 3000 - DAY_MS)]),
-        ((1000, 2000 + DAY_MS, 3000, 4000), [(2000 + DAY_MS, 4000), (1000, 3000)]),
+        ((1000, 2000, 3000 - DAY_MS, 4000), [(4000, 4000), (1000, 2000)]),
+        ((1000, 2000 + DAY_MS, 3000, 4000), [(3000, 4000), (1000, 1000)]),
+        ((1000, 2000, 3000, NOW + 1), [(3000, 3000), (1000, 2000)]),
+        ((NOW + 1, NOW + 2, NOW + 3, NOW + 4), [(NOW, 0), (NOW, 0)]),
     ],
-    ids=["clocks that are right", "a clock behind", "a clock ahead"],
+    ids=["right clocks", "one behind", "one ahead", "one ahead at last", "all ahead"],
 )
 async def test_a_clock_that_is_wrong_by_a_day_makes_no_span_longer(
     times: tuple[int, ...], spans: list[tuple[int, int]]
 ) -> None:
     found = [(span.closed, span.opened) async for span in closed_spans(cast("Any", Steps(*times)), ANN, NOW)]
     assert found == spans
+
+
+def test_steps_are_dated_by_the_clocks_that_most_agree_with() -> None:
+    """One was a day behind when it released an agent and isolated it again: all of that day was taken for isolation."""
+    times = [1000, 2000, 3000, 4000, 5000 - DAY_MS, 6000 - DAY_MS, 7000, 8000]
+    steps = [replace(Steps(0, 0, 0, 0)._steps[0], at_ms=Millis(at)) for at in times]
+    found = [(one.earliest, one.latest) for one in dated(steps, NOW)]
+    assert found == [(at, at) for at in times[:4]] + [(4000, 7000)] * 2 + [(7000, 7000), (8000, 8000)]
 
 
 @pytest.mark.parametrize("one_clock", [True, False])
@@ -89,12 +99,12 @@ def test_an_agent_is_asked_for_turns_until_its_gate_was_seen_shut(drained: int |
     ("times", "found"),
     [
         ((1000, 9000, 20_000), [(1000, 20_000, 9000)]),
-        ((DAY_MS, 9000, 20_000), []),
+        ((DAY_MS, 9000, 20_000), [(9000, 20_000, None)]),
         ((1000, 1000, 2000), [(1000, 2000, None)]),
     ],
     ids=["it took a while", "one of two clocks was wrong", "killed"],
 )
-async def test_nothing_is_known_of_a_drain_that_ended_before_it_began(
+async def test_a_drain_that_ended_before_it_began_is_told_by_the_right_one_of_two_clocks(
     times: tuple[int, ...], found: list[tuple[int, int, int | None]]
 ) -> None:
     phases = (Phase.HEALTHY, Phase.DRAINING, Phase.QUARANTINED, Phase.PROBATION)

@@ -1,5 +1,6 @@
 """Agents that were held: they stayed held, and nothing of theirs was served meanwhile."""
 
+from bisect import bisect_right
 from collections.abc import AsyncGenerator, Sequence
 from typing import Final, NamedTuple
 
@@ -14,7 +15,7 @@ from homeostat.core.ports.store import TurnStore
 from homeostat.core.records.call import CallFilter, CallId, Outcome
 from homeostat.core.records.enforcement import Effect, Strategy
 from homeostat.core.records.head import Gate
-from homeostat.core.records.immune import Stance
+from homeostat.core.records.immune import Stance, Transition
 from homeostat.core.records.turn import AgentKey
 from homeostat.core.records.view import Outcome as Ended
 
@@ -61,36 +62,63 @@ class Span(NamedTuple):
         return began < self.opened - CLOCKS_APART_MS or (one_clock and ended < self.opened)
 
 
-async def closed_spans(store: ImmuneStore, agent: AgentKey, now: Millis) -> AsyncGenerator[Span]:
-    """When an agent was held: from the step that closed it to the one that opened it, the latest first.
+class Dated(NamedTuple):
+    """A step, and between which times it was taken."""
 
-    A step came after the one before it and before the next, whatever the clock of its process said.
+    step: Transition
+    earliest: Millis
+    latest: Millis
+
+
+def dated(steps: Sequence[Transition], after: Millis) -> list[Dated]:
+    """When steps were taken that stand in their order, of which the last came before a certain time.
+
+    As few as can be are held to have been written down by a clock that was wrong: the others are in order without them.
+    """
+    ends: list[Millis] = []
+    last: list[int] = []
+    before: dict[int, int | None] = {}
+    for place, step in enumerate(steps):
+        if step.at_ms <= after:
+            length = bisect_right(ends, step.at_ms)
+            before[place] = last[length - 1] if length else None
+            ends[length : length + 1], last[length : length + 1] = [step.at_ms], [place]
+    right: set[int] = set()
+    known = last[-1] if last else None
+    while known is not None:
+        right.add(known)
+        known = before[known]
+    found = [Dated(step, step.at_ms, step.at_ms) for step in steps]
+    earliest, latest = Millis(0), after
+    for place, step in enumerate(steps):
+        earliest = step.at_ms if place in right else earliest
+        found[place] = found[place]._replace(earliest=earliest)
+    for place, step in reversed([*enumerate(steps)]):
+        latest = step.at_ms if place in right else latest
+        found[place] = found[place]._replace(latest=latest)
+    return found
+
+
+async def closed_spans(store: ImmuneStore, agent: AgentKey, now: Millis) -> AsyncGenerator[Span]:
+    """When an agent was held for sure: after the step that closed it and before the one that opened it, the latest
+    first.
     """
     before: str | None = None
     opened: Millis | None = now
-    closing: Span | None = None
     drained: Millis | None = None
-    next_ms = now
+    after = now
     while page := await store.transitions(agent, before=before, limit=PAGE_MAX):
-        for step in page:
-            if closing is not None:
-                yield closing._replace(closed=Millis(max(closing.closed, step.at_ms)))
-                closing = None
+        for step, earliest, latest in reversed(dated(page[::-1], after)):
             if step.target in RUNS:
-                opened = Millis(min(step.at_ms, next_ms))
-                drained = None
+                opened, drained = earliest, None
             elif step.source in RUNS and opened is not None:
-                later = drained is not None and drained > step.at_ms  # who is killed is drained in the same moment
-                if drained is None or drained > step.at_ms - CLOCKS_APART_MS:
-                    closing = Span(step.at_ms, opened, drained if later else None)
-                # Else one of the two clocks was wrong, and nothing tells how long it took to shut its gate.
+                later = drained is not None and drained > latest  # who is killed is drained in the same moment
+                yield Span(latest, opened, drained if later else None)
                 opened = None
             elif step.source is Phase.DRAINING:
-                drained = Millis(max(step.at_ms, drained or step.at_ms))
-            next_ms = step.at_ms
+                drained = Millis(max(latest, drained or latest))
+            after = latest
         before = page[-1].transition_id
-    if closing is not None:
-        yield closing
 
 
 async def always_the_held_stay_held(store: ImmuneStore, agent: AgentKey) -> list[Violation]:
