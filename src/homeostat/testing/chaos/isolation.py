@@ -139,20 +139,20 @@ class Isolated:
         return (health["receipt"]["verb"], health["receipt"]["effect"]) == (Verb.QUARANTINE, Effect.ENFORCED)
 
     async def _released_late(self) -> bool:
-        """Whether a release that nobody heard the end of came after the quarantine."""
+        """Whether a release that nobody heard the end of came after the quarantine, be all over by then or not."""
         if not self._unheard_releases:
             return False
-        receipt = await self._receipt()
+        receipt = await self._receipt(always=True)
         if receipt is None or receipt["verb"] != Verb.RELEASE:
             return False
         self._unheard_releases -= 1
         self._people.counts["releases that came late"] += 1
         return True
 
-    async def _receipt(self) -> dict[str, Any] | None:
+    async def _receipt(self, *, always: bool = False) -> dict[str, Any] | None:
         """Whoever isolated it may have died before it wrote down what is wanted of each way; then that comes late."""
         try:
-            receipt = await self._people.insist(lambda client: client.read_json(f"{self._path}/receipt"))
+            receipt = await self._people.insist(lambda client: client.read_json(f"{self._path}/receipt"), always=always)
         except ReceiptUnknown:
             self._people.counts["receipts that were not written yet"] += 1
             receipt = {"verb": None, "effect": None}

@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -140,11 +141,10 @@ class Operators:
 
     async def audit(self) -> None:
         """Read every ledger: whole, one answer to each question, the one that was acknowledged, carried out once."""
-        said = {word.run_id: word for word in self.words}
         for run_id in self.runs:
-            await self._audit(run_id, said.get(run_id))
+            await self._audit(run_id, [word for word in self.words if word.run_id == run_id])
 
-    async def _audit(self, run_id: str, word: Word | None) -> None:
+    async def _audit(self, run_id: str, words: Sequence[Word]) -> None:
         people = self._people
         verdict = await people.insist(lambda client: client.read_json(f"/v1/runs/{run_id}/verify"), always=True)
         assert verdict is not None
@@ -164,8 +164,9 @@ class Operators:
         approved = bool(answers) and answers[0]["change"] == "approved"
         if len(carried_out) > approved:
             people.violations.append(f"always_an_approval_is_executed_once: {run_id}: {answers}, then {carried_out}")
-        if word is not None and (not answers or (answers[0]["actor"], approved) != (word.actor, word.approved)):
-            people.violations.append(f"always_what_was_acknowledged_is_kept: {word}, and the ledger says {answers}")
+        for word in words:  # each was acknowledged, so the last one does not make up for one that was lost
+            if not answers or (answers[0]["actor"], approved) != (word.actor, word.approved):
+                people.violations.append(f"always_what_was_acknowledged_is_kept: {word}, and the ledger says {answers}")
         people.counts["approvals executed"] += len(carried_out)
         people.counts["ledger entries"] += len(entries)
 

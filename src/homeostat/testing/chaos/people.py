@@ -10,6 +10,7 @@ from typing import Any, Final, Self, TypeVar
 import httpx2
 
 from homeostat.client.client import Client
+from homeostat.client.transport import error_of
 from homeostat.core.clock import Clock
 from homeostat.core.enforcement_errors import ReceiptUnknown
 from homeostat.core.errors import AgentExists, HomeostatError, IllegalTransition, InternalError, Unavailable
@@ -123,7 +124,9 @@ class People:
         """Whether it was put before all was over."""
 
         async def ask(client: Client) -> bool:
-            (await client.transport.http.put(path, json=body)).raise_for_status()
+            answer = await client.transport.http.put(path, json=body)
+            if answer.status_code >= OK_BELOW:
+                raise error_of(answer.status_code, answer.content)
             return True
 
         return await self.insist(ask) or False
