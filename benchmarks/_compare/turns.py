@@ -22,7 +22,8 @@ from benchmarks._floors import PostgresFloor, SqliteFloor
 from homeostat.testing.servers import PostgresServer
 
 SCRIPTS = Path(__file__).parent / "peers"
-LOADS = {1: 200, 10: 1000, 50: 3000}
+LOADS = {1: 600, 10: 6_000, 50: 30_000}  # a second or more of ours, by number of clients
+PEERS_SHARE = 30
 ROUNDS = 3
 TIMEOUT_SECONDS = 300
 
@@ -71,10 +72,10 @@ def measure(engine: str, kind: str, clients: int, *, quick: bool) -> Figures:
         ground = Ground(server, Path(folder))
         for _ in range(ROUNDS):
             with ground.place(engine) as url:
-                floors.append(asyncio.run(_floor(url, clients, turns)))
+                floors.append(asyncio.run(_floor(url, clients, turns // 4)))
             for peer in wanted:
-                # The slow ones are given less to do; a rate is a rate.
-                share = turns if peer.name == "homeostat" else max(clients * 4, turns // 10)
+                # The slow ones are given less to do, which takes them as long or longer; a rate is a rate.
+                share = turns if peer.name == "homeostat" else max(20 + clients * 8, turns // PEERS_SHARE)
                 with ground.place(engine) as url:
                     said[peer.name].append(_run(peer, url, kind, clients=clients, turns=share))
     peers: Figures = {}
