@@ -193,6 +193,16 @@ def goes_away(one: Clinic, remedy: LastRemedy, monkeypatch: pytest.MonkeyPatch, 
     monkeypatch.setattr(store, "save", unanswered)
 
 
+async def untold(one: Clinic, remedy: LastRemedy, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ann is isolated and given the remedy, of which the store is told nothing yet."""
+    await one.enrol("ann")
+    await one.system.immune.quarantine(one.key("ann"), reason="it loops", actor="eve")
+    with monkeypatch.context() as patch:
+        goes_away(one, remedy, patch, stores=False)
+        with pytest.raises(StoreUnavailable):
+            await one.system.immune.heal(one.key("ann"), reason="try it", actor="eve")
+
+
 @pytest.mark.parametrize("stores", [False, True], ids=["nothing was stored", "only the answer was lost"])
 async def test_what_was_given_while_the_store_went_away_is_told_when_it_is_back_and_nothing_else_is_given(
     monkeypatch: pytest.MonkeyPatch, *, stores: bool
@@ -244,13 +254,8 @@ async def test_who_was_released_before_it_was_told_what_was_given_stays_so_and_i
 ) -> None:
     remedy = LastRemedy()
     async with clinic(remedies=remedy) as one:
-        await one.enrol("ann")
         immune, ann = one.system.immune, one.key("ann")
-        await immune.quarantine(ann, reason="it loops", actor="eve")
-        with monkeypatch.context() as patch:
-            goes_away(one, remedy, patch, stores=False)
-            with pytest.raises(StoreUnavailable):
-                await immune.heal(ann, reason="try it", actor="eve")
+        await untold(one, remedy, monkeypatch)
         await immune.kill(ann, reason="it mails customers", actor="eve")
         await one.tick()
         patient = await immune.store.patient(ann)
@@ -265,13 +270,8 @@ async def test_who_was_forgotten_before_it_was_told_what_was_given_is_told_of_no
 ) -> None:
     remedy = LastRemedy()
     async with clinic(remedies=remedy) as one:
-        await one.enrol("ann")
         immune, ann = one.system.immune, one.key("ann")
-        await immune.quarantine(ann, reason="it loops", actor="eve")
-        with monkeypatch.context() as patch:
-            goes_away(one, remedy, patch, stores=False)
-            with pytest.raises(StoreUnavailable):
-                await immune.heal(ann, reason="try it", actor="eve")
+        await untold(one, remedy, monkeypatch)
         patient = await immune.store.patient(ann)
         assert patient is not None
         assert await immune.store.save(Chart(gone=(patient,)))
