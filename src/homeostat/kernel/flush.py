@@ -184,6 +184,14 @@ class Flusher:
         if self._idle and not self._lingering and not (lane := self._idle.popleft()).done():
             lane.set_result(None)
 
+    async def flush(self) -> None:
+        """Flush what waits now for somebody who is no lane: what came behind it meanwhile is a lane's to take up."""
+        try:
+            await self.tick()
+        finally:
+            if self._wanted:
+                self._wake()
+
     async def tick(self) -> int:
         """Flush what waits now; returns how many commands were answered."""
         batch = self._board()

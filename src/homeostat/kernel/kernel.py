@@ -339,7 +339,7 @@ class Kernel:
         """
         answer = self._do(command)
         if is_urgent() and self.store.lanes == 1:
-            await unbound(self.flusher.tick())
+            await unbound(self.flusher.flush())
         return await answer
 
     async def _naming(self, command: Command, known: Awaitable[Command]) -> Any:

@@ -109,6 +109,24 @@ async def test_who_gives_up_an_order_takes_nobody_along() -> None:
     assert desk.head("a").gate is Gate.CLOSED
 
 
+async def test_who_waits_behind_an_order_goes_when_that_is_done() -> None:
+    store = Slow()
+    desk = Desk("a", store=store)
+    async with running_kernel(store) as kernel:
+        store.free.clear()
+        order = kernel.set_gate(key_of("a"), Gate.DRAINING, "it mails customers")
+        ordering = asyncio.get_running_loop().create_task(order, context=urgent_context())
+        await store.saving.wait()
+        sending = asyncio.ensure_future(kernel.enqueue(turn("a")))
+        for _ in range(5):  # the lane takes it up, finds the agent moving, and has nothing else to do
+            await asyncio.sleep(0)
+        store.free.set()
+        await ordering
+        await asyncio.wait_for(sending, 5)
+        await asyncio.wait_for(kernel.enqueue(turn("a")), 5)
+    assert desk.head("a").queued == 2
+
+
 async def test_every_flush_hurries_while_somebody_waits_on_an_operators_behalf() -> None:
     store = Watched()
     Desk("a", "b", store=store)
