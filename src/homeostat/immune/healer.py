@@ -204,16 +204,15 @@ class Healer:
     async def _write_down(self, watch: Watch) -> bool:
         """Write down what became of a remedy, which is kept until the store has it; whether the next one is tried."""
         heard = self._treating.heard[watch.key]
-        if watch.patient.version != heard.version:
-            goes_on = await self._note(watch, heard)
-        elif heard.treatment.applied is Applied.APPLIED:
-            goes_on = await self._treated(watch, heard)
-        else:
-            goes_on = await self._failed(watch, heard)
+        applied = heard.treatment.applied is Applied.APPLIED
+        tell = self._treated if applied else self._failed
+        told = watch.patient.version == heard.version and await tell(watch, heard)
+        if not told:
+            await self._note(watch, heard)
         del self._treating.heard[watch.key]
-        return goes_on
+        return told and not applied
 
-    async def _note(self, watch: Watch, heard: Heard) -> bool:
+    async def _note(self, watch: Watch, heard: Heard) -> None:
         """An operator was quicker than a treatment: whatever the agent is now, what was done to it is written down.
 
         Unless it is in treatment: what another process has begun meanwhile could be written over.
@@ -223,14 +222,12 @@ class Healer:
             told = heard.told_in(incident)
             if await self._ward.store.save(Chart(incidents=(told,))):
                 watch.incident = told
-        return False
 
     async def _treated(self, watch: Watch, heard: Heard) -> bool:
         assert watch.incident is not None, "nobody is treated without an incident"
         treatment = heard.treatment
         cause = f"{treatment.action.words}: {treatment.note}"
-        await self._let_out(watch, heard.told_in(watch.incident), PhaseEvent.TREATED, cause)
-        return False
+        return await self._let_out(watch, heard.told_in(watch.incident), PhaseEvent.TREATED, cause)
 
     async def _failed(self, watch: Watch, heard: Heard) -> bool:
         assert watch.incident is not None, "nobody is treated without an incident"

@@ -19,7 +19,8 @@ from homeostat.testing.clock import ManualClock
 class SlowRemedy:
     """Takes until it is let through."""
 
-    def __init__(self) -> None:
+    def __init__(self, words: Applied = Applied.APPLIED) -> None:
+        self.words = words
         self.given: list[RemedyAction] = []
         self.begun = asyncio.Event()
         self.through = asyncio.Event()
@@ -29,7 +30,7 @@ class SlowRemedy:
         self.given.append(action)
         self.begun.set()
         await self.through.wait()
-        return Applied.APPLIED, "given"
+        return self.words, "given"
 
     async def undo(self, key: AgentKey) -> None:
         del key
@@ -39,8 +40,7 @@ class LastRemedy(SlowRemedy):
     """The store goes away while the agent does as it is told."""
 
     def __init__(self, words: Applied = Applied.APPLIED) -> None:
-        super().__init__()
-        self.words = words
+        super().__init__(words)
         self.store_away = False
 
     async def apply(self, key: AgentKey, action: RemedyAction, reason: str) -> tuple[Applied, str]:
@@ -263,6 +263,28 @@ async def test_who_was_released_before_it_was_told_what_was_given_stays_so_and_i
         assert (patient.phase, patient.killed) == (Phase.QUARANTINED, True)
         (incident,) = await one.incidents("ann")
         assert [treatment.applied for treatment in incident.treatments] == [Applied.APPLIED]
+
+
+@pytest.mark.parametrize("words", [Applied.APPLIED, Applied.FAILED])
+async def test_who_was_killed_elsewhere_while_it_was_treated_is_told_what_was_given(
+    tmp_path: Path, words: Applied
+) -> None:
+    settings, clock, remedy = Settings(data_dir=tmp_path), ManualClock(), SlowRemedy(words)
+    async with (
+        clinic(remedies=remedy, settings=settings, clock=clock) as one,
+        clinic(remedies=remedy, settings=settings, clock=clock) as other,
+    ):
+        await one.enrol("ann")
+        await one.system.immune.quarantine(one.key("ann"), reason="it loops", actor="eve")
+        treating = await healing(one, remedy)
+        await other.system.immune.kill(one.key("ann"), reason="it mails customers", actor="eve")
+        remedy.through.set()
+        await treating
+        (incident,) = await one.incidents("ann")
+        assert [(told.applied, told.note) for told in incident.treatments] == [(words, "given")]
+        patient = await one.system.immune.store.patient(one.key("ann"))
+        assert patient is not None
+        assert (patient.phase, patient.killed) == (Phase.QUARANTINED, True)
 
 
 async def test_who_was_forgotten_before_it_was_told_what_was_given_is_told_of_no_more(
