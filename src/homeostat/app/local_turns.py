@@ -236,8 +236,10 @@ class LocalSession:
                 self._spare.append(following)
 
     async def release(self, grant: Grant, *, idempotency: Idempotency | None = None) -> None:
-        await self._for(grant, self._kernel.release(fence_of(grant), idempotency=idempotency))
-        self._drop(grant)
+        try:
+            await self._for(grant, self._kernel.release(fence_of(grant), idempotency=idempotency))
+        finally:
+            self._drop(grant)  # also unheard: nobody works on it, and beats must not keep it
 
     async def emit(self, grant: Grant, chunk: Json) -> None:
         await self._kernel.emit(grant.turn.key, grant.turn.turn_id, chunk)

@@ -239,8 +239,10 @@ class HttpSession:
         return Delivered(CardId(shape.card_id), following)
 
     async def release(self, grant: Grant) -> None:
-        await self._for(grant, "release", {})
-        self._drop(grant, "handed back")
+        try:
+            await self._for(grant, "release", {})
+        finally:
+            self._drop(grant, "handed back")  # also unheard: nobody works on it, and beats must not keep it
 
     async def emit(self, grant: Grant, chunk: Json) -> None:
         await self._for(grant, "chunks", {"chunk": _raw(chunk)})
