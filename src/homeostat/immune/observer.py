@@ -126,6 +126,7 @@ class Observer:
         if anomalous:
             watch.evidence.extend([*measured, *done])
             watch.sigma = max(watch.sigma, *(one.sigma for one in (*measured, *done)))
+            watch.worst = max(watch.worst, watch.sigma)
         elif watch.streak == 0 and watch.wanted_at is None:
             watch.sigma = 0.0
 

@@ -143,11 +143,13 @@ class Orchestrator:
     # --- suspicion -----------------------------------------------------------------------------------------
 
     def _correlate(self, seen: list[Watch]) -> None:
-        now = self._clock.monotonic()
+        now, doctrine = self._clock.monotonic(), self._doctrine
         for watch in seen:
             if watch.phase in MONITORED:
                 self._correlator.active(watch.key, watch.cohorts, now)
-                if watch.streak:
+                # Also who is well again by now: for what it showed, another would be isolated whose pass ended sooner.
+                passed = watch.worst > doctrine.severe_sigma or watch.longest >= doctrine.suspect_ticks
+                if watch.streak or passed:
                     self._correlator.affected(watch.key, watch.cohorts, watch.kinds, now)
         for watch in seen:
             if watch.phase is Phase.PROBATION and watch.bad and self._everybodys(watch, now):
@@ -180,7 +182,7 @@ class Orchestrator:
                     moves.append(Move(watch=watch, event=PhaseEvent.ANOMALY, cause=in_words(watch.evidence)))
                 if watch.streak == 0 and watch.wanted_at is None and (watch.flared or watch.phase is Phase.SUSPECTED):
                     cleared.append(watch)
-            watch.flared = False
+            watch.flared, watch.worst, watch.longest = False, 0.0, 0
         await self._ward.move_all(moves)
         clear = [watch for watch in cleared if watch.phase is Phase.SUSPECTED]
         cause = "the anomaly went away within the window"

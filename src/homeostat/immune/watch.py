@@ -41,6 +41,8 @@ class Watch:
     streak: int = 0  # anomalous ticks in a row
     sigma: float = 0.0  # the worst of them
     flared: bool = False  # suspected and cleared within one pass
+    worst: float = 0.0  # sigma within one pass, though it may be over by the end of it
+    longest: int = 0  # streak within one pass, likewise
     wanted_at: float | None = None  # since when it should be isolated
     capped: bool = False
     stale: bool = False  # another process has moved it
@@ -85,6 +87,7 @@ class Watch:
         self.bad += anomalous
         before, self.streaks[row] = self.streak, self.streaks.get(row, 0) + 1 if anomalous else 0
         self.streak = max(self.streaks.values())
+        self.longest = max(self.longest, self.streak)
         self.flared = self.flared or (before > 0 and self.streak == 0)
 
     def overlook(self) -> None:
