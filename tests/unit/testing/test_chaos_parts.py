@@ -15,7 +15,7 @@ from homeostat.adapters.stores.postgres import PostgresEngine
 from homeostat.core.errors import StoreUnavailable
 from homeostat.core.ids import Chance
 from homeostat.testing.chaos import disk, world
-from homeostat.testing.chaos.faults import TROUBLES, Faults, timetable
+from homeostat.testing.chaos.faults import TRIES_MAX, TROUBLES, Faults, timetable
 from homeostat.testing.chaos.installation import STARTS_MAX, Installation, Size
 from homeostat.testing.chaos.people import Patience
 from homeostat.testing.chaos.processes import Process, party
@@ -89,7 +89,7 @@ async def test_a_trouble_that_nobody_met_is_not_counted(tmp_path: Path, monkeypa
         faults = Faults(hurt)
         for trouble in TROUBLES:
             await faults.do(f"bus link {trouble}")
-        assert hurt.counts == {f"bus link {trouble}, and nobody felt it": 1 for trouble in TROUBLES}
+        assert hurt.counts == {f"bus link {trouble}, and nobody felt it": TRIES_MAX for trouble in TROUBLES}
         hurt.counts.clear()
         for trouble in TROUBLES:
             _, writer = await say(link)
@@ -115,7 +115,7 @@ async def test_a_stall_counts_only_if_the_process_stood_still(tmp_path: Path) ->
         deaf: Any = lambda _: None  # noqa: E731
         victim.send = deaf
         await faults.do("worker stopped")
-        assert hurt.counts == {"worker stopped": 1, "worker stopped, and nobody felt it": 1}
+        assert hurt.counts == {"worker stopped": 1, "worker stopped, and nobody felt it": TRIES_MAX}
         assert len(hurt.stalls) == 1
     finally:
         child.kill()

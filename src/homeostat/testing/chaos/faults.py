@@ -21,6 +21,7 @@ Fault = Callable[[], Awaitable[None]]
 HOUR: Final = 3600.0
 TROUBLE_CHARS_MAX: Final = 2_000
 FELT_SECONDS: Final = 30.0
+TRIES_MAX: Final = 3
 DECIDER_SECONDS: Final = 180.0
 DECIDER_POLL_SECONDS: Final = 0.2
 DECIDER_TICKS_SECONDS: Final = 2.5
@@ -95,19 +96,22 @@ class Faults:
         return known
 
     async def do(self, name: str) -> None:
-        """Do one of them, and see it through. What does not come back from it is told at the end."""
+        """Do one of them until somebody has felt it, and see it through. What does not come back is told at the end."""
         about_store = name.startswith("store ") or name == "disk full"
         try:
             if about_store:
                 self._store_troubles += 1
                 self._hurt.store_trouble_until = float("inf")
-            await self.known[name]()
-        except Unfelt:
-            self._hurt.counts[f"{name}, and nobody felt it"] += 1
+            for _ in range(TRIES_MAX):
+                try:
+                    await self.known[name]()
+                except Unfelt:
+                    self._hurt.counts[f"{name}, and nobody felt it"] += 1
+                else:
+                    self._hurt.counts[name] += 1
+                    return
         except (AssertionError, TimeoutError, OSError, ServerFailed) as problem:
             self._hurt.troubles.append(f"{name}: {problem!r}"[:TROUBLE_CHARS_MAX])
-        else:
-            self._hurt.counts[name] += 1
         finally:
             if about_store:
                 self._store_troubles -= 1
