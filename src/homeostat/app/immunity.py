@@ -32,7 +32,7 @@ async def open_immune(
         member = fleet.registry.get(key[1])
         if member is None or member.entry.project != key[0]:
             return None
-        return Member(member.entry.agent_type, member.entry.tags)
+        return Member(member.entry.agent_type, member.entry.tags, member.entry.hostname)
 
     immune = Immune(
         store=keepers.immune,

@@ -133,7 +133,9 @@ class Orchestrator:
         watch.heard_at = self._clock.monotonic()
         member = self._roster(watch.key)
         names = [EVERYBODY]
-        names += [f"type {member.agent_type}", *(f"tag {tag}" for tag in member.tags)] if member else []
+        if member is not None:
+            names += [f"type {member.agent_type}", *(f"tag {tag}" for tag in member.tags)]
+            names += [f"host {member.hostname}"] if member.hostname else []  # what stands still takes all on it along
         cohorts = [Cohort(name, watch.key[0]) for name in names]
         for what, called in (("model ", model), ("provider ", provider)):
             known = [one for one in watch.cohorts if one.project is None and one.name.startswith(what)]

@@ -47,6 +47,7 @@ class Member:
 
     agent_type: str
     tags: tuple[str, ...]
+    hostname: str | None = None
 
 
 Roster = Callable[[AgentKey], Member | None]

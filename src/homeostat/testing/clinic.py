@@ -67,9 +67,11 @@ class Clinic:
 
     # --- agents --------------------------------------------------------------------------------------------
 
-    async def enrol(self, *names: str, agent_type: str = "worker", tags: tuple[str, ...] = ()) -> None:
+    async def enrol(
+        self, *names: str, agent_type: str = "worker", tags: tuple[str, ...] = (), hostname: str | None = None
+    ) -> None:
         for name in names:
-            said = Introduction(agent_type=agent_type, tags=tags)
+            said = Introduction(agent_type=agent_type, tags=tags, hostname=hostname)
             enrolled = await self.system.enrol(said, AgentId(name), key=None)
             self.keys[name] = enrolled.api_key
 

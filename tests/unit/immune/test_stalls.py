@@ -13,6 +13,7 @@ from homeostat.testing.clinic import Clinic, clinic
 
 NAMES = tuple(f"agent-{number}" for number in range(20))
 FIRST, REST = NAMES[0], NAMES[1:]
+HOSTS = 5
 USUAL, STALLED = 70, 1500  # milliseconds
 DOCTRINE = replace(Doctrine(), tick_seconds=3600.0, reconcile_seconds=3600.0)
 
@@ -52,7 +53,8 @@ class Fleet:
 @pytest.fixture
 async def fleet() -> AsyncGenerator[Fleet]:
     async with clinic(doctrine=DOCTRINE) as ward:
-        await ward.enrol(*NAMES)
+        for host in range(HOSTS):
+            await ward.enrol(*NAMES[host::HOSTS], hostname=f"web-{host}")
         fleet = Fleet(ward)
         for second in range(40):
             turns = [(name, 60 + (7 * second + 3 * place) % 25) for place, name in enumerate(NAMES) for _ in range(5)]
@@ -75,3 +77,15 @@ async def test_nobody_is_isolated_who_only_was_the_last_to_go_on(fleet: Fleet) -
 async def test_who_stands_still_alone_is_isolated(fleet: Fleet) -> None:
     await fleet.tick((FIRST, STALLED))
     assert await fleet.goes_on() == {FIRST}
+
+
+async def test_nobody_is_isolated_for_a_host_that_stood_still(fleet: Fleet) -> None:
+    await fleet.tick(*((name, STALLED) for name in NAMES[2::HOSTS]))
+    assert await fleet.goes_on() == set()
+    (told,) = await fleet.ward.system.immune.store.incidents(DEFAULT_PROJECT, agent_id=None, before=None, limit=10)
+    assert (told.agent_id, told.cohort, set(told.agents)) == (None, "host web-2", set(NAMES[2::HOSTS]))
+
+
+async def test_who_is_slow_alone_on_its_host_is_isolated(fleet: Fleet) -> None:
+    await fleet.tick(*((name, STALLED) for name in NAMES[:2]))  # of two hosts
+    assert await fleet.goes_on() == set(NAMES[:2])
