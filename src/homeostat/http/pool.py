@@ -173,6 +173,8 @@ class Pool:
                 problem = refused
             finally:
                 self._opening -= 1
+                if len(self._open) + self._opening < self.limits.connections_max:
+                    self._wake_next()
         raise UpstreamUnreachable(upstream=self.name, problem=str(problem))
 
     async def _dial(self) -> Connection:
@@ -198,8 +200,13 @@ class Pool:
         try:
             async with asyncio.timeout(seconds):
                 await waiting
-        except TimeoutError as slow:
-            raise UpstreamTimedOut(upstream=self.name, seconds=seconds, problem="every connection is busy") from slow
+        except BaseException as given_up:
+            if waiting.done() and not waiting.cancelled():
+                self._wake_next()  # the room was meant for somebody
+            if isinstance(given_up, TimeoutError):
+                problem = "every connection is busy"
+                raise UpstreamTimedOut(upstream=self.name, seconds=seconds, problem=problem) from given_up
+            raise
 
     def _released(self, connection: Connection) -> None:
         """A connection is free again, or gone."""
@@ -207,6 +214,10 @@ class Pool:
             self._open.discard(connection)
         else:
             self._idle.append(connection)
+        self._wake_next()
+
+    def _wake_next(self) -> None:
+        """There is room for one who waits for it."""
         while self._waiting:
             waiting = self._waiting.popleft()
             if not waiting.done():

@@ -10,6 +10,7 @@ from homeostat.adapters.upstreams.http import HttpLimits, HttpUpstream
 from homeostat.core.errors import SettingInvalid
 from homeostat.core.gateway_errors import UpstreamBroke, UpstreamFailed, UpstreamTimedOut, UpstreamUnreachable
 from homeostat.core.ports.upstream import Pending, UpstreamRequest, UpstreamResponse
+from homeostat.http.connection import Connection
 from homeostat.testing.gateways import until
 
 Handler = Callable[["Peer"], Awaitable[None]]
@@ -410,6 +411,34 @@ async def test_connections_are_bounded_and_shared_in_turn() -> None:
         assert set(await asyncio.gather(*(ask(upstream) for _ in range(40)))) == {b"ok"}
         assert upstream.connects == 3
         assert most <= 3
+
+
+async def test_room_that_somebody_gave_up_is_the_next_ones() -> None:
+    arrived, answer_now = asyncio.Event(), asyncio.Event()
+
+    async def handle(peer: Peer) -> None:
+        while (await peer.request())[0]:
+            arrived.set()
+            await answer_now.wait()
+            await peer.say(whole(b"ok"))
+
+    async with server(handle, limits=HttpLimits(connections_max=1, connect_seconds=5)) as upstream:
+        first = asyncio.create_task(upstream.send(GET))
+        await arrived.wait()
+        quitter, patient = (asyncio.create_task(upstream.send(GET)) for _ in range(2))
+        await asyncio.sleep(0)
+        (connection,) = upstream._open
+        released = connection._released
+
+        def told_and_gone(freed: Connection) -> None:
+            released(freed)
+            quitter.cancel()  # before it could do anything with the room
+
+        connection._released = told_and_gone
+        answer_now.set()
+        await read(await first)
+        assert await read(await asyncio.wait_for(patient, 4)) == b"ok"
+        assert quitter.cancelled()
 
 
 async def test_idle_connections_are_closed() -> None:
