@@ -1,12 +1,15 @@
 """Why anything is as it is, in one paragraph: cause, evidence, decision, effect. Every surface shows this text."""
 
-from collections.abc import Collection, Sequence
-from typing import TypeVar
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final, TypeVar
 
 import msgspec
 
 from homeostat.core.errors import AgentUnknown, TurnUnknown
 from homeostat.core.ids import AgentId
+from homeostat.core.records.access import PrincipalKind
+from homeostat.core.records.head import Gate, Head
 from homeostat.core.records.immune import IMMUNE_ACTOR, ApprovalStatus
 from homeostat.core.records.run import TaskStanding
 from homeostat.core.run_errors import RunUnknown
@@ -25,6 +28,7 @@ T = TypeVar("T")
 
 routes = Routes("why")
 
+NONE_SHUT: Final[Mapping[str, Head]] = {}
 SEEN_MAX = 3
 TOLD_CHARS_MAX = 200
 TASKS_LOOKED_AT = 200
@@ -52,9 +56,11 @@ async def explain_approval(call: Call) -> WhyShape:
 async def explain_run(call: Call) -> WhyShape:
     """Why a run stands where it stands."""
     run = _as(RunShape, await runs.read_run(call))
-    page = _as(TasksPage, await runs.list_tasks(call, TasksQuery(limit=TASKS_LOOKED_AT)))
-    waited_for = {task.agent_id for task in page.tasks if task.status is TaskStanding.QUEUED and task.agent_id}
-    return of_run(run, page.tasks, left=await _left(call, waited_for))
+    first = _as(TasksPage, await runs.list_tasks(call, TasksQuery(limit=TASKS_LOOKED_AT)))
+    in_line = _as(TasksPage, await runs.list_tasks(call, TasksQuery(status=TaskStanding.QUEUED, limit=TASKS_LOOKED_AT)))
+    tasks = [task for task in first.tasks if task.status is not TaskStanding.QUEUED] + in_line.tasks
+    waited_for = {task.agent_id for task in in_line.tasks if task.agent_id}
+    return of_run(run, tasks, left=await _left(call, waited_for), shut=await _shut(call, waited_for))
 
 
 @routes.plain("GET", "/v1/why/turns/{turn_id}", gives=WhyShape, errors=(TurnUnknown,))
@@ -62,7 +68,8 @@ async def explain_turn(call: Call) -> WhyShape:
     """Why a turn is where it is: who asked, who works on it, what it waits for, how it ended."""
     turn = _as(TurnShape, await turns.read_turn(call))
     waited_for = [turn.agent_id] if turn.deliverable is None and turn.worker_id is None else []
-    return of_turn(turn, left=bool(await _left(call, waited_for)))
+    shut = await _shut(call, waited_for)
+    return of_turn(turn, left=bool(await _left(call, waited_for)), shut=shut.get(turn.agent_id))
 
 
 @routes.plain("GET", "/v1/why/calls/{call_id}", gives=WhyShape, errors=(CallUnknown,))
@@ -81,6 +88,15 @@ async def _left(call: Call, agent_ids: Collection[str]) -> set[str]:
     """Those of some agents that left the fleet. One that was never in it may be at work all the same."""
     fleet = call.system.fleet
     return {one for one in agent_ids if await fleet.has_left(AgentId(one), call.project)}
+
+
+async def _shut(call: Call, agent_ids: Collection[str]) -> dict[str, Head]:
+    """Those of some agents that are given no turns, with their heads; agents may not know why others are held."""
+    if call.principal.kind is PrincipalKind.AGENT:
+        return {}
+    keys = [(call.project, AgentId(one)) for one in agent_ids]
+    found = await call.system.kernel.store.load(keys) if keys else {}
+    return {key[1]: mailbox.head for key, mailbox in found.items() if mailbox.head.gate is not Gate.OPEN}
 
 
 # --- in words ------------------------------------------------------------------------------------------------------
@@ -192,13 +208,16 @@ def of_approval(approval: ApprovalShape) -> WhyShape:
     )
 
 
-def of_run(run: RunShape, tasks: Sequence[TaskShape], *, left: Collection[str] = ()) -> WhyShape:
+def of_run(
+    run: RunShape, tasks: Sequence[TaskShape], *, left: Collection[str] = (), shut: Mapping[str, Head] = NONE_SHUT
+) -> WhyShape:
     moved, budget = run.moved, run.budget
     counted = ", ".join(f"{count} {word}" for word, count in run.tasks.items()) or "none yet"
     held = [task for task in tasks if task.status is TaskStanding.HELD]
     failed = [task for task in tasks if task.status is TaskStanding.FAILED]
     queued = [task for task in tasks if task.status is TaskStanding.QUEUED]
     stuck = [task for task in queued if task.agent_id in left]
+    held_up = Counter(task.agent_id for task in queued if task.agent_id in shut and task.agent_id not in left)
     handed = [task for task in queued if run.status == "paused" and not run.at_rest and task.agent_id not in left]
     seen = [f"Its tasks: {counted}; it has spent ${budget.usd_spent:.2f} and {budget.tokens_spent:,} tokens."]
     seen += [f"Task {one.name} failed: {_brief(one.error)}." for one in failed[:SEEN_MAX]]
@@ -207,6 +226,11 @@ def of_run(run: RunShape, tasks: Sequence[TaskShape], *, left: Collection[str] =
         f"Task {one.name} waits for {one.agent_id}, which has left the fleet: it is carried out once that registers "
         f"again, and fails if somebody stops {one.turn_id}."
         for one in stuck[:SEEN_MAX]
+    ]
+    seen += [
+        f"{'1 task waits' if count == 1 else f'{count} tasks wait'} at {_gate(shut[agent_id])}."
+        for agent_id, count in held_up.most_common(SEEN_MAX)
+        if agent_id is not None
     ]
     seen += [
         f"Task {one.name} was handed to {one.agent_id} before, and is carried out when its turn comes: "
@@ -221,6 +245,9 @@ def of_run(run: RunShape, tasks: Sequence[TaskShape], *, left: Collection[str] =
         "planned": f"It waits to be carried out: homeostat apply {run.run_id}.",
         "applying": f"It goes on; {budget.forecast}." if budget.forecast else "It goes on.",
     }
+    in_hand = run.tasks.get(TaskStanding.RUNNING, 0) + run.tasks.get(TaskStanding.QUEUED, 0)
+    if in_hand and in_hand == held_up.total() + len(stuck):
+        after["applying"] = "It stands still until these agents can work."
     ended = "It is over, and nothing of it runs." if run.at_rest else "It is being brought to rest."
     held_by = f" (held by {run.paused_by})" if run.paused_by is not None else ""
     return _why(
@@ -233,7 +260,7 @@ def of_run(run: RunShape, tasks: Sequence[TaskShape], *, left: Collection[str] =
     )
 
 
-def of_turn(turn: TurnShape, *, left: bool = False) -> WhyShape:
+def of_turn(turn: TurnShape, *, left: bool = False, shut: Head | None = None) -> WhyShape:
     asked = f"by {turn.source_agent_id}" if turn.source_agent_id else "from outside"
     seen: list[str] = []
     if turn.starts:
@@ -253,6 +280,8 @@ def of_turn(turn: TurnShape, *, left: bool = False) -> WhyShape:
         effect = f"It ended at {_at(ended.finished_at)} as {ended.status}: {_brief(told)}."
     elif left:
         effect = f"{turn.agent_id} has left the fleet: the turn is kept until it registers again, or somebody stops it."
+    elif shut is not None:
+        effect = f"It waits at {_gate(shut)}."
     elif turn.status == "queued":
         effect = f"It waits for its place in the line; `homeostat describe head {turn.agent_id}` shows the gate."
     return _why(
@@ -285,6 +314,12 @@ def of_call(call: CallShape) -> WhyShape:
         decision=decision,
         effect=f"It ended as {call.outcome} and cost {cost} ({call.metered}, {call.priced}).",
     )
+
+
+def _gate(head: Head) -> str:
+    """Whose gate keeps turns, and why; the agent's own why says who could open it."""
+    reason = f" ({_cut(head.gate_reason)})" if head.gate_reason else ""
+    return f"the gate of {head.agent_id}, which is {head.gate}{reason}: homeostat why {head.agent_id}"
 
 
 def _at(instant: str) -> str:

@@ -92,6 +92,37 @@ async def test_what_waits_for_an_agent_that_left_says_so(http: httpx2.AsyncClien
     assert "has left" not in (await why(http, "runs", run_id))["text"]
 
 
+async def test_what_waits_for_an_agent_that_is_held_says_so(http: httpx2.AsyncClient) -> None:
+    await http.post("/v1/agents/register", json={"agent_type": "t", "agent_id": "bob"})
+    tasks = [{"name": f"{name}{n}", "agent": name, "input": {}} for n in range(3) for name in ("ann", "bob")]
+    run_id = (await http.post("/v1/runs", json={"goal": "the report", "tasks": tasks})).json()["run_id"]
+
+    async def queued() -> bool:
+        return (await http.get(f"/v1/runs/{run_id}")).json()["tasks"] == {"queued": 6}
+
+    await eventually(queued)
+    assert "gate" not in (await why(http, "runs", run_id))["text"]
+    said = {"reason": "it mails customers", "actor": "eve"}
+    assert (await http.post("/v1/agents/ann/quarantine", json=said)).is_success
+
+    async def closed() -> bool:
+        return "which is closed" in (await why(http, "runs", run_id))["text"]
+
+    await eventually(closed)
+    told = await why(http, "runs", run_id)
+    assert "3 tasks wait at the gate of ann, which is closed (it mails customers)" in told["evidence"]
+    assert "It goes on" in told["effect"], "bob can"
+    turn_id = (await http.get(f"/v1/runs/{run_id}/tasks/ann0")).json()["turn_id"]
+    assert (
+        "waits at the gate of ann, which is closed (it mails customers)"
+        in (await why(http, "turns", turn_id))["effect"]
+    )
+    assert (await http.post("/v1/agents/bob/cordon", json=said)).is_success
+    assert "It stands still" in (await why(http, "runs", run_id))["effect"]
+    assert (await http.post("/v1/agents/ann/release", json=said)).is_success
+    assert "the gate of ann" not in (await why(http, "runs", run_id))["text"]
+
+
 async def test_an_agent_and_its_incident_say_what_was_seen_and_done(http: httpx2.AsyncClient) -> None:
     await http.post("/v1/agents/ann/quarantine", json={"reason": "it mails customers", "actor": "bea"})
     told = await why(http, "agents", "ann")
