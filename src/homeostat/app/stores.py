@@ -20,6 +20,8 @@ from homeostat.adapters.stores.sqlite import (
     SqliteTurns,
 )
 from homeostat.adapters.stores.statements import migrations
+from homeostat.app.timekeeper import Timekeeper
+from homeostat.core.clock import StoreClock, SystemClock
 from homeostat.core.errors import SettingInvalid
 from homeostat.core.ports.access import AccessKeeper
 from homeostat.core.ports.fleet import RegistryStore
@@ -41,12 +43,16 @@ STORE_FILE = "homeostat.db"
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """How far a store's schema is. `unknown` are migrations that only a newer version has."""
+    """How far a store's schema is. `unknown` are migrations that only a newer version has.
+
+    `clock_ms` is how far the clock of a store that has one is ahead of this machine's; 0 if the two agree.
+    """
 
     store: str
     applied: list[str]
     pending: list[str]
     unknown: list[str]
+    clock_ms: int | None = None
 
 
 def embedded_url(data_dir: Path) -> str:
@@ -171,15 +177,20 @@ async def schema(url: str) -> Schema:
     path = _sqlite_path(url)
     known = _known(url)
     applied: list[str] = []
+    clock_ms = None
     if path is None or path.exists():
         engine = _engine(url)
         try:
             await engine.connect()
             applied = await engine.applied()
+            if not isinstance(engine, SqliteEngine):
+                keeper = Timekeeper(StoreClock(SystemClock()), engine.time_ms)
+                await keeper.open()
+                clock_ms = keeper.clock.offset_ms
         finally:
             await engine.close()
     pending = [name for name in known if name not in applied]
-    return Schema(place(url), applied, pending, _unknown(applied, known))
+    return Schema(place(url), applied, pending, _unknown(applied, known), clock_ms)
 
 
 def require(url: str) -> None:

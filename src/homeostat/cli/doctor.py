@@ -14,6 +14,7 @@ from homeostat.cli.output import Output, OutputOption, show
 
 if TYPE_CHECKING:
     from homeostat.app.settings import Settings
+    from homeostat.app.stores import Schema
 
 FREE_BYTES_MIN = 1 << 30
 SQLITE_MIN = (3, 35, 0)  # RETURNING
@@ -79,7 +80,7 @@ def _settings() -> list[Finding]:
     found.append(_access(settings))
     if settings.store_url is None and not settings.ephemeral:
         found += _data_dir(settings.data_dir)
-    found.append(_schema(settings))
+    found += _store(settings)
     if all(one.simulated for one in settings.upstreams):
         fix = "HOMEOSTAT_UPSTREAMS=openai,anthropic, with their keys in HOMEOSTAT_OPENAI_API_KEY and the like."
         found.append(Finding("upstreams", "note", "model calls are answered by a simulation", fix))
@@ -119,25 +120,40 @@ def _data_dir(path: Path) -> list[Finding]:
     return [Finding("data", "ok", f"{path}, {free >> 30} GiB free")]
 
 
-def _schema(settings: "Settings") -> Finding:
+def _store(settings: "Settings") -> list[Finding]:
     import asyncio
 
     from homeostat.app import stores
     from homeostat.core.errors import HomeostatError
 
     if settings.ephemeral:
-        return Finding("store", "note", "everything is forgotten at the end", "Unset HOMEOSTAT_EPHEMERAL to keep it.")
+        fix = "Unset HOMEOSTAT_EPHEMERAL to keep it."
+        return [Finding("store", "note", "everything is forgotten at the end", fix)]
     url = settings.store_url or stores.embedded_url(settings.data_dir)
     try:
         found = asyncio.run(stores.schema(url))
     except HomeostatError as error:
-        return Finding("store", "bad", error.message, "Is it running, and is HOMEOSTAT_STORE_URL right?")
+        return [Finding("store", "bad", error.message, "Is it running, and is HOMEOSTAT_STORE_URL right?")]
+    return [_schema(found), *([] if found.clock_ms is None else [_clock(found.clock_ms)])]
+
+
+def _schema(found: "Schema") -> Finding:
     if found.unknown:
         fix = "Update Homeostat here: the store was used by a newer one."
         return Finding("store", "bad", f"{found.store} has {', '.join(found.unknown)}", fix)
     if found.applied and found.pending:
         return Finding("store", "note", f"{found.store} lacks {', '.join(found.pending)}", "homeostat db migrate")
     return Finding("store", "ok", found.store + ("" if found.applied else " (not made yet)"))
+
+
+def _clock(offset_ms: int) -> Finding:
+    if not offset_ms:
+        return Finding("clock", "ok", "it agrees with the store's")
+    way = "behind" if offset_ms > 0 else "ahead of"
+    told = f"it is {abs(offset_ms) / 1000:.1f} s {way} the store's, whose time Homeostat goes by here"
+    return Finding(
+        "clock", "note", told, "Set this machine's clock, or that of the store: timedatectl shows whether it is kept."
+    )
 
 
 async def _server(url: str | None) -> list[Finding]:
