@@ -21,6 +21,7 @@ from homeostat.immune.watch import Watch
 NAN: Final = math.nan
 TURN_SOURCE: Final = "turn"
 USUAL_FAILURES_LEAST: Final = 0.02  # nobody is held to fail less often than this
+TURN_LATE_MS: Final = 1_000.0  # a turn that is later than usual by less says more of machines than of its agent
 
 
 def measures(sample: Vitals) -> list[float]:
@@ -91,6 +92,8 @@ class Observer:
             if finding.kind is not Anomaly.STUCK and finding.value <= finding.expected:
                 continue  # an average still remembers a spike; this sample itself is no sign of anything
             watch, sample = owner[finding.row]
+            if _hesitated(finding, sample):
+                continue
             seen.setdefault(finding.row, []).append(_evidence(finding, sample))
         for row, (watch, sample) in owner.items():
             done, alarming = watch.behaves(sample)
@@ -129,6 +132,16 @@ class Observer:
             watch.worst = max(watch.worst, watch.sigma)
         elif watch.streak == 0 and watch.wanted_at is None:
             watch.sigma = 0.0
+
+
+def _hesitated(finding: Finding, sample: Vitals) -> bool:
+    """Whether a turn is only as late as a disk, a busy worker or a host without a processor to give makes any.
+
+    A call is timed from where it leaves to where it is answered; a turn from store to store, with all between.
+    """
+    if sample.source != TURN_SOURCE or finding.vital != Vital.LATENCY:
+        return False
+    return finding.value - (0.0 if finding.kind is Anomaly.STUCK else finding.expected) < TURN_LATE_MS
 
 
 def _next(watch: Watch, samples: deque[Vitals]) -> Vitals | None:

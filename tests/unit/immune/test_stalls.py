@@ -14,7 +14,7 @@ from homeostat.testing.clinic import Clinic, clinic
 NAMES = tuple(f"agent-{number}" for number in range(20))
 FIRST, REST = NAMES[0], NAMES[1:]
 HOSTS = 5
-USUAL, STALLED = 70, 1500  # milliseconds
+USUAL, HESITATED, STALLED = 70, 900, 1500  # milliseconds
 DOCTRINE = replace(Doctrine(), tick_seconds=3600.0, reconcile_seconds=3600.0)
 
 
@@ -89,3 +89,9 @@ async def test_nobody_is_isolated_for_a_host_that_stood_still(fleet: Fleet) -> N
 async def test_who_is_slow_alone_on_its_host_is_isolated(fleet: Fleet) -> None:
     await fleet.tick(*((name, STALLED) for name in NAMES[:2]))  # of two hosts
     assert await fleet.goes_on() == set(NAMES[:2])
+
+
+async def test_a_turn_that_is_later_by_less_than_a_second_is_no_sign(fleet: Fleet) -> None:
+    await fleet.tick(*((FIRST, HESITATED) for _ in range(10)))
+    assert await fleet.goes_on() == set()
+    assert fleet.ward.phase(FIRST) is Phase.HEALTHY
