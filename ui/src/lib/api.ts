@@ -15,6 +15,11 @@ export class Problem extends Error {
   get absent(): boolean {
     return this.code === 'route_unknown' || this.status === 501
   }
+
+  // The same question may be answered a little later.
+  get passing(): boolean {
+    return !this.absent && (this.status === 0 || this.status === 429 || this.status >= 500)
+  }
 }
 
 export function address(path: string, query: Record<string, unknown> = {}): URL {

@@ -6,6 +6,7 @@ import { live } from './live.svelte'
 import type { EventKind, FeedEvent } from './types'
 
 const NEWS_PAGES_MAX = 10 // who was away for longer begins anew
+const AGAIN_MS = 3000 // a server that cannot be reached, or fails, is asked once more, and so on
 
 export interface Page<T> {
   items: T[]
@@ -22,6 +23,7 @@ export class Paged<T> {
   #key: (item: T) => string
   #round = 0
   #timer: ReturnType<typeof setTimeout> | undefined
+  #again: ReturnType<typeof setTimeout> | undefined
 
   constructor(fetch: (cursor: string | number | null) => Promise<Page<T>>, key: (item: T) => string) {
     this.#fetch = fetch
@@ -30,6 +32,7 @@ export class Paged<T> {
 
   async restart(): Promise<void> {
     this.#round += 1
+    clearTimeout(this.#again)
     this.items = []
     this.ready = false
     this.next = null
@@ -73,6 +76,7 @@ export class Paged<T> {
   stop(): void {
     this.#round += 1
     clearTimeout(this.#timer)
+    clearTimeout(this.#again)
   }
 
   async #read(cursor: string | number | null): Promise<void> {
@@ -90,6 +94,7 @@ export class Paged<T> {
       if (round !== this.#round) return
       this.next = null
       this.problem = error instanceof Problem ? error : new Problem(0, 'unknown', String(error))
+      if (this.problem.passing) this.#again = setTimeout(() => void this.#read(cursor), AGAIN_MS)
     } finally {
       if (round === this.#round) this.loading = false
     }
