@@ -102,9 +102,26 @@ async def _shut(call: Call, agent_ids: Collection[str]) -> dict[str, Head]:
 # --- in words ------------------------------------------------------------------------------------------------------
 
 
-def _why(noun: str, thing: str, *, cause: str, evidence: str = "", decision: str = "", effect: str = "") -> WhyShape:
-    text = " ".join(part for part in (cause, evidence, decision, effect) if part)
-    return WhyShape(noun=noun, id=thing, cause=cause, evidence=evidence, decision=decision, effect=effect, text=text)
+def _why(
+    noun: str,
+    thing: str,
+    *,
+    cause: str,
+    evidence: str = "",
+    decision: str = "",
+    effect: str = "",
+    waits_for: Sequence[str] = (),
+) -> WhyShape:
+    return WhyShape(
+        noun=noun,
+        id=thing,
+        cause=cause,
+        evidence=evidence,
+        decision=decision,
+        effect=effect,
+        text=" ".join(part for part in (cause, evidence, decision, effect) if part),
+        waits_for=tuple(waits_for),
+    )
 
 
 def of_agent(health: HealthShape) -> WhyShape:
@@ -212,7 +229,7 @@ def of_run(
     run: RunShape, tasks: Sequence[TaskShape], *, left: Collection[str] = (), shut: Mapping[str, Head] = NONE_SHUT
 ) -> WhyShape:
     moved, budget = run.moved, run.budget
-    counted = ", ".join(f"{count} {word}" for word, count in run.tasks.items()) or "none yet"
+    counted = ", ".join(f"{count:,} {word}" for word, count in run.tasks.items()) or "none yet"
     held = [task for task in tasks if task.status is TaskStanding.HELD]
     failed = [task for task in tasks if task.status is TaskStanding.FAILED]
     queued = [task for task in tasks if task.status is TaskStanding.QUEUED]
@@ -246,7 +263,10 @@ def of_run(
         "applying": f"It goes on; {budget.forecast}." if budget.forecast else "It goes on.",
     }
     in_hand = run.tasks.get(TaskStanding.RUNNING, 0) + run.tasks.get(TaskStanding.QUEUED, 0)
-    if in_hand and in_hand == held_up.total() + len(stuck):
+    waits_for: set[str] = set()
+    if run.status == "applying" and in_hand == held_up.total() + len(stuck):
+        waits_for = {str(task.agent_id) for task in queued}
+    if waits_for:
         after["applying"] = "It stands still until these agents can work."
     ended = "It is over, and nothing of it runs." if run.at_rest else "It is being brought to rest."
     held_by = f" (held by {run.paused_by})" if run.paused_by is not None else ""
@@ -257,6 +277,7 @@ def of_run(
         evidence=" ".join(seen),
         decision=f"It is {run.status}{held_by} since {_at(moved.at)}, by {moved.actor}{reason}.",
         effect=after.get(run.status, ended),
+        waits_for=sorted(waits_for),
     )
 
 

@@ -221,6 +221,46 @@ async def test_a_yes_can_be_given_for_some_hours(ward: Clinic, visit: Visit) -> 
     assert kept.stands_until_ms == (kept.answered_at_ms or 0) + 8 * 3_600_000
 
 
+async def test_a_run_that_stands_still_says_so_and_why(context: BrowserContext, tmp_path: Path) -> None:
+    """However many tasks it has, those of one kind are found, and the ledger below them too."""
+    async with assemble(Settings(data_dir=tmp_path)) as system:
+        listener = bind("127.0.0.1", free_port())
+        async with serving(system, listener):
+            visit = Visit(await context.new_page(), url_of(listener))
+            visit.watch()
+            page = visit.page
+            said = {"reason": "it mails customers", "actor": "eve"}
+            tasks = [{"name": f"page-{number:03d}", "agent": "ann"} for number in range(270)]
+            async with httpx2.AsyncClient(base_url=visit.url, trust_env=False) as http:
+                await http.post("/v1/agents/register", json={"agent_type": "t", "agent_id": "ann"})
+                begun = await http.post("/v1/runs", json={"goal": "read it all", "tasks": tasks})
+                assert begun.status_code == 201, begun.text
+                await visit.go(f"runs/{begun.json()['run_id']}")
+                await page.get_by_role("button", name="queued 64").click()
+                table = page.get_by_role("table", name="Tasks")
+                await expect(table.get_by_role("row")).to_have_count(65)
+                alert = page.get_by_role("alert")
+                await expect(alert).to_have_count(0)
+                assert (await http.post("/v1/agents/ann/quarantine", json=said)).is_success
+                await expect(alert).to_contain_text("It stands still.")
+                await expect(alert).to_contain_text("64 tasks wait at the gate of ann, which is closed (it mails")
+                await page.get_by_role("button", name="waiting 206").click()
+                await expect(table.get_by_role("row")).to_have_count(201)
+                await page.get_by_role("button", name="Next").click()
+                await expect(table.get_by_role("row")).to_have_count(7)
+                await expect(table).to_contain_text("page-269")
+                await page.get_by_role("button", name="First").click()
+                height = await page.locator("main").evaluate("(main) => main.scrollHeight")
+                assert height < 2200, "the ledger is not far"
+                await alert.get_by_role("link", name="ann").click()
+                await page.get_by_role("button", name="Release…").click()
+                await answer(page, "it is mended")
+                await page.go_back()
+                await page.get_by_role("button", name="all", exact=True).click()
+                await expect(alert).to_have_count(0)
+            assert visit.errors == []
+
+
 async def test_a_task_that_waits_for_a_yes_gets_it_wherever_approvals_are(
     context: BrowserContext, tmp_path: Path
 ) -> None:

@@ -112,13 +112,16 @@ async def test_what_waits_for_an_agent_that_is_held_says_so(http: httpx2.AsyncCl
     told = await why(http, "runs", run_id)
     assert "3 tasks wait at the gate of ann, which is closed (it mails customers)" in told["evidence"]
     assert "It goes on" in told["effect"], "bob can"
+    assert told["waits_for"] == []
     turn_id = (await http.get(f"/v1/runs/{run_id}/tasks/ann0")).json()["turn_id"]
     assert (
         "waits at the gate of ann, which is closed (it mails customers)"
         in (await why(http, "turns", turn_id))["effect"]
     )
     assert (await http.post("/v1/agents/bob/cordon", json=said)).is_success
-    assert "It stands still" in (await why(http, "runs", run_id))["effect"]
+    told = await why(http, "runs", run_id)
+    assert "It stands still" in told["effect"]
+    assert told["waits_for"] == ["ann", "bob"]
     assert (await http.post("/v1/agents/ann/release", json=said)).is_success
     assert "the gate of ann" not in (await why(http, "runs", run_id))["text"]
 
