@@ -10,7 +10,7 @@ from homeostat.core.errors import AgentUnknown, TurnUnknown
 from homeostat.core.ids import AgentId
 from homeostat.core.records.access import PrincipalKind
 from homeostat.core.records.head import Gate, Head
-from homeostat.core.records.immune import IMMUNE_ACTOR, ApprovalStatus
+from homeostat.core.records.immune import IMMUNE_ACTOR, ApprovalStatus, Diagnosis
 from homeostat.core.records.run import TaskStanding
 from homeostat.core.run_errors import RunUnknown
 from homeostat.core.wire.answers import TurnShape
@@ -182,8 +182,13 @@ def _evidence(incident: IncidentShape) -> str:
         strongest.setdefault(one.kind, one.why)
     seen = list(dict.fromkeys(strongest.values()))[:SEEN_MAX]
     noticed = f"It was noticed because {'; '.join(seen)} ({incident.sigma:.1f} sigma at worst)." if seen else ""
-    likely = [f"{_words(one.diagnosis)} ({one.confidence:.0%})" for one in incident.hypotheses[:SEEN_MAX]]
-    return f"{noticed} It may be {', or '.join(likely)}.".strip() if likely else noticed
+    likely = [
+        f"{_words(one.diagnosis)} ({one.confidence:.0%})"
+        for one in incident.hypotheses[:SEEN_MAX]
+        if one.diagnosis != Diagnosis.UNKNOWN
+    ]
+    guess = f"It may be {', or '.join(likely)}." if likely else "Nobody knows the cause yet."
+    return f"{noticed} {guess}".strip() if incident.hypotheses else noticed
 
 
 def _decision(incident: IncidentShape) -> str:

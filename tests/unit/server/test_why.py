@@ -141,6 +141,7 @@ async def test_an_incident_says_what_was_passed_over_and_on_whose_word(
     veto = {"diagnosis": "unknown", "action": "reset_memory", "reason": "it has notes", "actor": "eve"}
     assert (await http.post("/v1/immune/memory/veto", json=veto)).is_success
     await http.post("/v1/agents/ann/quarantine", json={"reason": "it is odd", "actor": "bea"})
+    assert "Nobody knows the cause yet." in (await why(http, "agents", "ann"))["text"]
     while (await http.get("/v1/agents/ann/health")).json()["phase"] == "draining":
         await system.immune.tick()
     healed = await http.post("/v1/agents/ann/heal", json={"reason": "try", "actor": "bea"})
