@@ -1,9 +1,10 @@
 import { describe, expect, test } from 'vitest'
 import { age, brief, count, millis, percent, seconds, usd } from '../src/lib/format'
 import { activity, headline } from '../src/lib/headline'
+import { noted } from '../src/lib/live.svelte'
 import { href, parse } from '../src/lib/route.svelte'
 import { sentence } from '../src/lib/sentence'
-import type { Head, Overview } from '../src/lib/types'
+import type { FeedEvent, Head, Overview } from '../src/lib/types'
 import { reveal, shifted, visible } from '../src/lib/window'
 
 describe('addresses', () => {
@@ -13,8 +14,21 @@ describe('addresses', () => {
   })
   test('nothing is Now', () => {
     expect(parse('')).toMatchObject({ page: 'now', id: null })
+    expect(parse('#/agents')).toMatchObject({ page: 'fleet', id: null })
+    expect(parse('#/replay/?mode=exact')).toMatchObject({ page: 'runs', id: null })
     expect(parse('#/agents/%E0%A4%A')).toMatchObject({ page: 'agents', id: '%E0%A4%A' })
   })
+})
+
+test.each([
+  ['call', undefined, false],
+  ['turn', undefined, false],
+  ['deliverable', 'success', false],
+  ['deliverable', 'error', true],
+  ['phase', undefined, true],
+  ['run', 'success', true],
+] as const)('of %s %s is noted: %s', (kind, status, kept) => {
+  expect(noted({ kind, status } as unknown as FeedEvent)).toBe(kept)
 })
 
 describe('headlines', () => {
@@ -72,11 +86,11 @@ describe('windows', () => {
 
 describe('words', () => {
   test('figures carry units', () => {
-    expect([seconds(0.4), seconds(75), seconds(7200), seconds(null)]).toEqual(['0.4 s', '75 s', '2 h', '–'])
-    expect([count(1234), count(12_345), count(2_500_000), count(0.5)]).toEqual(['1,234', '12.3 k', '2.5 M', '0.5'])
+    expect([seconds(0.4), seconds(75), seconds(7200), seconds(null)]).toEqual(['0.4\u00a0s', '75\u00a0s', '2\u00a0h', '–'])
+    expect([count(1234), count(12_345), count(2_500_000), count(0.5)]).toEqual(['1,234', '12.3\u00a0k', '2.5\u00a0M', '0.5'])
     expect([usd(0), usd(0.0012), usd(3.1)]).toEqual(['$0', '$0.0012', '$3.10'])
-    expect([millis(420), millis(1500), percent(0.034), percent(1)]).toEqual(['420 ms', '1.5 s', '3.4 %', '100 %'])
-    expect(age('2026-01-01T00:00:00Z', Date.parse('2026-01-01T00:01:00Z'))).toBe('60 s')
+    expect([millis(420), millis(1500), percent(0.034), percent(1)]).toEqual(['420\u00a0ms', '1.5\u00a0s', '3.4\u00a0%', '100\u00a0%'])
+    expect(age('2026-01-01T00:00:00Z', Date.parse('2026-01-01T00:01:00Z'))).toBe('60\u00a0s')
     expect(brief({ a: 'x'.repeat(300) }).length).toBe(120)
   })
   test('one sentence', () => {
@@ -93,7 +107,7 @@ describe('words', () => {
     expect(sentence({ ...now, agents: 0 }, 0)).toBe('No agent is registered yet.')
     expect(sentence({ ...now, agents: 10_005, phases: { initializing: 10_004 } }, 0)).toContain('0 of 10,005 agents healthy, 10,004 still learning')
     const begun = { at: '2026-01-01T12:02:30Z', traffic_since: '2026-01-01T12:00:00Z' }
-    expect(sentence({ ...now, ...begun }, 0), 'a server that has just begun knows of no hour').toContain('$3.10 in the last 3 min')
+    expect(sentence({ ...now, ...begun }, 0), 'a server that has just begun knows of no hour').toContain('$3.10 in the last 3\u00a0min')
     expect(sentence({ ...now, ...begun, at: '2026-01-01T18:00:00Z' }, 0)).toContain('$3.10 in the last hour')
   })
 })

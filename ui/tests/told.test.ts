@@ -78,7 +78,7 @@ describe('entries of a ledger', () => {
     ['model.call', model, 'm: why? → so'],
     ['step', { name: 'count', asked: { told_json: '{"args":[1]}' }, outcome_json: '{"ok":9}' }, 'count: [1] → 9'],
     ['step', { name: 'count', asked: { told_json: '{}' }, outcome_json: '{"error":"x"}' }, 'count:  → {"error":"x"}'],
-    ['gateway.call', { agent_id: 'ann', model: 'm', outcome: 'answered', latency_ms: 87.2, cost_micros: 11 }, 'ann asked m: answered in 87 ms for $0.000011'],
+    ['gateway.call', { agent_id: 'ann', model: 'm', outcome: 'answered', latency_ms: 87.2, cost_micros: 11 }, 'ann asked m: answered in 87\u00a0ms for $0.000011'],
     ['model.call', { asked: {} }, '{"asked":{}}'],
     ['something.new', { a: 1 }, '{"a":1}'],
     ['constructor', { a: 1 }, '{"a":1}'],

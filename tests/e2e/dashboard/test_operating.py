@@ -7,7 +7,7 @@ from pathlib import Path
 
 import httpx2
 import pytest
-from playwright.async_api import BrowserContext, Locator, Page, expect
+from playwright.async_api import BrowserContext, Locator, Page, Route, expect
 
 from homeostat import SyncClient
 from homeostat.adapters.upstreams.simulated.faults import Faults
@@ -162,6 +162,21 @@ async def test_agents_are_isolated_from_the_fleet_page(ward: Clinic, visit: Visi
     assert told[0].cause == "they mail customers"
 
 
+async def test_an_open_incident_is_shown_however_many_came_and_went_since(ward: Clinic, visit: Visit) -> None:
+    async def busy(route: Route) -> None:
+        if "closed%3Anone" in route.request.url:
+            await route.continue_()
+        else:  # the newest hundred, all of which are over
+            await route.fulfill(json={"incidents": [], "next_cursor": "inc_1"})
+
+    await ward.enrol("ann")
+    async with httpx2.AsyncClient(base_url=visit.url, trust_env=False) as http:
+        assert (await http.post("/v1/agents/ann/quarantine", json={"reason": "a drill"})).is_success
+    await visit.page.route("**/v1/immune/incidents?*", busy)
+    await visit.go("now")
+    await expect(visit.page.get_by_test_id("sentence")).to_contain_text("1 isolated, 1 open incident")
+
+
 async def test_the_filter_is_in_the_address(ward: Clinic, visit: Visit) -> None:
     await ward.enrol("one", "two", tags=("gpu", "eu"))
     await ward.enrol("three", tags=("cpu",))
@@ -242,14 +257,14 @@ async def test_a_run_that_stands_still_says_so_and_why(context: BrowserContext, 
                 alert = page.get_by_role("alert")
                 await expect(alert).to_have_count(0)
                 assert (await http.post("/v1/agents/ann/quarantine", json=said)).is_success
-                await expect(alert).to_contain_text("It stands still.")
+                await expect(alert).to_contain_text("It stands still until ann can work.")
                 await expect(alert).to_contain_text("64 tasks wait at the gate of ann, which is closed (it mails")
                 await page.get_by_role("button", name="waiting 206").click()
                 await expect(table.get_by_role("row")).to_have_count(201)
                 await page.get_by_role("button", name="Next").click()
                 await expect(table.get_by_role("row")).to_have_count(7)
                 await expect(table).to_contain_text("page-269")
-                await page.get_by_role("button", name="First").click()
+                await page.get_by_role("button", name="waiting 206").click()
                 height = await page.locator("main").evaluate("(main) => main.scrollHeight")
                 assert height < 2200, "the ledger is not far"
                 await alert.get_by_role("link", name="ann").click()

@@ -1,15 +1,15 @@
-// Numbers and times as people read them. Every figure carries its unit.
+// Numbers and times as people read them. Every figure carries its unit, on the same line: the space between is unbroken.
 
 const NONE = '–'
 
 export function seconds(value: number | null | undefined): string {
   if (value == null || !Number.isFinite(value)) return NONE
   const s = Math.max(0, value)
-  if (s > 0 && s < 1) return `${Math.max(0.1, s).toFixed(1)} s`
-  if (s < 100) return `${Math.round(s)} s`
-  if (s < 6000) return `${Math.round(s / 60)} min`
-  if (s < 172_800) return `${Math.round(s / 3600)} h`
-  return `${Math.round(s / 86_400)} d`
+  if (s > 0 && s < 1) return `${Math.max(0.1, s).toFixed(1)}\u00a0s`
+  if (s < 100) return `${Math.round(s)}\u00a0s`
+  if (s < 6000) return `${Math.round(s / 60)}\u00a0min`
+  if (s < 172_800) return `${Math.round(s / 3600)}\u00a0h`
+  return `${Math.round(s / 86_400)}\u00a0d`
 }
 
 export function age(instant: string | null | undefined, now: number): string {
@@ -27,9 +27,9 @@ export function left(instant: string | null | undefined, now: number): string {
 export function count(value: number | null | undefined): string {
   if (value == null || !Number.isFinite(value)) return NONE
   const size = Math.abs(value)
-  if (size >= 1e9) return `${trim(value / 1e9)} G`
-  if (size >= 1e6) return `${trim(value / 1e6)} M`
-  if (size >= 1e4) return `${trim(value / 1e3)} k`
+  if (size >= 1e9) return `${trim(value / 1e9)}\u00a0G`
+  if (size >= 1e6) return `${trim(value / 1e6)}\u00a0M`
+  if (size >= 1e4) return `${trim(value / 1e3)}\u00a0k`
   return Number.isInteger(value) ? value.toLocaleString('en-US') : trim(value)
 }
 
@@ -49,12 +49,12 @@ export function usd(value: number | null | undefined): string {
 
 export function millis(value: number | null | undefined): string {
   if (value == null || !Number.isFinite(value)) return NONE
-  return value < 1000 ? `${trim(Math.round(value))} ms` : `${trim(value / 1000)} s`
+  return value < 1000 ? `${trim(Math.round(value))}\u00a0ms` : `${trim(value / 1000)}\u00a0s`
 }
 
 export function percent(share: number | null | undefined): string {
   if (share == null || !Number.isFinite(share)) return NONE
-  return `${(share * 100).toFixed(share > 0 && share < 0.1 ? 1 : 0)} %`
+  return `${(share * 100).toFixed(share > 0 && share < 0.1 ? 1 : 0)}\u00a0%`
 }
 
 export function words(name: string): string {

@@ -20,6 +20,11 @@ interface Message {
 
 type Listener = { kinds: ReadonlySet<EventKind>; hear: (event: FeedEvent) => void; reread: () => void }
 
+// What goes as it should is too much to be kept: it would push out what somebody has to see.
+export function noted(event: FeedEvent): boolean {
+  return event.kind !== 'call' && event.kind !== 'turn' && !(event.kind === 'deliverable' && event.status === 'success')
+}
+
 class Live {
   freshness = $state<Freshness>('connecting')
   lostAt = $state<number | null>(null)
@@ -125,7 +130,7 @@ class Live {
   }
 
   #hear(event: FeedEvent): void {
-    if (event.kind !== 'call' && event.kind !== 'turn') {
+    if (noted(event)) {
       this.#fresh.push(event)
       this.#gathering ??= setTimeout(() => this.#settle(), GATHER_MS)
     }

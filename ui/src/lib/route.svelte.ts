@@ -6,6 +6,9 @@ export interface Place {
   query: URLSearchParams
 }
 
+// Pages of one thing: without a name, what there is to choose from.
+const LISTS: Record<string, string> = { agents: 'fleet', replay: 'runs' }
+
 export function parse(hash: string): Place {
   const [path = '', search = ''] = hash.replace(/^#\/?/, '').split(/\?(.*)/s)
   const [page = '', ...rest] = path.split('/')
@@ -15,7 +18,7 @@ export function parse(hash: string): Place {
   } catch {
     // A name that is not encoded well is taken as it is.
   }
-  return { page: page || 'now', id: id || null, query: new URLSearchParams(search) }
+  return { page: (id ? page : (LISTS[page] ?? page)) || 'now', id: id || null, query: new URLSearchParams(search) }
 }
 
 export function href(page: string, id?: string | null, query?: Record<string, string | null | undefined>): string {
