@@ -103,26 +103,23 @@ async def test_what_waits_for_an_agent_that_is_held_says_so(http: httpx2.AsyncCl
     await eventually(queued)
     assert "gate" not in (await why(http, "runs", run_id))["text"]
     said = {"reason": "it mails customers", "actor": "eve"}
-    assert (await http.post("/v1/agents/ann/quarantine", json=said)).is_success
-
-    async def closed() -> bool:
-        return "which is closed" in (await why(http, "runs", run_id))["text"]
-
-    await eventually(closed)
+    assert (await http.post("/v1/agents/ann/cordon", json=said)).is_success
     told = await why(http, "runs", run_id)
-    assert "3 tasks wait at the gate of ann, which is closed (it mails customers)" in told["evidence"]
+    assert (
+        "3 tasks wait at the gate of ann, which is draining (cordoned by eve: it mails customers)" in told["evidence"]
+    )
     assert "It goes on" in told["effect"], "bob can"
     assert told["waits_for"] == []
     turn_id = (await http.get(f"/v1/runs/{run_id}/tasks/ann0")).json()["turn_id"]
     assert (
-        "waits at the gate of ann, which is closed (it mails customers)"
+        "waits at the gate of ann, which is draining (cordoned by eve: it mails customers)"
         in (await why(http, "turns", turn_id))["effect"]
     )
     assert (await http.post("/v1/agents/bob/cordon", json=said)).is_success
     told = await why(http, "runs", run_id)
     assert "It stands still" in told["effect"]
     assert told["waits_for"] == ["ann", "bob"]
-    assert (await http.post("/v1/agents/ann/release", json=said)).is_success
+    assert (await http.post("/v1/agents/ann/uncordon", json=said)).is_success
     assert "the gate of ann" not in (await why(http, "runs", run_id))["text"]
 
 
