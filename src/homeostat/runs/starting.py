@@ -267,8 +267,10 @@ class Starter:
         if (failed := self._failed.pop(turn_id, None)) is not None:
             self._forget(task)
             return failed
-        if (command := self._unsure.pop(turn_id, None)) is not None:
-            if await self._desk.kernel.store.turn(run.project, turn_id) is None:
+        if (command := self._unsure.get(turn_id)) is not None:
+            made = await self._desk.kernel.store.turn(run.project, turn_id)
+            del self._unsure[turn_id]  # and not before: a store that is away now says nothing
+            if made is None:
                 self._submit([self._attend(task, command)])
                 return None
             self._listen(task.number, turn_id)

@@ -8,7 +8,7 @@ import pytest
 
 from homeostat.core.clock import Millis
 from homeostat.core.codec import Json
-from homeostat.core.errors import Overloaded
+from homeostat.core.errors import Overloaded, StoreUnavailable
 from homeostat.core.ids import DEFAULT_PROJECT, AgentId, RunId, TraceId, TurnId
 from homeostat.core.limits import ENQUEUED_TOGETHER_MAX
 from homeostat.core.machines.run import RunStatus
@@ -102,3 +102,32 @@ async def test_so_many_tasks_are_one_command_and_an_overloaded_kernel_is_asked_a
 
         await eventually(looked_after)
         assert sorted(heard) == [task.number for task in tasks], "each is looked after, once"
+
+
+async def test_a_turn_that_nobody_knows_of_is_made_though_the_store_is_away_when_it_is_looked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with Workbench() as bench:
+        kernel, heard = bench.kernel, list[int]()
+        await kernel.register(KEY)
+        (task,) = tasks = _tasks(1)
+        starter = _starter(kernel, heard)
+
+        def busy(*_: object) -> None:
+            raise Overloaded(problem="too many")
+
+        async def away(*_: object) -> None:
+            raise StoreUnavailable(problem="it starts up")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(kernel.flusher, "ask", busy)
+            await starter.start(RUN, tasks, Board(tasks))
+            patch.setattr(kernel.store, "turn", away)
+            with pytest.raises(StoreUnavailable):
+                await starter.outcome(RUN, task)
+
+        async def made() -> bool:
+            await starter.outcome(RUN, task)  # as it is once in a while
+            return await kernel.store.turn(DEFAULT_PROJECT, cast("TurnId", task.turn_id)) is not None
+
+        await eventually(made)
