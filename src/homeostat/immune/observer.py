@@ -3,6 +3,7 @@
 import math
 from collections import deque
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -22,6 +23,7 @@ NAN: Final = math.nan
 TURN_SOURCE: Final = "turn"
 USUAL_FAILURES_LEAST: Final = 0.02  # nobody is held to fail less often than this
 TURN_LATE_MS: Final = 1_000.0  # a turn that is later than usual by less says more of machines than of its agent
+TURN_LATE_SIGMA: Final = 6.0  # one that is later by more isolates nobody at first sight: the next ones tell
 
 
 def measures(sample: Vitals) -> list[float]:
@@ -94,7 +96,10 @@ class Observer:
             watch, sample = owner[finding.row]
             if _hesitated(finding, sample):
                 continue
-            seen.setdefault(finding.row, []).append(_evidence(finding, sample))
+            told = _evidence(finding, sample)
+            if _times_a_turn(finding, sample):
+                told = replace(told, sigma=min(told.sigma, TURN_LATE_SIGMA))
+            seen.setdefault(finding.row, []).append(told)
         for row, (watch, sample) in owner.items():
             done, alarming = watch.behaves(sample)
             if (failing := self._failing(watch, row, sample)) is not None:
@@ -139,9 +144,12 @@ def _hesitated(finding: Finding, sample: Vitals) -> bool:
 
     A call is timed from where it leaves to where it is answered; a turn from store to store, with all between.
     """
-    if sample.source != TURN_SOURCE or finding.vital != Vital.LATENCY:
-        return False
-    return finding.value - (0.0 if finding.kind is Anomaly.STUCK else finding.expected) < TURN_LATE_MS
+    late_by = finding.value - (0.0 if finding.kind is Anomaly.STUCK else finding.expected)
+    return _times_a_turn(finding, sample) and late_by < TURN_LATE_MS
+
+
+def _times_a_turn(finding: Finding, sample: Vitals) -> bool:
+    return sample.source == TURN_SOURCE and finding.vital == Vital.LATENCY
 
 
 def _next(watch: Watch, samples: deque[Vitals]) -> Vitals | None:

@@ -74,21 +74,27 @@ async def test_nobody_is_isolated_who_only_was_the_last_to_go_on(fleet: Fleet) -
     assert await fleet.goes_on() == set()
 
 
-async def test_who_stands_still_alone_is_isolated(fleet: Fleet) -> None:
+async def test_nobody_is_isolated_for_the_one_turn_in_hand_when_all_stood_still(fleet: Fleet) -> None:
     await fleet.tick((FIRST, STALLED))
-    assert await fleet.goes_on() == {FIRST}
-
-
-async def test_nobody_is_isolated_for_a_host_that_stood_still(fleet: Fleet) -> None:
-    await fleet.tick(*((name, STALLED) for name in NAMES[2::HOSTS]))
     assert await fleet.goes_on() == set()
-    (told,) = await fleet.ward.system.immune.store.incidents(DEFAULT_PROJECT, agent_id=None, before=None, limit=10)
-    assert (told.agent_id, told.cohort, set(told.agents)) == (None, "host web-2", set(NAMES[2::HOSTS]))
 
 
-async def test_who_is_slow_alone_on_its_host_is_isolated(fleet: Fleet) -> None:
-    await fleet.tick(*((name, STALLED) for name in NAMES[:2]))  # of two hosts
-    assert await fleet.goes_on() == set(NAMES[:2])
+async def test_who_stays_slow_alone_is_isolated(fleet: Fleet) -> None:
+    for _ in range(8):
+        await fleet.tick(*((FIRST, STALLED) for _ in range(3)), *((name, USUAL) for name in REST))
+    assert fleet.ward.phase(FIRST) not in (Phase.HEALTHY, Phase.SUSPECTED)
+    assert {fleet.ward.phase(name) for name in REST} == {Phase.HEALTHY}
+
+
+async def test_nobody_is_isolated_for_a_host_that_stands_still(fleet: Fleet) -> None:
+    slow = set(NAMES[2::HOSTS])
+    for _ in range(8):
+        await fleet.tick(*((name, STALLED if name in slow else USUAL) for name in NAMES for _ in range(3)))
+    assert await fleet.goes_on() == set()
+    told = await fleet.ward.system.immune.store.incidents(DEFAULT_PROJECT, agent_id=None, before=None, limit=10)
+    assert {(one.agent_id, one.cohort, frozenset(one.agents)) for one in told} == {
+        (None, "host web-2", frozenset(slow))
+    }
 
 
 async def test_a_turn_that_is_later_by_less_than_a_second_is_no_sign(fleet: Fleet) -> None:
