@@ -23,7 +23,8 @@ NAN: Final = math.nan
 TURN_SOURCE: Final = "turn"
 USUAL_FAILURES_LEAST: Final = 0.02  # nobody is held to fail less often than this
 TURN_LATE_MS: Final = 1_000.0  # a turn that is later than usual by less says more of machines than of its agent
-TURN_LATE_SIGMA: Final = 6.0  # one that is later by more isolates nobody at first sight: the next ones tell
+TURN_LATE_SURELY_MS: Final = 60_000.0  # nor does a machine stand still for longer, and go on as if nothing had been
+TURN_LATE_SIGMA: Final = 6.0  # what is later than the one and not than the other isolates nobody at first sight
 
 
 def measures(sample: Vitals) -> list[float]:
@@ -94,10 +95,11 @@ class Observer:
             if finding.kind is not Anomaly.STUCK and finding.value <= finding.expected:
                 continue  # an average still remembers a spike; this sample itself is no sign of anything
             watch, sample = owner[finding.row]
-            if _hesitated(finding, sample):
+            late_ms = _turn_late_ms(finding, sample)
+            if late_ms < TURN_LATE_MS:
                 continue
             told = _evidence(finding, sample)
-            if _times_a_turn(finding, sample):
+            if late_ms < TURN_LATE_SURELY_MS:
                 told = replace(told, sigma=min(told.sigma, TURN_LATE_SIGMA))
             seen.setdefault(finding.row, []).append(told)
         for row, (watch, sample) in owner.items():
@@ -139,17 +141,15 @@ class Observer:
             watch.sigma = 0.0
 
 
-def _hesitated(finding: Finding, sample: Vitals) -> bool:
-    """Whether a turn is only as late as a disk, a busy worker or a host without a processor to give makes any.
+def _turn_late_ms(finding: Finding, sample: Vitals) -> float:
+    """By how much a turn is late: a disk, a busy worker or a host without a processor to give makes any a little late.
 
-    A call is timed from where it leaves to where it is answered; a turn from store to store, with all between.
+    A call is timed from where it leaves to where it is answered, and is no such finding; a turn from store to store,
+    with all between.
     """
-    late_by = finding.value - (0.0 if finding.kind is Anomaly.STUCK else finding.expected)
-    return _times_a_turn(finding, sample) and late_by < TURN_LATE_MS
-
-
-def _times_a_turn(finding: Finding, sample: Vitals) -> bool:
-    return sample.source == TURN_SOURCE and finding.vital == Vital.LATENCY
+    if sample.source != TURN_SOURCE or finding.vital != Vital.LATENCY:
+        return math.inf
+    return finding.value - (0.0 if finding.kind is Anomaly.STUCK else finding.expected)
 
 
 def _next(watch: Watch, samples: deque[Vitals]) -> Vitals | None:

@@ -14,7 +14,7 @@ from homeostat.testing.clinic import Clinic, clinic
 NAMES = tuple(f"agent-{number}" for number in range(20))
 FIRST, REST = NAMES[0], NAMES[1:]
 HOSTS = 5
-USUAL, HESITATED, STALLED = 70, 900, 1500  # milliseconds
+USUAL, HESITATED, STALLED, LOST = 70, 900, 1500, 90_000  # milliseconds
 DOCTRINE = replace(Doctrine(), tick_seconds=3600.0, reconcile_seconds=3600.0)
 
 
@@ -77,6 +77,11 @@ async def test_nobody_is_isolated_who_only_was_the_last_to_go_on(fleet: Fleet) -
 async def test_nobody_is_isolated_for_the_one_turn_in_hand_when_all_stood_still(fleet: Fleet) -> None:
     await fleet.tick((FIRST, STALLED))
     assert await fleet.goes_on() == set()
+
+
+async def test_who_is_late_by_more_than_any_machine_stands_still_is_isolated_at_first_sight(fleet: Fleet) -> None:
+    await fleet.tick((FIRST, LOST))
+    assert await fleet.goes_on() == {FIRST}
 
 
 async def test_who_stays_slow_alone_is_isolated(fleet: Fleet) -> None:
