@@ -382,6 +382,7 @@ class TurnsMachine(RuleBasedStateMachine):
         elif any(wait.after is AfterExecution.TERMINATE for wait in asked):
             assert not suspended.ready
             model.end(TurnEvent.DELIVER, Outcome.SUCCESS)
+            self._adopt_outcome(turn)  # it may have been timed out while the turn was in line
         else:
             assert suspended.ready
 
@@ -421,6 +422,7 @@ class TurnsMachine(RuleBasedStateMachine):
             wait.status = WaitStatus.SUCCESS
             wait.after = AfterExecution(word) if word else wait.after
             self.agents[turn.agent].answered(turn)
+            self._adopt_outcome(turn)
 
     @precondition(lambda self: self._any(suspended))
     @rule(number=numbers, order=st.randoms(use_true_random=False), status=st.sampled_from(["success", "error"]))
