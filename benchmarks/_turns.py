@@ -43,44 +43,29 @@ class Bench:
 
     async def no_op_worker(self, worker_id: WorkerId, *, calls_tool: bool = False) -> None:
         """Claim for ever; each turn ends at once, or after one tool call."""
-        tasks: set[asyncio.Task[None]] = set()
-        plain = self.stuck is None and not calls_tool
         while True:
             for grant in await self.kernel.claim(worker_id, 64, 30):
-                if plain:
-                    self._end(grant)
-                    continue
-                task = asyncio.create_task(self._work(grant, calls_tool=calls_tool))
-                tasks.add(task)
-                task.add_done_callback(tasks.discard)
+                self._work(grant, calls_tool=calls_tool)
 
-    def _end(self, grant: Grant) -> None:
+    def _work(self, grant: Grant, *, calls_tool: bool) -> None:
         """Do nothing and deliver; once that is durable, go on with the agent's next turn if there is one."""
         if self.started is not None:
             self.started(grant)
-        self.kernel.submit_delivery(
+        if self.stuck is not None and self.stuck(grant):
+            self.held.add(grant.turn.turn_id)
+            return
+        if calls_tool and not grant.waits:
+            call = ToolCall(ToolCallId("call_1"), "search", Json("{}"))
+            self.kernel.submit(Suspend(fence=fence_of(grant), calls=(call,)))
+            return
+
+        def ended(delivered: "asyncio.Future[Delivered]") -> None:
+            if not delivered.cancelled() and (following := delivered.result().next) is not None:
+                self._work(following, calls_tool=calls_tool)
+
+        self.kernel.submit(
             Deliver(fence=fence_of(grant), status=Outcome.SUCCESS, result=RESULT, claim_next=True)
-        ).add_done_callback(self._ended)
-
-    def _ended(self, delivered: "asyncio.Future[Delivered]") -> None:
-        if not delivered.cancelled() and (following := delivered.result().next) is not None:
-            self._end(following)
-
-    async def _work(self, grant: Grant | None, *, calls_tool: bool) -> None:
-        while grant is not None:
-            if self.started is not None:
-                self.started(grant)
-            if self.stuck is not None and self.stuck(grant):
-                self.held.add(grant.turn.turn_id)
-                return
-            if calls_tool and not grant.waits:
-                call = ToolCall(ToolCallId("call_1"), "search", Json("{}"))
-                await self.kernel.suspend(Suspend(fence=fence_of(grant), calls=(call,)))
-                return
-            delivered = await self.kernel.deliver(
-                Deliver(fence=fence_of(grant), status=Outcome.SUCCESS, result=RESULT, claim_next=True)
-            )
-            grant = delivered.next
+        ).add_done_callback(ended)
 
     async def closed_loop(self, keys: list[AgentKey], turns: int) -> float:
         """Every client enqueues, waits for the deliverable and begins again; returns turns per second."""

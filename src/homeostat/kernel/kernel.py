@@ -318,8 +318,8 @@ class Kernel:
     async def deliver(self, command: Deliver) -> Delivered:
         return await self._do(command)
 
-    def submit_delivery(self, command: Deliver) -> "asyncio.Future[Delivered]":
-        """End a turn without a task that waits for the commit; the future is done once it is durable."""
+    def submit(self, command: Deliver | Suspend) -> "asyncio.Future[Any]":
+        """Leave a turn without a task that waits for the commit; the future is done once it is durable."""
         return self._do(command)
 
     async def release(self, fence: Fence, *, idempotency: Idempotency | None = None) -> None:

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import cast
+from typing import Final, cast
 
 import msgspec
 from msgspec.structs import replace
@@ -13,20 +13,21 @@ from homeostat.core.errors import InvalidRequest, MalformedPayload, QueueFull, R
 from homeostat.core.ids import CardId, ToolCallId, TurnId
 from homeostat.core.limits import QUEUE_PER_AGENT_MAX, WAIT_SECONDS_DEFAULT, WAIT_SECONDS_MAX, WAITS_PER_TURN_MAX
 from homeostat.core.machines.turn import HeadStatus, TurnEvent
-from homeostat.core.records.card import TOOL_CALL, TOOL_RESULT, CardDraft
+from homeostat.core.records.card import TOOL_CALL, TOOL_RESULT
 from homeostat.core.records.event import Channel, Event
 from homeostat.core.records.head import Mailbox
-from homeostat.core.records.turn import AfterExecution, MessageType, OpenTurn, ToolCall, Wait, WaitStatus
+from homeostat.core.records.turn import AfterExecution, MessageType, OpenTurn, ToolCall, Turn, Wait, WaitStatus
 from homeostat.core.records.view import Outcome
 from homeostat.core.records.work import Suspended
 from homeostat.kernel.commands import CloseCall, Enqueue, Report, Reported, Suspend
 from homeostat.kernel.deliver import Followups, check_result_fields, finish
-from homeostat.kernel.dispatch import dispatch
 from homeostat.kernel.enqueue import admit, enqueue
 from homeostat.kernel.plan import Plan
 from homeostat.kernel.steps import tell_step
 
 _CONTROL_WORDS = {word.value: word for word in AfterExecution}
+CONTROL: Final = "__cg_control"
+NOT_ASKED: Final[Mapping[ToolCallId, Wait]] = {}
 
 
 class _Said(msgspec.Struct):
@@ -43,43 +44,44 @@ def suspend(plan: Plan, command: Suspend, followups: Followups) -> Suspended:
     """Leave a turn waiting for its calls. A call it has waited for before keeps its deadline and its result."""
     mailbox = plan.held(command.fence)
     entry = cast(OpenTurn, mailbox.active)
-    known = {wait.call_id: wait for wait in entry.waits}
+    known = {wait.call_id: wait for wait in entry.waits} if entry.waits else NOT_ASKED
     fresh = _new_calls(command, known)
     plan.admit_cards(command.cards)
     plan.rolling(entry)
-    asked = tuple(known[call.call_id] for call in command.calls if call.call_id in known)
+    asked = tuple(known[call.call_id] for call in command.calls if call.call_id in known) if known else ()
     if not fresh and all(wait.status is not WaitStatus.PENDING for wait in asked):
         return _go_on(plan, mailbox, command, asked, followups)
     children = _new_children(plan, command, known)
-    drafts = tuple(CardDraft(TOOL_CALL, _call_card(call)) for call in fresh)
+    contents = [_call_card(call) for call in fresh]
 
     for child in children:
         enqueue(plan, child)
     entry, _ = plan.append(entry, command.cards)
-    entry, cards = plan.append(entry, drafts)
     joined = {child.reply_call_id for child in command.children}
-    waits = tuple(_open_wait(plan, entry, call, card) for call, card in zip(fresh, cards, strict=True))
-    for wait in waits:
-        plan.writes.new_waits[wait.turn_id, wait.call_id] = wait
-        if wait.call_id not in joined:
-            _send(plan, entry, wait, command.fence.epoch)
-    entry = replace(entry, waits=(*entry.waits, *waits))
+    turn, cards, waits = entry.turn, entry.cards, list[Wait]()
+    for call, content in zip(fresh, contents, strict=True):
+        cards += 1
+        wait = _open_wait(plan, turn, call, plan.card(entry, cards, TOOL_CALL, content))
+        plan.writes.new_waits[turn.turn_id, call.call_id] = wait
+        waits.append(wait)
+        if call.call_id not in joined:
+            _send(plan, turn, wait, command.fence.epoch)
+    entry = OpenTurn(turn, entry.starts, entry.losses, cards, (*entry.waits, *waits))
     waiting, deadline = _outstanding(entry)
-    moved = plan.move(
-        mailbox, TurnEvent.SUSPEND, worker_id=None, cards=entry.cards, waiting=waiting, deadline_ms=deadline
-    )
-    plan.put(replace(mailbox, head=moved, active=entry))
+    moved = plan.move(mailbox, TurnEvent.SUSPEND, worker_id=None, cards=cards, waiting=waiting, deadline_ms=deadline)
+    plan.put(Mailbox(moved, entry, mailbox.queue))
     _tell(plan, entry, moved.epoch, [call.step_id for call in command.calls], "suspended")
     return Suspended((*asked, *waits), ready=False)
 
 
 def _new_calls(command: Suspend, known: Mapping[ToolCallId, Wait]) -> list[ToolCall]:
     """The calls a turn has not waited for before, if all of them can be waited for."""
-    if not command.calls:
+    calls = command.calls
+    if not calls:
         raise InvalidRequest(problem="a turn suspends on at least one tool call")
-    if len({call.call_id for call in command.calls}) != len(command.calls):
+    if len(calls) > 1 and len({call.call_id for call in calls}) != len(calls):
         raise InvalidRequest(problem="tool_call_id must be unique within a turn")
-    fresh = [call for call in command.calls if call.call_id not in known]
+    fresh = [call for call in calls if call.call_id not in known]
     if len(known) + len(fresh) > WAITS_PER_TURN_MAX:
         raise InvalidRequest(problem=f"a turn may wait for {WAITS_PER_TURN_MAX} tool calls")
     for call in fresh:
@@ -90,6 +92,8 @@ def _new_calls(command: Suspend, known: Mapping[ToolCallId, Wait]) -> list[ToolC
 
 def _new_children(plan: Plan, command: Suspend, known: Mapping[ToolCallId, Wait]) -> list[Enqueue]:
     """The turns of other agents to wait for, if every one of them can be accepted beside the others."""
+    if not command.children:
+        return []
     children = [child for child in command.children if child.reply_call_id not in known]
     for child in children:
         if child.key == command.fence.key:
@@ -136,19 +140,21 @@ def report(plan: Plan, command: Report, followups: Followups) -> Reported:
     final = _last_word(others)
     if final is not None and after is not AfterExecution.TERMINATE:
         _result_of(plan, final)
-    entry, (card_id,) = plan.append(entry, (CardDraft(TOOL_RESULT, _result_card(command)),))
+    cards = entry.cards + 1
+    card_id = plan.card(entry, cards, TOOL_RESULT, _result_card(command))
     answered = replace(
         wait, status=command.status, after_execution=after, result_card_id=card_id, answered_at_ms=plan.now
     )
     plan.wait(answered)
-    entry = replace(entry, waits=tuple(answered if w is wait else w for w in entry.waits))
+    waits = tuple(answered if w is wait else w for w in entry.waits) if others else (answered,)
+    entry = OpenTurn(entry.turn, entry.starts, entry.losses, cards, waits)
     if mailbox.active is None or mailbox.active.turn.turn_id != command.turn_id:
         plan.enqueue_row(entry)
         queue = tuple(entry if other.turn.turn_id == command.turn_id else other for other in mailbox.queue)
         plan.put(replace(mailbox, head=plan.move(mailbox, None), queue=queue))
         return Reported(accepted=True, result_card_id=card_id, trace_id=entry.turn.trace_id)
     final = answered if after is AfterExecution.TERMINATE else final
-    _settle(plan, replace(mailbox, active=entry), answered, final, followups)
+    _settle(plan, Mailbox(mailbox.head, entry, mailbox.queue), answered, final, followups)
     return Reported(accepted=True, result_card_id=card_id, trace_id=entry.turn.trace_id)
 
 
@@ -175,13 +181,14 @@ def _settle(plan: Plan, mailbox: Mailbox, answered: Wait, final: Wait | None, fo
         return
     epoch = mailbox.head.epoch + 1  # the worker that suspended it may not know yet that it did
     moved = plan.move(mailbox, TurnEvent.RESUME, epoch=epoch, cards=entry.cards, waiting=0, deadline_ms=None)
-    plan.put(replace(mailbox, head=moved))
+    plan.put(Mailbox(moved, entry, mailbox.queue))
     _tell(plan, entry, epoch, [answered.step_id], "resumed")
-    dispatch(plan, mailbox.head.key)
 
 
 def _tell(plan: Plan, entry: OpenTurn, epoch: int, steps: Sequence[str | None], phase: str) -> None:
     """Say that a turn waits, or goes on: for which calls, and in which step if it is one."""
+    if not plan.steps_heard:
+        return
     waiting = [wait.call_id for wait in entry.waits if wait.status is WaitStatus.PENDING]
     step_id = steps[0] if len(set(steps)) == 1 else None
     tell_step(plan, entry.turn, f"{epoch}:{phase}", step_id, phase, turn_epoch=epoch, waiting=waiting)
@@ -189,6 +196,8 @@ def _tell(plan: Plan, entry: OpenTurn, epoch: int, steps: Sequence[str | None], 
 
 def _last_word(waits: tuple[Wait, ...]) -> Wait | None:
     """The result that ends its turn: the latest of those that say so."""
+    if not waits:
+        return None
     final = [w for w in waits if w.after_execution is AfterExecution.TERMINATE and w.result_card_id is not None]
     return max(final, key=lambda wait: wait.answered_at_ms or 0, default=None)
 
@@ -224,9 +233,10 @@ def _end(plan: Plan, mailbox: Mailbox, final: Wait, followups: Followups) -> Non
 
 def effective_after(command: Report, wait: Wait) -> AfterExecution:
     """What happens next: the result's own control word, else the report's, else what the call said."""
-    value = from_json(command.result)
+    said = command.result
+    value = from_json(said) if CONTROL in said or "\\u" in said else None  # most say nothing, and some at great length
     if isinstance(value, dict):
-        control = cast("dict[str, object]", value).get("__cg_control")
+        control = cast("dict[str, object]", value).get(CONTROL)
         if isinstance(control, dict):
             word = cast("dict[str, object]", control).get("after_execution")
             if isinstance(word, str) and (said := _CONTROL_WORDS.get(word)) is not None:
@@ -247,28 +257,27 @@ def _outstanding(entry: OpenTurn) -> tuple[int, Millis | None]:
     return len(pending), min(pending, default=None)
 
 
-def _open_wait(plan: Plan, entry: OpenTurn, call: ToolCall, card_id: CardId) -> Wait:
+def _open_wait(plan: Plan, turn: Turn, call: ToolCall, card_id: CardId) -> Wait:
     seconds = WAIT_SECONDS_DEFAULT if call.timeout_seconds is None else call.timeout_seconds
-    return Wait(
-        turn_id=entry.turn.turn_id,
-        call_id=call.call_id,
-        project=entry.turn.project,
-        agent_id=entry.turn.agent_id,
-        tool=call.tool,
-        status=WaitStatus.PENDING,
-        after_execution=call.after_execution,
-        step_id=call.step_id,
-        call_card_id=card_id,
-        result_card_id=None,
-        created_at_ms=plan.now,
-        deadline_ms=Millis(plan.now + int(seconds * 1000)),
-        answered_at_ms=None,
+    return Wait(  # by its places: this is done once for every call
+        turn.turn_id,
+        call.call_id,
+        turn.project,
+        turn.agent_id,
+        call.tool,
+        WaitStatus.PENDING,
+        call.after_execution,
+        call.step_id,
+        card_id,
+        None,
+        plan.now,
+        Millis(plan.now + int(seconds * 1000)),
+        None,
     )
 
 
-def _send(plan: Plan, entry: OpenTurn, wait: Wait, epoch: int) -> None:
+def _send(plan: Plan, turn: Turn, wait: Wait, epoch: int) -> None:
     """Tell the tool's service where to find its call; the pointer goes out with the commit."""
-    turn = entry.turn
     body = to_json(
         {
             "agent_id": turn.agent_id,
@@ -277,7 +286,7 @@ def _send(plan: Plan, entry: OpenTurn, wait: Wait, epoch: int) -> None:
             "tool_call_id": wait.call_id,
             "tool": wait.tool,
             "tool_call_card_id": wait.call_card_id,
-            "after_execution": wait.after_execution.value,
+            "after_execution": wait.after_execution,
             "deadline_ms": wait.deadline_ms,
             "trace_id": turn.trace_id,
         }
@@ -293,5 +302,5 @@ def _call_card(call: ToolCall) -> Json:
 
 def _result_card(command: Report) -> Json:
     return Json(
-        f'{{"tool_call_id":{to_json(command.call_id)},"status":"{command.status.value}","result":{command.result}}}'
+        f'{{"tool_call_id":{to_json(command.call_id)},"status":"{command.status}","result":{command.result}}}'
     )

@@ -182,8 +182,8 @@ def write_wait(wait: Wait) -> tuple[object, ...]:
         wait.project,
         wait.agent_id,
         wait.tool,
-        wait.status.value,
-        wait.after_execution.value,
+        _WORDS[wait.status],
+        _WORDS[wait.after_execution],
         wait.step_id,
         wait.call_card_id,
         wait.result_card_id,
@@ -197,8 +197,8 @@ def write_answered(wait: Wait) -> tuple[object, ...]:
     return (
         wait.turn_id,
         wait.call_id,
-        wait.status.value,
-        wait.after_execution.value,
+        _WORDS[wait.status],
+        _WORDS[wait.after_execution],
         wait.result_card_id,
         wait.answered_at_ms,
     )
