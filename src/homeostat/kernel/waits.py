@@ -301,6 +301,4 @@ def _call_card(call: ToolCall) -> Json:
 
 
 def _result_card(command: Report) -> Json:
-    return Json(
-        f'{{"tool_call_id":{to_json(command.call_id)},"status":"{command.status}","result":{command.result}}}'
-    )
+    return Json(f'{{"tool_call_id":{to_json(command.call_id)},"status":"{command.status}","result":{command.result}}}')

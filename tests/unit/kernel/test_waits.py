@@ -39,6 +39,15 @@ def test_a_result_s_control_word_overrides_what_the_call_said(control: object, *
     assert desk.head("a").status is (HeadStatus.IDLE if ends else HeadStatus.DISPATCHED)
 
 
+def test_a_control_word_counts_however_it_is_spelled() -> None:
+    desk = Desk("a")
+    grant = desk.begin("a")
+    desk.suspend(grant, call("one"))
+    spelled = Json(r'{"\u005f_cg_control":{"after_execution":"terminate"}}')
+    desk.do(replace(desk.result(grant, "one"), result=spelled))
+    assert desk.head("a").status is HeadStatus.IDLE
+
+
 def test_a_turn_resumes_under_a_new_epoch() -> None:
     desk = Desk("a")
     grant = desk.begin("a")
