@@ -22,7 +22,7 @@ import psutil
 
 from benchmarks._http_load import post
 from homeostat.testing.homeostat import HomeostatServer
-from homeostat.testing.servers import NatsServer, PostgresServer, free_port
+from homeostat.testing.servers import NatsServer, PostgresServer, child, free_port
 
 CHAT: Final[dict[str, Any]] = {"model": "gpt-4o-mini", "messages": [{"role": "user", "content": "hello " * 40}]}
 PATH: Final = "/openai/v1/chat/completions"
@@ -97,15 +97,11 @@ def _ours(title: str, url: str, gateway: HomeostatServer) -> Ours:
 @contextmanager
 def fast_model() -> Generator[int, None, None]:
     port = free_port()
-    process = subprocess.Popen([sys.executable, "-m", "benchmarks._models", str(port)], stdout=subprocess.PIPE)
-    try:
+    with child([sys.executable, "-m", "benchmarks._models", str(port)], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         process.stdout.readline()
         pin(process.pid, 0)
         yield port
-    finally:
-        process.kill()
-        process.wait()
 
 
 @contextmanager
@@ -127,15 +123,11 @@ def nginx(folder: Path, model: int) -> Generator[int | None, None, None]:
         f"  server {{ listen 127.0.0.1:{port}; keepalive_requests 10000000; location / {{ proxy_pass http://model;\n"
         '    proxy_http_version 1.1; proxy_set_header Connection ""; proxy_buffering off; } } }\n'
     )
-    process = subprocess.Popen([program, "-p", str(folder), "-c", str(config)], stderr=subprocess.DEVNULL)
-    try:
+    with child([program, "-p", str(folder), "-c", str(config)], stderr=subprocess.DEVNULL) as process:
         time.sleep(0.5)
         for one in (psutil.Process(process.pid), *psutil.Process(process.pid).children()):
             pin(one.pid, 1)
         yield port
-    finally:
-        process.terminate()
-        process.wait()
 
 
 def pin(pid: int, core: int) -> None:

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import AsyncGenerator, Generator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from typing import Any
 
 import uvloop
@@ -22,6 +22,7 @@ from homeostat.core.codec import Json
 from homeostat.core.limits import LEASE_SECONDS
 from homeostat.core.records.turn import Grant, MessageType
 from homeostat.kernel.commands import Enqueue
+from homeostat.testing.servers import child
 
 HOSTED = 50
 STUCK = Json('{"text":"stuck at first"}')
@@ -64,14 +65,9 @@ async def _failover(report: Report, engine: str, subject: Bench, url: str, bus_u
 def _workers(url: str, bus_url: str, count: int) -> Generator[dict[Any, "subprocess.Popen[str]"]]:
     """So many workers, ready, by their ids."""
     command = [sys.executable, "-m", "benchmarks._processes", url, bus_url]
-    started = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(count)]
-    try:
+    with ExitStack() as stack:
+        started = [stack.enter_context(child(command, stdout=subprocess.PIPE)) for _ in range(count)]
         yield {process.stdout.readline().strip(): process for process in started if process.stdout is not None}
-    finally:
-        for process in started:
-            process.terminate()
-        for process in started:
-            process.wait(30)
 
 
 @asynccontextmanager

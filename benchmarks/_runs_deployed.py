@@ -8,8 +8,7 @@ import asyncio
 import statistics
 import subprocess
 import sys
-from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import psutil
@@ -17,6 +16,7 @@ import psutil
 from benchmarks._measure import Report, heading, wall
 from homeostat import Client
 from homeostat.testing.homeostat import HomeostatServer
+from homeostat.testing.servers import child
 
 AGENTS = [f"deployed-{number}" for number in range(64)]
 PARALLEL = 4 * len(AGENTS)
@@ -54,16 +54,10 @@ async def deployed(report: Report, engine: str, folder: Path, *options: str, tas
     )
 
 
-@contextmanager
-def _worker(url: str) -> Generator[None]:
+def _worker(url: str) -> AbstractContextManager[object]:
     hosted = [option for name in AGENTS for option in ("--agent-id", name)]
     command = [sys.executable, "-m", "homeostat", "worker", "examples.hello:hello", "--url", url, *hosted]
-    worker = subprocess.Popen([*command, "--concurrency", str(len(AGENTS))], stdout=subprocess.DEVNULL)
-    try:
-        yield
-    finally:
-        worker.terminate()
-        worker.wait(30)
+    return child([*command, "--concurrency", str(len(AGENTS))], stdout=subprocess.DEVNULL)
 
 
 async def _hosted(client: Client) -> None:

@@ -32,6 +32,7 @@ from benchmarks.fleet import _get, _populate, _requests
 from homeostat.core.ids import AgentId
 from homeostat.immune.healer import BY_HAND
 from homeostat.testing.homeostat import HomeostatServer
+from homeostat.testing.servers import child
 
 AGENTS = 10_000
 BEATS_PER_SECOND = 1_000.0
@@ -116,15 +117,9 @@ async def installation(folder: Path) -> AsyncGenerator[tuple[HomeostatServer, li
     ):
         names = [option for number in range(HOSTED) for option in ("--agent-id", f"soak-{number}")]
         command = [sys.executable, "-m", "homeostat", "worker", "examples.hello:hello", "--url", server.url, *names]
-        worker = subprocess.Popen(  # noqa: ASYNC220 - it only begins here
-            [*command, "--concurrency", str(HOSTED)], stdout=subprocess.DEVNULL
-        )
-        try:
+        with child([*command, "--concurrency", str(HOSTED)], stdout=subprocess.DEVNULL):
             await _known(int(server.url.rsplit(":", 1)[1]), f"soak-{HOSTED - 1}")
             yield server, agents
-        finally:
-            worker.terminate()
-            worker.wait(30)
 
 
 async def _known(port: int, agent_id: str) -> None:

@@ -32,7 +32,7 @@ from homeostat.core.records.fleet import IntervalScope, IntervalSetting, Registr
 from homeostat.fleet.fleet import Fleet
 from homeostat.fleet.registry import Member
 from homeostat.testing.clock import ManualClock
-from homeostat.testing.servers import RedisServer, free_port
+from homeostat.testing.servers import RedisServer, child, free_port
 from homeostat.testing.suites.status import status
 
 ROUNDS = 5
@@ -261,8 +261,7 @@ def _homeostat(folder: Path, *, status_url: str | None = None) -> Generator[_Pro
 
 @contextmanager
 def _started(command: list[str], port: int, environment: dict[str, str]) -> Generator[_Process]:
-    process = subprocess.Popen(command, env={**os.environ, **environment}, stdout=subprocess.DEVNULL)
-    try:
+    with child(command, env={**os.environ, **environment}, stdout=subprocess.DEVNULL) as process:
         until = time.monotonic() + 30
         while True:
             try:
@@ -273,9 +272,6 @@ def _started(command: list[str], port: int, environment: dict[str, str]) -> Gene
                     raise
                 time.sleep(0.05)
         yield _Process(port, process.pid)
-    finally:
-        process.terminate()
-        process.wait(20)
 
 
 async def _populate(folder: Path, size: int, *, interval_seconds: float = 30.0) -> list[tuple[AgentId, str]]:

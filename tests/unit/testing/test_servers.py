@@ -133,10 +133,11 @@ def test_a_server_that_cannot_start_says_why_and_leaves_nothing() -> None:
 
 STARTER = """
 import sys
-from homeostat.testing.servers import PostgresServer, RedisServer
+from homeostat.testing.servers import PostgresServer, RedisServer, child
 servers = [PostgresServer().start(), RedisServer().start()]
-print(*(f"{server.pid} {server.directory}" for server in servers), sep="\\n", flush=True)
-sys.stdin.read()
+with child(["sleep", "600"]) as process:
+    print(*(f"{server.pid} {server.directory}" for server in servers), process.pid, sep="\\n", flush=True)
+    sys.stdin.read()
 """
 
 
@@ -147,6 +148,7 @@ def test_no_server_outlives_a_starter_that_was_killed() -> None:
     assert starter.stdout is not None
     started = [starter.stdout.readline().split() for _ in range(2)]
     servers = [psutil.Process(int(pid)) for pid, _ in started]
+    child = psutil.Process(int(starter.stdout.readline()))
     undertakers = [
         process
         for process in psutil.process_iter(["cmdline"])
@@ -156,7 +158,7 @@ def test_no_server_outlives_a_starter_that_was_killed() -> None:
 
     starter.kill()
     starter.communicate()
-    _, alive = psutil.wait_procs([*servers, *undertakers], timeout=20)
+    _, alive = psutil.wait_procs([*servers, *undertakers, child], timeout=20)
     assert alive == []
     assert not any(Path(directory).exists() for _, directory in started)
 
