@@ -21,8 +21,9 @@ from typing import Any, Final, cast
 import psutil
 
 from benchmarks._http_load import post
+from homeostat.testing.children import child
 from homeostat.testing.homeostat import HomeostatServer
-from homeostat.testing.servers import NatsServer, PostgresServer, child, free_port
+from homeostat.testing.servers import NatsServer, PostgresServer, free_port
 
 CHAT: Final[dict[str, Any]] = {"model": "gpt-4o-mini", "messages": [{"role": "user", "content": "hello " * 40}]}
 PATH: Final = "/openai/v1/chat/completions"

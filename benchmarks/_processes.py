@@ -22,7 +22,7 @@ from homeostat.core.codec import Json
 from homeostat.core.limits import LEASE_SECONDS
 from homeostat.core.records.turn import Grant, MessageType
 from homeostat.kernel.commands import Enqueue
-from homeostat.testing.servers import child
+from homeostat.testing.children import child
 
 HOSTED = 50
 STUCK = Json('{"text":"stuck at first"}')

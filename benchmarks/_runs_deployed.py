@@ -15,8 +15,8 @@ import psutil
 
 from benchmarks._measure import Report, heading, wall
 from homeostat import Client
+from homeostat.testing.children import child
 from homeostat.testing.homeostat import HomeostatServer
-from homeostat.testing.servers import child
 
 AGENTS = [f"deployed-{number}" for number in range(64)]
 PARALLEL = 4 * len(AGENTS)

@@ -31,8 +31,8 @@ from benchmarks._operator import TURN
 from benchmarks.fleet import _get, _populate, _requests
 from homeostat.core.ids import AgentId
 from homeostat.immune.healer import BY_HAND
+from homeostat.testing.children import child
 from homeostat.testing.homeostat import HomeostatServer
-from homeostat.testing.servers import child
 
 AGENTS = 10_000
 BEATS_PER_SECOND = 1_000.0

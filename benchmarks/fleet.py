@@ -31,8 +31,9 @@ from homeostat.core.ids import DEFAULT_PROJECT, AgentId, Ids, key_digest
 from homeostat.core.records.fleet import IntervalScope, IntervalSetting, Registration
 from homeostat.fleet.fleet import Fleet
 from homeostat.fleet.registry import Member
+from homeostat.testing.children import child
 from homeostat.testing.clock import ManualClock
-from homeostat.testing.servers import RedisServer, child, free_port
+from homeostat.testing.servers import RedisServer, free_port
 from homeostat.testing.suites.status import status
 
 ROUNDS = 5

@@ -14,7 +14,7 @@ from homeostat.core.errors import IllegalTransition, Unavailable
 from homeostat.core.ids import Ids, ProjectId
 from homeostat.core.machines.phase import MONITORED, Phase, PhaseEvent
 from homeostat.core.records.event import Channel, Event
-from homeostat.core.records.immune import Chart, Incident, IncidentId, Patient, Spread
+from homeostat.core.records.immune import Chart, Evidence, Incident, IncidentId, Patient, Spread
 from homeostat.core.records.turn import AgentKey
 from homeostat.core.records.vitals import Vitals
 from homeostat.immune.archive import Archive
@@ -27,12 +27,18 @@ from homeostat.immune.enforcement import Enforcement
 from homeostat.immune.healer import FIRE_DRILL, LEFT_ALONE, Healer
 from homeostat.immune.intake import CALL, DRILL, GATEWAY, HEARSAY, Intake
 from homeostat.immune.observer import Observer, stream_of
+from homeostat.immune.vitals import Anomaly
 from homeostat.immune.ward import ISOLATED, Move, Roster, Ward
-from homeostat.immune.watch import Watch, in_words
+from homeostat.immune.watch import BEHAVIOUR_SIGMA, Watch, in_words
 
 log = logging.getLogger(__name__)
 
 AGENTS_NAMED_MAX: Final = 100
+HOST: Final = "host "
+A = Anomaly
+MACHINES_CAUSE: Final = frozenset({A.LATENCY_SPIKE, A.ERROR_SPIKE, A.RETRY_SPIKE, A.DRIFT, A.STUCK})
+"""What agents may show because of the machine they run on. It makes none of them use another tool or spend more."""
+OBEYS: Final = frozenset({A.TOOL_OUTPUT_ORDERS, A.BORROWED_ARGUMENT, A.NEW_TOOL, A.NEW_TOOL_PAIR})
 
 
 class Orchestrator:
@@ -135,7 +141,7 @@ class Orchestrator:
         names = [EVERYBODY]
         if member is not None:
             names += [f"type {member.agent_type}", *(f"tag {tag}" for tag in member.tags)]
-            names += [f"host {member.hostname}"] if member.hostname else []  # what stands still takes all on it along
+            names += [HOST + member.hostname] if member.hostname else []  # what stands still takes all on it along
         cohorts = [Cohort(name, watch.key[0]) for name in names]
         for what, called in (("model ", model), ("provider ", provider)):
             known = [one for one in watch.cohorts if one.project is None and one.name.startswith(what)]
@@ -152,7 +158,9 @@ class Orchestrator:
                 # Also who is well again by now: for what it showed, another would be isolated whose pass ended sooner.
                 passed = watch.worst > doctrine.severe_sigma or watch.longest >= doctrine.suspect_ticks
                 if watch.streak or passed:
-                    self._correlator.affected(watch.key, watch.cohorts, watch.kinds, now)
+                    for cohort in watch.cohorts:
+                        kinds = watch.kinds if not cohort.name.startswith(HOST) else _of_machines(watch.kinds)
+                        self._correlator.affected(watch.key, [cohort], kinds, now)
         for watch in seen:
             if watch.phase is Phase.PROBATION and watch.bad and self._everybodys(watch, now):
                 watch.overlook()  # it says nothing of the remedy: probation begins anew
@@ -199,9 +207,13 @@ class Orchestrator:
         return [watch for key, watch in self._ward.watches.items() if watch.wanted_at is not None and key not in known]
 
     async def _isolate(self, wanted: list[Watch], now: float) -> None:
-        """Whom to isolate. What others show as well is the fleet's trouble, and nobody is isolated for it."""
+        """Whom to isolate. What others show as well is the fleet's trouble, and nobody is isolated for it: but whoever
+        obeys a tool at such a time is.
+        """
         for watch in sorted(wanted, key=lambda watch: -watch.sigma):
             verdict = self._correlator.verdict(watch.cohorts, watch.kinds, now)
+            if verdict.spread is Spread.FLEET_WIDE and (own := self._obeyed(watch, watch.evidence, now)):
+                verdict = self._correlator.verdict(watch.cohorts, own, now)
             if verdict.spread is Spread.FLEET_WIDE:
                 watch.wanted_at = None
                 await self._alert(watch, verdict, now)
@@ -211,6 +223,12 @@ class Orchestrator:
                     )
             elif watch.wanted_at is not None and now - watch.wanted_at >= self._doctrine.settle_seconds:
                 await self._escalate(watch, verdict)
+
+    def _obeyed(self, watch: Watch, evidence: Iterable[Evidence], now: float) -> list[str]:
+        """What shows that an agent is led by its tools, and few others are: no provider and no machine does that."""
+        shown = dict.fromkeys(one.kind for one in evidence if one.kind in OBEYS and one.sigma >= BEHAVIOUR_SIGMA)
+        spreads = {kind: self._correlator.verdict(watch.cohorts, [kind], now).spread for kind in shown}
+        return [kind for kind, spread in spreads.items() if spread is not Spread.FLEET_WIDE]
 
     async def _escalate(self, watch: Watch, verdict: Verdict) -> None:
         project = watch.key[0]  # each is a fleet of its own: who isolates many of his own spares no one else's
@@ -296,15 +314,16 @@ class Orchestrator:
         await self._ward.store.save(Chart(incidents=(incident,)))
         said = {"incident_id": incident.incident_id, "kind": verdict.kind, "affected": len(hit)}
         await self._tell(project, cohort, "fleet_wide", {**said, "comparable": comparable})
-        await self._let_victims_out(verdict, incident)
+        await self._let_victims_out(verdict, incident, now)
 
-    async def _let_victims_out(self, verdict: Verdict, incident: Incident) -> None:
+    async def _let_victims_out(self, verdict: Verdict, incident: Incident, now: float) -> None:
         for key in list(self._ward.unsettled):
             watch = self._ward.watches[key]
             own = watch.incident
             if own is None or watch.phase is not Phase.QUARANTINED or own.cohort in LEFT_ALONE:
                 continue
-            if key[0] != incident.project and verdict.cohort not in watch.cohorts:
+            known = watch.cohorts or key[0] != incident.project  # one that was not heard since a restart has none
+            if (known and verdict.cohort not in watch.cohorts) or self._obeyed(watch, own.evidence, now):
                 continue
             age_ms = incident.opened_at_ms - own.opened_at_ms
             kinds = {one.kind for one in own.evidence}
@@ -333,6 +352,10 @@ class Orchestrator:
         isolated = {key for key in self._ward.unsettled if self._ward.watches[key].phase in ISOLATED}
         keys = isolated | (self._enforcement.unsettled & self._ward.watches.keys())
         return [self._ward.watches[key].patient for key in sorted(keys)]
+
+
+def _of_machines(kinds: Iterable[str]) -> list[str]:
+    return [kind for kind in kinds if kind in MACHINES_CAUSE]
 
 
 def _rows(watch: Watch) -> Rows:

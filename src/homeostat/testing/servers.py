@@ -14,14 +14,16 @@ import subprocess
 import tempfile
 import threading
 from collections import deque
-from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, files
 from itertools import cycle
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Final, Self
 
 import psutil
+
+from homeostat.testing.children import dismiss, undertaker_of
 
 START_SECONDS_MAX: Final = 60.0
 STOP_SECONDS_MAX: Final = 20.0
@@ -35,40 +37,9 @@ _ports: Final[Iterator[int]] = cycle((*PORTS[os.getpid() * 61 % len(PORTS) :], *
 
 UNPRIVILEGED_ID: Final = 65_534  # "nobody": PostgreSQL refuses to run as root
 
-# Waits for its starter to end, for whatever reason, and clears up behind it.
-UNDERTAKER: Final = 'read -r _; kill -KILL "$1"; [ -z "$2" ] || rm -rf "$2" 2>/dev/null || { sleep 1; rm -rf "$2"; }'
-
 
 class ServerFailed(RuntimeError):
     """A server did not start or did not stop; the message ends with its last words."""
-
-
-def _undertaker(pid: int, directory: Path | None = None) -> "subprocess.Popen[bytes]":
-    return subprocess.Popen(
-        ["/bin/sh", "-c", UNDERTAKER, "undertaker", str(pid), str(directory or "")],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-
-
-def _dismiss(undertaker: "subprocess.Popen[bytes]") -> None:
-    undertaker.kill()
-    undertaker.communicate()
-
-
-@contextmanager
-def child(command: Sequence[str], **options: Any) -> "Generator[subprocess.Popen[str]]":
-    """A process that is asked to end with the block, and killed should this one end before."""
-    process = subprocess.Popen(command, text=True, **options)
-    undertaker = _undertaker(process.pid)
-    try:
-        yield process
-    finally:
-        _dismiss(undertaker)
-        process.terminate()
-        process.wait(STOP_SECONDS_MAX)
 
 
 class Server:
@@ -191,7 +162,7 @@ class Server:
             group=self.user,
             extra_groups=None if self.user is None else [],
         )
-        self._undertaker = _undertaker(process.pid, self.directory)
+        self._undertaker = undertaker_of(process.pid, self.directory)
         settled, ready = threading.Event(), threading.Event()
         self._listener = threading.Thread(
             target=self._listen, args=(process, settled, ready), name=f"{self.title}-log", daemon=True
@@ -222,7 +193,7 @@ class Server:
         undertaker, listener = self._undertaker, self._listener
         self._process = self._undertaker = self._listener = None
         if undertaker is not None:
-            _dismiss(undertaker)
+            dismiss(undertaker)
         if listener is not None:
             listener.join(STOP_SECONDS_MAX)
 

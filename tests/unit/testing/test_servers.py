@@ -133,7 +133,8 @@ def test_a_server_that_cannot_start_says_why_and_leaves_nothing() -> None:
 
 STARTER = """
 import sys
-from homeostat.testing.servers import PostgresServer, RedisServer, child
+from homeostat.testing.children import child
+from homeostat.testing.servers import PostgresServer, RedisServer
 servers = [PostgresServer().start(), RedisServer().start()]
 with child(["sleep", "600"]) as process:
     print(*(f"{server.pid} {server.directory}" for server in servers), process.pid, sep="\\n", flush=True)
