@@ -38,7 +38,7 @@ HOST: Final = "host "
 A = Anomaly
 MACHINES_CAUSE: Final = frozenset({A.LATENCY_SPIKE, A.ERROR_SPIKE, A.RETRY_SPIKE, A.DRIFT, A.STUCK})
 """What agents may show because of the machine they run on. It makes none of them use another tool or spend more."""
-OBEYS: Final = frozenset({A.TOOL_OUTPUT_ORDERS, A.BORROWED_ARGUMENT, A.NEW_TOOL, A.NEW_TOOL_PAIR})
+OBEYS: Final = frozenset({A.TOOL_OUTPUT_ORDERS, A.BORROWED_ARGUMENT})
 
 
 class Orchestrator:
