@@ -96,6 +96,7 @@ ROWS: Final = (
     *_view("read_turn", "read_deliverable", "read_edges", "read_card", "read_box", agents=Agents.ANY),
     *_view("read_head", "read_inbox", "read_turns", "read_memory", agents=Agents.OWN),
     *(Row(verb, OPERATE, Agents.ANY) for verb in ("create_box", "fork_box")),
+    _act("end_box", agents=Agents.ANY),  # which ones an agent may end, the route itself checks
     Row("change_memory", OPERATE, Agents.OWN),
     # Workers hold turns under a session; whose it is, and what it may host, the session itself checks.
     *(Row(verb, OPERATE, Agents.ANY) for verb in ("open_session", "host_agents", "close_session")),

@@ -292,6 +292,10 @@ class Client:
         """Copy a box."""
         return BoxId((await self._post(f"/v1/boxes/{path_part(box_id)}/fork", {})).read(a.BoxMade).box_id)
 
+    async def delete_box(self, box_id: str) -> None:
+        """End a box that nothing needs: its cards leave the store."""
+        await self.transport.send("DELETE", f"/v1/boxes/{path_part(box_id)}", project=self.project)
+
     # --- inside --------------------------------------------------------------------------------------------
 
     async def read_json(self, path: str) -> Any:

@@ -94,3 +94,6 @@ class SyncClient:
 
     def create_box(self, cards: Sequence[tuple[str, object]] = (), *, author: str | None = None) -> BoxId:
         return self._wait(self.asynchronous.create_box, cards, author=author)
+
+    def delete_box(self, box_id: str) -> None:
+        self._wait(self.asynchronous.delete_box, box_id)

@@ -6,9 +6,10 @@ HomeostatError
 │   ├── AgentUnknown · TurnUnknown · CardUnknown · BoxUnknown · WorkerUnknown · RouteUnknown · MethodNotAllowed
 │   └── ResultFieldsMissing · IdempotencyKeyReused · SettingInvalid · IntervalInvalid
 ├── Conflict            the world moved on: read again, then decide
-│   └── StaleEpoch · AgentBusy · TurnUnfinished · AgentExists · AgentGone · AgentExpired
+│   └── StaleEpoch · AgentBusy · TurnUnfinished · AgentExists · AgentGone · AgentExpired · BoxInUse
 ├── Refused             a rule or a budget says no
-│   └── DepthExceeded · GateClosed · QueueFull · BoxNotYours · BoxReadOnly · Unauthenticated · Forbidden · OriginRefused
+│   └── DepthExceeded · GateClosed · QueueFull · BoxNotYours · BoxReadOnly · BoxOfTurn · BoxReferred · Unauthenticated
+│       Forbidden · OriginRefused
 └── Unavailable         try again later; nothing is known to have changed
     ├── StoreUnavailable · BusUnavailable · StatusUnavailable · ServerUnreachable · Overloaded · ShuttingDown
     └── InternalError
@@ -232,6 +233,13 @@ class TurnUnfinished(Conflict):
     hint = "Ask again with ?wait=SECONDS."
 
 
+class BoxInUse(Conflict):
+    """Turn {turn_id}, which has not ended, needs box {box_id}."""
+
+    code = "box_in_use"
+    hint = "End it when that turn has ended; POST /v1/turns/{id}/stop ends the turn at once. Nothing was changed."
+
+
 class DepthExceeded(Refused):
     """This call would be {depth} levels deep; the limit is {limit}."""
 
@@ -268,6 +276,22 @@ class BoxReadOnly(Refused):
     code = "box_read_only"
     http_status = 409
     hint = "Fork the box, and write to the copy."
+
+
+class BoxOfTurn(Refused):
+    """Box {box_id} is what turn {turn_id} wrote, and leaves with that turn."""
+
+    code = "box_of_turn"
+    http_status = 409
+    hint = "Finished turns are kept for the retention time, and forgotten with their boxes."
+
+
+class BoxReferred(Refused):
+    """Box {referred_by} has cards of box {box_id}: it is a fork of it, or remembers them."""
+
+    code = "box_referred"
+    http_status = 409
+    hint = "End that box first, or keep this one as long as that one is needed. Nothing was changed."
 
 
 class Unauthenticated(Refused):

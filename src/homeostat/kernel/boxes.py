@@ -1,14 +1,15 @@
-"""Boxes from outside any turn: what a new one begins with, and how far one goes that a turn is pointed at."""
+"""Boxes from outside any turn: what a new one begins with, how far one goes that a turn is pointed at, and its end."""
 
 from collections.abc import Collection
+from contextlib import suppress
 
 from msgspec.structs import replace
 
 from homeostat.core.clock import Millis
 from homeostat.core.codec import Json
-from homeostat.core.errors import BoxUnknown, MalformedPayload
+from homeostat.core.errors import BoxInUse, BoxOfTurn, BoxReferred, BoxUnknown, MalformedPayload, StoreUnavailable
 from homeostat.core.ids import AgentId, BoxId, ProjectId, Scope, digest_of
-from homeostat.core.limits import PAGE_MAX
+from homeostat.core.limits import PAGE_MAX, SWEEP_ROWS_MAX
 from homeostat.core.ports.store import TurnStore
 from homeostat.core.records.card import EMPTY_BOX, Card, CardDraft
 from homeostat.kernel.commands import Enqueue, Suspend
@@ -59,6 +60,22 @@ async def copies(store: TurnStore, project: ProjectId, box_id: BoxId, scope: Sco
         Card(project, scope, position, card.type, Json(""), card.digest, card.author, now, card.card_id)
         for position, card in enumerate(cards, start=1)
     ) or _empty(project, scope, now)
+
+
+async def end(store: TurnStore, project: ProjectId, box_id: BoxId) -> None:
+    """End a box that nothing needs. It is gone at once, and its cards are piece by piece, here or by retention."""
+    ending = await store.end_box(project, box_id)
+    if ending.unknown:
+        raise BoxUnknown(box_id=box_id)
+    if ending.needed_by is not None:
+        raise BoxInUse(box_id=box_id, turn_id=ending.needed_by)
+    if ending.born_of is not None:
+        raise BoxOfTurn(box_id=box_id, turn_id=ending.born_of)
+    if ending.referred_by is not None:
+        raise BoxReferred(box_id=box_id, referred_by=ending.referred_by)
+    with suppress(StoreUnavailable):
+        while await store.clear(SWEEP_ROWS_MAX) >= SWEEP_ROWS_MAX:
+            pass
 
 
 def _empty(project: ProjectId, scope: Scope, now: Millis) -> tuple[Card, ...]:

@@ -277,13 +277,14 @@ class SwapBoxes(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class PutCards(Struct, frozen=True, kw_only=True, gc=False):
-    """Lay cards into a new box from outside any turn."""
+    """Lay cards into a new box from outside any turn; a fork refers to those `of` another, which has to stay."""
 
     key: ClassVar[None] = None
 
     project: ProjectId
     box_id: BoxId
     cards: tuple[Card, ...]
+    of: BoxId | None = None
     idempotency: Idempotency | None = None
 
 

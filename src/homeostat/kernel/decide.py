@@ -11,6 +11,7 @@ from homeostat.core.errors import BoxNotYours, BoxUnknown, HomeostatError, Idemp
 from homeostat.core.ids import BoxId, ProjectId, TurnId, scope_of, turn_of
 from homeostat.core.limits import READ_ON_PAGES_MAX, READ_ON_ROWS_MAX
 from homeostat.core.ports.store import TurnStore
+from homeostat.core.records.box import NOBODY
 from homeostat.core.records.head import Mailbox
 from homeostat.core.records.turn import AgentKey, OpenTurn, TurnStatus
 from homeostat.core.records.writes import Answer
@@ -269,7 +270,7 @@ class Decision:
     async def _box(self, project: ProjectId, box_id: BoxId) -> BoxState:
         length = await self._store.box_length(project, box_id)
         owner = await self._store.box_owner(project, box_id)
-        if owner is not None:
+        if owner is not None and owner[1] != NOBODY:
             return BoxState(length or 0, owner)  # one whose cards an older version forgot is empty, not gone
         if length is None:
             raise BoxUnknown(box_id=box_id)

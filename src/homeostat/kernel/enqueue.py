@@ -135,11 +135,19 @@ def admit(plan: Plan, command: Enqueue, *, count: int = 1) -> Mailbox:
             raise GateClosed(agent_id=head.agent_id, gate=head.gate.value)
         if head.status is not HeadStatus.IDLE or head.queued:
             raise AgentBusy(agent_id=head.agent_id, turn_id=head.turn_id)
+    if command.output_box_id is not None or command.context_box_id is not None:
+        _admit_boxes(plan, command)
+    return mailbox
+
+
+def _admit_boxes(plan: Plan, command: Enqueue) -> None:
+    """See whether a turn may read and write the boxes its message names, which have to stay until it is written."""
     if command.output_box_id is not None:
         if command.output_box_id == command.context_box_id:
             raise BoxReadOnly(box_id=command.output_box_id)
         plan.may_own(command.key, command.output_box_id)
-    return mailbox
+    if command.context_box_id is not None:
+        plan.name_box(command.key[0], command.context_box_id)
 
 
 def root_trace(scope: str) -> TraceId:

@@ -22,6 +22,7 @@ from homeostat.core.limits import (
 )
 from homeostat.core.machines.turn import HeadStatus
 from homeostat.core.ports.store import TurnStore
+from homeostat.core.records.box import BoxKey
 from homeostat.core.records.enforcement import Mandate
 from homeostat.core.records.head import Gate, Mailbox
 from homeostat.core.records.run import GateState
@@ -255,6 +256,7 @@ class Flusher:
         holding: set[RunId | None] = set()
         held: set[RunId | None] = set()
         void: set[Mandate] = set()
+        gone: set[BoxKey] = set()
         for _ in range(FLUSH_CONFLICTS_MAX):
             plan = Plan(
                 now=self._clock.now_ms(),
@@ -265,6 +267,7 @@ class Flusher:
                 closed_runs=self._closed_runs,
                 holding_runs=holding,
                 void=void,
+                gone=gone,
                 steps_heard=self._heard("step"),
             )
             await Decision(plan, self._store, self._mailboxes).decide(batch)
@@ -274,6 +277,7 @@ class Flusher:
                 self._settle(plan, claims, batch)
                 return
             void |= saved.void
+            gone |= saved.gone
             for run_id, gate in saved.refused:
                 holding.add(run_id)
                 if gate is GateState.CLOSED:
@@ -289,7 +293,9 @@ class Flusher:
         self._closed_runs[run_id] = None
 
     async def _save(self, plan: Plan, claims: Claims) -> Saved:
-        """Make a plan durable. If a head had moved, or a run may not start what is in it, all is decided again."""
+        """Make a plan durable. All is decided again if a head had moved, or a run may not start what is in it, or a box
+        that it names is gone.
+        """
         if plan.events:
             plan.writes.outbox = OutboxRow(self._ids.scope(), tuple(plan.events))
         if not plan.writes:
@@ -299,7 +305,7 @@ class Flusher:
         try:
             saved = await self._store.save(plan.writes)
             durable = saved.ok
-            stale = () if saved.refused or saved.void else saved.stale or stale
+            stale = () if saved.refused or saved.void or saved.gone else saved.stale or stale
         finally:
             if not durable:
                 for berth, _ in claims:

@@ -255,13 +255,23 @@ class Kernel:
         """Copy a box: the new one refers to the same cards, and has no writer yet."""
         scope = self.ids.scope()
         cards = await boxes.copies(self.store, project, box_id, scope, self.clock.now_ms())
-        return await self._put_box(scope, cards, project, idempotency)
+        return await self._put_box(scope, cards, project, idempotency, of=box_id)
 
     async def _put_box(
-        self, scope: Scope, cards: tuple[Card, ...], project: ProjectId, idempotency: Idempotency | None
+        self,
+        scope: Scope,
+        cards: tuple[Card, ...],
+        project: ProjectId,
+        idempotency: Idempotency | None,
+        *,
+        of: BoxId | None = None,
     ) -> BoxId:
-        command = PutCards(project=project, box_id=BoxId("box_" + scope), cards=cards, idempotency=idempotency)
+        command = PutCards(project=project, box_id=BoxId("box_" + scope), cards=cards, of=of, idempotency=idempotency)
         return await self._do(command)
+
+    async def end_box(self, project: ProjectId, box_id: BoxId) -> None:
+        """End a box that nothing needs: nobody reads it any more, and no turn can be pointed at it."""
+        await boxes.end(self.store, project, box_id)
 
     # --- workers -------------------------------------------------------------------------------------------
 

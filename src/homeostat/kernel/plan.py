@@ -10,10 +10,11 @@ from msgspec.structs import replace
 from homeostat.core.clock import Millis
 from homeostat.core.codec import Json
 from homeostat.core.enforcement_errors import AgentMoved
-from homeostat.core.errors import AgentUnknown, BoxNotYours, MalformedPayload, StaleEpoch
+from homeostat.core.errors import AgentUnknown, BoxNotYours, BoxUnknown, MalformedPayload, StaleEpoch
 from homeostat.core.ids import BoxId, CardId, Ids, ProjectId, RunId, TurnId, WorkerId, card_of, digest_of, scope_of
 from homeostat.core.limits import LEASE_BEATS
 from homeostat.core.machines.turn import HEAD, HeadStatus, TurnEvent
+from homeostat.core.records.box import BoxKey
 from homeostat.core.records.card import KERNEL_CARDS, Card, CardDraft
 from homeostat.core.records.enforcement import Mandate
 from homeostat.core.records.event import Event
@@ -66,6 +67,7 @@ class Plan(Struct, kw_only=True):
     closed_runs: Collection[RunId | None] = ()
     holding_runs: Collection[RunId | None] = ()
     void: Collection[Mandate] = ()
+    gone: Collection[BoxKey] = ()
     steps_heard: bool = True
     mailboxes: dict[AgentKey, Mailbox | None] = {}
     base: dict[AgentKey, int] = {}
@@ -227,12 +229,19 @@ class Plan(Struct, kw_only=True):
         except KeyError:
             raise Need(box=(project, box_id)) from None
 
+    def name_box(self, project: ProjectId, box_id: BoxId) -> None:
+        """Somebody names a box, which has to be there when this flush commits."""
+        if (project, box_id) in self.gone:
+            raise BoxUnknown(box_id=box_id)
+        self.writes.boxes.add((project, box_id))
+
     def may_own(self, key: AgentKey, box_id: BoxId) -> None:
         """One agent writes to a box, and an agent has one active turn: so a box has one writer."""
         box = self.box(key[0], box_id)
         owner = box.owner or box.born_of
         if owner is not None and owner != key:
             raise BoxNotYours(box_id=box_id, owner=owner[1])
+        self.name_box(key[0], box_id)
 
     def own_box(self, key: AgentKey, box_id: BoxId) -> None:
         """Take a box as output."""

@@ -51,6 +51,8 @@ def swap_boxes(plan: Plan, command: SwapBoxes) -> bool:
     output = command.output_box_id or entry.turn.output_box
     if context == output:
         raise BoxReadOnly(box_id=output)
+    if command.context_box_id is not None:
+        plan.name_box(entry.turn.project, command.context_box_id)
     if command.output_box_id is not None:
         plan.own_box(command.fence.key, command.output_box_id)
     turn = replace(
@@ -66,5 +68,7 @@ def swap_boxes(plan: Plan, command: SwapBoxes) -> bool:
 
 def put_cards(plan: Plan, command: PutCards) -> BoxId:
     """Lay cards into a box from outside any turn."""
+    if command.of is not None:
+        plan.name_box(command.project, command.of)
     plan.writes.cards.extend(command.cards)
     return command.box_id

@@ -232,7 +232,7 @@ class Watchdog:
         return answers
 
     async def _retain(self) -> int:
-        """Forget what ended past its time, a bounded number per round, round after round while there is more.
+        """Forget what ended past its time, and boxes that were ended, a bounded number per round, round after round.
 
         Turns come first: at least half of the time the store has nothing of it to do.
         """
@@ -240,6 +240,7 @@ class Watchdog:
         if began >= self._retain_at:
             before = scope_floor(self._clock.now_ms() - self._retention_ms)
             removed = await self._store.expire(before, SWEEP_ROWS_MAX)
+            removed = max(removed, await self._store.clear(SWEEP_ROWS_MAX))
             ended = self._clock.monotonic()
             self._backlog = removed >= SWEEP_ROWS_MAX
             pause = max(RETENTION_PAUSE_SECONDS, ended - began) if self._backlog else RETENTION_EVERY_SECONDS

@@ -6,8 +6,11 @@ from homeostat.core.codec import take_json
 from homeostat.core.errors import (
     AgentBusy,
     AgentUnknown,
+    BoxInUse,
     BoxNotYours,
+    BoxOfTurn,
     BoxReadOnly,
+    BoxReferred,
     BoxUnknown,
     CardUnknown,
     DepthExceeded,
@@ -22,6 +25,7 @@ from homeostat.core.errors import (
     UnknownMessageType,
 )
 from homeostat.core.ids import RunId, ToolCallId, TraceId, TurnId
+from homeostat.core.records.access import PrincipalKind
 from homeostat.core.records.card import EMPTY_BOX, CardDraft
 from homeostat.core.records.turn import OPENS_A_TURN, WaitStatus
 from homeostat.core.records.view import HeadView, TurnView
@@ -32,8 +36,9 @@ from homeostat.core.wire.orders import OrderBody
 from homeostat.kernel.decide import first_answer
 from homeostat.kernel.errors import TurnInactive
 from homeostat.server import identity, messages, names, render
+from homeostat.server.answers import Answer
 from homeostat.server.call import Call
-from homeostat.server.endpoints import Routes
+from homeostat.server.endpoints import NOTHING, Routes
 from homeostat.server.sifting import asked, sifted
 
 routes = Routes("turns")
@@ -353,6 +358,29 @@ async def fork_box(call: Call) -> a.BoxMade:
     await call.read()
     box_id = names.box_id(call.parameters["box_id"])
     return a.BoxMade(box_id=await call.system.kernel.fork_box(call.project, box_id, idempotency=call.idempotency))
+
+
+@routes.plain(
+    "DELETE",
+    "/v1/boxes/{box_id}",
+    status=204,
+    errors=(BoxUnknown, BoxInUse, BoxOfTurn, BoxReferred, Forbidden, Unauthenticated),
+)
+async def end_box(call: Call) -> Answer:
+    """End a box that was made or forked: its cards leave the store.
+
+    It is refused, and nothing changes, while a turn that has not ended reads it or writes to it, and while another box
+    refers to its cards. The box a turn was born with leaves with its turn. An agent ends only what it writes to itself.
+    """
+    box_id, kernel = names.box_id(call.parameters["box_id"]), call.system.kernel
+    if call.principal.kind is PrincipalKind.AGENT:
+        owner = await kernel.store.box_owner(call.project, box_id)
+        if await kernel.store.box_length(call.project, box_id) is None:
+            raise BoxUnknown(box_id=box_id)
+        if owner is None or owner[1] != call.principal.agent_id:
+            raise Forbidden(verb="end", object=box_id)
+    await kernel.end_box(call.project, box_id)
+    return NOTHING
 
 
 def drafts(cards: tuple[b.CardBody, ...]) -> tuple[CardDraft, ...]:

@@ -2,11 +2,13 @@
 
 from collections.abc import Collection
 
+from homeostat.adapters.stores.rows import place_of, scope_behind
 from homeostat.core.clock import Millis
-from homeostat.core.ids import BoxId, ProjectId, RunId, Scope, TurnId, WorkerId, box_of, scope_of
+from homeostat.core.ids import BoxId, ProjectId, RunId, Scope, TurnId, WorkerId, box_of, scope_of, turn_of
 from homeostat.core.limits import QUEUE_FRONT
 from homeostat.core.machines.turn import HeadStatus
-from homeostat.core.records.card import DELIVERABLE_POSITION
+from homeostat.core.records.box import NOBODY, BoxEnding
+from homeostat.core.records.card import DELIVERABLE, DELIVERABLE_POSITION, Card
 from homeostat.core.records.head import Gate, Head, Mailbox
 from homeostat.core.records.run import SHUT, GateState
 from homeostat.core.records.turn import AgentKey, OpenTurn, WaitStatus
@@ -127,6 +129,8 @@ class MemoryTurns(MemoryTurnsReading):
         asked = [(run_id, most, gates[run_id]) for run_id, most in writes.runs.items() if run_id in gates]
         if refused := tuple((run_id, gate) for run_id, most, gate in asked if most >= SHUT[gate]):
             return Saved(refused=refused)
+        if gone := frozenset([box for box in writes.boxes if not self._there(*box)]):
+            return Saved(gone=gone)
         if (
             any(key in known for key in writes.new_heads)
             or any(key in self.answers for key in writes.answers)
@@ -214,6 +218,62 @@ class MemoryTurns(MemoryTurnsReading):
         for key in given:
             del self.answers[key]
         return len(old) + len(given)
+
+    def _there(self, project: ProjectId, box_id: BoxId) -> bool:
+        owner = self.box_owners.get((project, box_id))
+        return self._length(project, box_id) is not None or owner not in {None, (project, NOBODY)}
+
+    async def end_box(self, project: ProjectId, box_id: BoxId) -> BoxEnding:
+        scope = scope_behind(box_id, "box_")
+        if scope is None or not self._there(project, box_id):
+            return BoxEnding(unknown=True)
+        live = {head.turn_id for head in self.heads_by_key.values()}
+        live |= {entry.turn.turn_id for line in self.lines.values() for entry in line.values()}
+        own = turn_of(scope)
+        pointed = (
+            turn.turn_id
+            for turn in self.turns.values()
+            if turn.project == project
+            and turn.turn_id in live
+            and (turn.turn_id == own or box_id in {turn.context_box_id, turn.output_box_id})
+        )
+        ending = BoxEnding(
+            needed_by=next(pointed, None),
+            born_of=own if self._own(project, own) is not None else None,
+            referred_by=next((BoxId("box_" + card.scope) for card in self._referring(f"card_{scope}_")), None),
+        )
+        if ending == BoxEnding():
+            self.box_owners[project, box_id] = (project, NOBODY)
+        return ending
+
+    def _referring(self, card_id: str) -> list[Card]:
+        born = (card for cards in self.cards.values() for card in cards.values())
+        return [card for card in born if card.reference is not None and card.reference.startswith(card_id)]
+
+    async def clear(self, limit: int) -> int:
+        ended = [key for key, owner in self.box_owners.items() if owner[1] == NOBODY]
+        scopes = [Scope(box_id.removeprefix("box_")) for _, box_id in ended]
+        found = [card for scope in scopes for card in self.cards.get(scope, {}).values()][:limit]
+        for card in found:
+            del self.cards[card.scope][card.position]
+        places = [place for card in found if card.reference and (place := place_of(card.reference))]
+        for scope, position, _ in sorted(places, reverse=True):  # the end of a turn comes last
+            self._free(scope, position)
+            self._free(scope, DELIVERABLE_POSITION)
+        for key, scope in zip(ended, scopes, strict=True):
+            if not self.cards.get(scope):
+                del self.box_owners[key]
+        return len(found)
+
+    def _free(self, scope: Scope, position: int) -> None:
+        """Forget a card that was left of a turn, should nothing need it any more; its end stays as long as any."""
+        left = self.cards.get(scope, {})
+        end, card = left.get(DELIVERABLE_POSITION), left.get(position)
+        if end is None or card is None or end.type != DELIVERABLE or turn_of(scope) in self.turns:
+            return
+        owned = (card.project, box_of(turn_of(scope))) in self.box_owners
+        if not owned and not self._referring(card.card_id) and (position or len(left) == 1):
+            del left[position]
 
     def _ended(self, turn_id: TurnId, before_ms: int) -> bool:
         card = self.cards.get(scope_of(turn_id), {}).get(DELIVERABLE_POSITION)

@@ -19,6 +19,7 @@ from homeostat.core.ids import (
     WorkerId,
     turn_of,
 )
+from homeostat.core.records.box import NOBODY
 from homeostat.core.records.card import DELIVERABLE, DELIVERABLE_POSITION, EMPTY_BOX, NOTHING_YET, Card, reaches
 from homeostat.core.records.head import Head
 from homeostat.core.records.turn import AgentKey, MessageType, OpenTurn, Step, Turn, Wait, WaitStatus
@@ -164,8 +165,11 @@ class MemoryTurnsReading:
         return card if card.card_id == card_id else None
 
     async def box_length(self, project: ProjectId, box_id: BoxId) -> int | None:
+        return self._length(project, box_id)
+
+    def _length(self, project: ProjectId, box_id: BoxId) -> int | None:
         scope = scope_behind(box_id, "box_")
-        if scope is None:
+        if scope is None or self.box_owners.get((project, box_id)) == (project, NOBODY):
             return None
         entries = [position for position, card in self.cards.get(scope, {}).items() if card.project == project]
         if entries:

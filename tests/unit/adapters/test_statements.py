@@ -29,6 +29,7 @@ ONLY_SQLITE = {
         "expire_turns": "as above",
         "expire_waits": "as above",
         "swept_put": "as above",
+        "box_stays": "asked for each box apart, under its only lock, where PostgreSQL makes it part of the save",
     },
     "fleet": {
         "agent_put": "entries are written one by one, in one transaction",
@@ -51,6 +52,9 @@ ONLY_POSTGRES = {
         "heads_swap": "several heads are locked in order before one moves",
         "heads_stale": "the save itself says which heads had moved",
         "head_stale": "as above",
+        "box_lock": "whoever ends a box waits for saves that name it, where SQLite has one writer anyway",
+        "boxes_stay": "part of the save, where SQLite asks for each apart, under its only lock",
+        "swept_lock": "whoever forgets waits for others who do, where SQLite has one writer anyway",
         "mandates_hold": "part of the save, where SQLite asks for each apart, under its only lock",
     },
     "fleet": {"agents_save": "one round trip"},

@@ -10,9 +10,10 @@ import msgspec
 
 from homeostat.core.codec import Json, from_json
 from homeostat.core.errors import HomeostatError
-from homeostat.core.ids import ProjectId, RunId, Scope
+from homeostat.core.ids import BoxId, ProjectId, RunId, Scope
 from homeostat.core.limits import OUTBOX_PLAIN_BYTES_MAX
 from homeostat.core.machines.turn import HeadStatus
+from homeostat.core.records.box import BoxEnding, BoxKey
 from homeostat.core.records.card import Card
 from homeostat.core.records.enforcement import Mandate
 from homeostat.core.records.event import Channel, Event
@@ -287,6 +288,24 @@ def read_mandates(text: str) -> Iterator[Mandate]:
     """Mandates as a list of [project, agent, version]."""
     for project, agent_id, version in msgspec.json.decode(text):
         yield Mandate((project, agent_id), version)
+
+
+def read_boxes(text: str) -> Iterator[BoxKey]:
+    """Boxes as a list of [project, box]."""
+    for project, box_id in msgspec.json.decode(text):
+        yield (ProjectId(project), BoxId(box_id))
+
+
+def box_ending(state: Row | None, needed: Row | None) -> BoxEnding:
+    """A row of `box_state` and one of `box_needed`, should there be any."""
+    if state is None or not (state[0] or state[1]):
+        return BoxEnding(unknown=True)
+    return BoxEnding(needed_by=needed[0] if needed else None, born_of=state[1], referred_by=state[2])
+
+
+def referred_places(found: Iterable[Row]) -> list[tuple[Scope, int]]:
+    """Where the cards were born that references in rows point to."""
+    return [place[:2] for row in found if row[0] is not None and (place := place_of(row[0]))]
 
 
 def refusal(problem: str, writes: Writes) -> HomeostatError | None:

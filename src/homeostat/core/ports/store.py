@@ -5,6 +5,7 @@ from typing import Protocol
 
 from homeostat.core.clock import Millis
 from homeostat.core.ids import AgentId, BoxId, CardId, ProjectId, RunId, Scope, TraceId, TurnId, WorkerId
+from homeostat.core.records.box import BoxEnding
 from homeostat.core.records.card import Card
 from homeostat.core.records.head import Mailbox
 from homeostat.core.records.turn import AgentKey, OpenTurn, Turn
@@ -14,7 +15,7 @@ from homeostat.core.records.writes import Answer, OutboxRow, Saved, Writes
 
 
 class TurnStore(Protocol):
-    """Keeps turns durable. `save` is the only way to change anything, and is all or nothing.
+    """Keeps turns durable. `save` is the only way to change what lives, and is all or nothing.
 
     Every method may raise `StoreUnavailable`. From a `save` that means the outcome is unknown.
     """
@@ -29,7 +30,9 @@ class TurnStore(Protocol):
         ...
 
     async def save(self, writes: Writes) -> Saved:
-        """Make a flush durable, unless a head moved or a key was answered meanwhile: then change nothing."""
+        """Make a flush durable, unless a head moved, a key was answered or a box it names ended meanwhile: then change
+        nothing.
+        """
         ...
 
     async def recall(self, keys: Collection[tuple[ProjectId, str]]) -> dict[tuple[ProjectId, str], Answer]:
@@ -37,7 +40,7 @@ class TurnStore(Protocol):
         ...
 
     async def box_owner(self, project: ProjectId, box_id: BoxId) -> AgentKey | None:
-        """Who may write to a box, or nobody yet."""
+        """Who may write to a box, or nobody yet; `NOBODY` where it has ended and is being taken away."""
         ...
 
     async def box_length(self, project: ProjectId, box_id: BoxId) -> int | None:
@@ -140,6 +143,19 @@ class TurnStore(Protocol):
 
         Cards that another box refers to stay, and so does every card of a box that has a writer. At most `limit` of
         either; returns how many turns and answers there were.
+        """
+        ...
+
+    async def end_box(self, project: ProjectId, box_id: BoxId) -> BoxEnding:
+        """End a box, unless it is needed: then change nothing, and say what for.
+
+        From then on there is no such box to whoever reads, and no save that names it succeeds. Its cards are `clear`'s.
+        """
+        ...
+
+    async def clear(self, limit: int) -> int:
+        """Take away cards of boxes that have ended, at most `limit`, and cards of forgotten turns that were kept for
+        these boxes alone; returns how many of the former there were.
         """
         ...
 

@@ -5,6 +5,7 @@ from msgspec import Struct
 from homeostat.core.clock import Millis
 from homeostat.core.codec import Json
 from homeostat.core.ids import AgentId, BoxId, ProjectId, RunId, Scope, TurnId, WorkerId
+from homeostat.core.records.box import BoxKey
 from homeostat.core.records.card import Card
 from homeostat.core.records.enforcement import Mandate
 from homeostat.core.records.event import Event
@@ -35,10 +36,10 @@ class OutboxRow(Struct, frozen=True, gc=False):
 class Writes(Struct):
     """The set-wise difference a flush makes; no row is in it twice.
 
-    A head is swapped from the version it was read at to the next one, and from no other. `runs` are those whose turns
-    are made or begun, each with the most that is started of it: its gate has to let that pass at the moment of the
-    commit. No mandate of `mandates` may be void by then. A lease that ends is left alone if another end than the one
-    that was seen stands in the store by then.
+    A head is swapped from the version it was read at to the next one, and from no other. `runs` are those whose
+    turns are made or begun, each with the most that is started of it: its gate has to let that pass at the moment
+    of the commit. No mandate of `mandates` may be void by then, and no box of `boxes` may have ended. A lease that
+    ends is left alone if another end than the one that was seen stands in the store by then.
     """
 
     heads: dict[AgentKey, tuple[int, Head]] = {}
@@ -59,6 +60,7 @@ class Writes(Struct):
     outbox_drop: set[Scope] = set()
     runs: dict[RunId, Start] = {}
     mandates: set[Mandate] = set()
+    boxes: set[BoxKey] = set()
 
     def __bool__(self) -> bool:
         return bool(
@@ -82,15 +84,17 @@ class Writes(Struct):
 
 
 class Saved(Struct, frozen=True, gc=False):
-    """What became of a save: the agents whose heads had moved, keys answered before, runs that may not start what it
-    would have started, each with how its gate stands, and mandates that are void. Empty means durable.
+    """What became of a save: the agents whose heads had moved, keys answered before, runs that may not start what
+    it would have started, each with how its gate stands, mandates that are void, and boxes that are gone. Empty
+    means durable.
     """
 
     stale: frozenset[AgentKey] = frozenset()
     answered: bool = False
     refused: tuple[tuple[RunId, GateState], ...] = ()
     void: frozenset[Mandate] = frozenset()
+    gone: frozenset[BoxKey] = frozenset()
 
     @property
     def ok(self) -> bool:
-        return not self.stale and not self.answered and not self.refused and not self.void
+        return not self.stale and not self.answered and not self.refused and not self.void and not self.gone

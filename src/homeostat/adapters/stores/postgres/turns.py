@@ -9,13 +9,14 @@ from typing import Any, Final
 import asyncpg
 
 from homeostat.adapters.stores import rows
-from homeostat.adapters.stores.postgres.engine import PostgresEngine, Row
+from homeostat.adapters.stores.postgres.engine import PostgresEngine, Row, Transaction
 from homeostat.adapters.stores.statements import numbered, statements
 from homeostat.adapters.stores.turns_read import TurnsReading
 from homeostat.core.errors import MalformedPayload
-from homeostat.core.ids import Scope
+from homeostat.core.ids import BoxId, ProjectId, Scope
 from homeostat.core.limits import QUEUE_FRONT, STORE_LANES
 from homeostat.core.machines.turn import HeadStatus
+from homeostat.core.records.box import BoxEnding
 from homeostat.core.records.head import Gate, Head, Mailbox
 from homeostat.core.records.run import Start
 from homeostat.core.records.turn import AgentKey, OpenTurn
@@ -70,6 +71,8 @@ class PostgresTurns(TurnsReading):
             detail = str(getattr(refused, "detail", ""))
             if "mandates_void" in str(refused):
                 return Saved(void=frozenset(rows.read_mandates(detail)))
+            if "boxes_gone" in str(refused):
+                return Saved(gone=frozenset(rows.read_boxes(detail)))
             if "run_gates_shut" not in str(refused):
                 raise
             return Saved(refused=rows.shut_gates((gate.split(" ") for gate in detail.split(",")), writes))
@@ -82,6 +85,36 @@ class PostgresTurns(TurnsReading):
     async def expire(self, before: Scope, limit: int) -> int:
         row = await self._one("expire", "turn_" + before, limit, int(before, 16) >> 48)
         return row[0] if row else 0
+
+    async def end_box(self, project: ProjectId, box_id: BoxId) -> BoxEnding:
+        scope = rows.scope_behind(box_id, "box_")
+
+        async def work(transaction: Transaction) -> BoxEnding:
+            await transaction.fetch(SQL["box_lock"], scope)
+            state = await transaction.fetch(SQL["box_state"], project, scope)
+            needed = await transaction.fetch(SQL["box_needed"], project, scope)
+            ending = rows.box_ending(*state[:1] or (None,), *needed[:1] or (None,))
+            if ending == BoxEnding():
+                await transaction.fetch(SQL["box_end"], project, scope)
+            return ending
+
+        try:
+            return await self._engine.transact(work) if scope else BoxEnding(unknown=True)
+        except _NO_SUCH_TEXT:
+            return BoxEnding(unknown=True)
+
+    async def clear(self, limit: int) -> int:
+        async def work(transaction: Transaction) -> int:
+            await transaction.fetch(SQL["swept_lock"])
+            found = await transaction.fetch(SQL["ended_cards"], limit)
+            if places := rows.referred_places(found):
+                scopes, positions = self._pairs(places)
+                await transaction.fetch(SQL["freed_cards"], scopes, positions)
+                await transaction.fetch(SQL["freed_ends"], scopes)
+            await transaction.fetch(SQL["ended_owners"])
+            return len(found)
+
+        return await self._engine.transact(work) if await self._all("ended_any") else 0
 
 
 def _mailbox(found: list[Row]) -> Mailbox:
@@ -129,9 +162,10 @@ PARTS: Final[tuple[tuple[str, str, Callable[[Any], Rows]], ...]] = (
 
 GATES: Final = "gates_pass"
 MANDATES: Final = "mandates_hold"
-STOPS: Final = {GATES: 3, MANDATES: 3}
-"""Come last, where runs or agents' health are concerned: no parts that write, but stop all that do. Each with how many
-parameters it has.
+BOXES: Final = "boxes_stay"
+STOPS: Final = {GATES: 3, MANDATES: 3, BOXES: 2}
+"""Come last, where runs, agents' health or named boxes are concerned: no parts that write, but stop all that do. Each
+with how many parameters it has.
 """
 
 LONE: Final = frozenset(name for _, name, _ in PARTS if _ROWS.search(SQL[name]))
@@ -158,6 +192,9 @@ def _saving(writes: Writes) -> tuple[Shape, list[object]]:
     if mandates := sorted(writes.mandates):
         shape.append((MANDATES, 0))
         values += ([key[0] for key, _ in mandates], [key[1] for key, _ in mandates], [at for _, at in mandates])
+    if boxes := sorted(writes.boxes):
+        shape.append((BOXES, 0))
+        values += ([project for project, _ in boxes], [box_id for _, box_id in boxes])
     return tuple(shape), values
 
 

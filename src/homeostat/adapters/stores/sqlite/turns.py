@@ -11,8 +11,9 @@ from homeostat.adapters.stores.sqlite.engine import SqliteEngine
 from homeostat.adapters.stores.sqlite.transaction import immediate
 from homeostat.adapters.stores.statements import statements
 from homeostat.adapters.stores.turns_read import TurnsReading
-from homeostat.core.ids import Scope
+from homeostat.core.ids import BoxId, ProjectId, Scope
 from homeostat.core.limits import QUEUE_FRONT
+from homeostat.core.records.box import BoxEnding, BoxKey
 from homeostat.core.records.head import Head, Mailbox
 from homeostat.core.records.turn import AgentKey, OpenTurn
 from homeostat.core.records.writes import Saved, Writes
@@ -64,6 +65,31 @@ class SqliteTurns(TurnsReading):
 
         return await self._engine.write(work)
 
+    async def end_box(self, project: ProjectId, box_id: BoxId) -> BoxEnding:
+        scope = rows.scope_behind(box_id, "box_")
+
+        def work(connection: sqlite3.Connection) -> BoxEnding:
+            with immediate(connection):
+                state = connection.execute(SQL["box_state"], (project, scope)).fetchone()
+                needed = connection.execute(SQL["box_needed"], (project, scope)).fetchone()
+                if (ending := rows.box_ending(state, needed)) == BoxEnding():
+                    connection.execute(SQL["box_end"], (project, scope))
+            return ending
+
+        return await self._engine.write(work) if scope else BoxEnding(unknown=True)
+
+    async def clear(self, limit: int) -> int:
+        def work(connection: sqlite3.Connection) -> int:
+            with immediate(connection):
+                found = connection.execute(SQL["ended_cards"], (limit,)).fetchall()
+                if places := rows.referred_places(found):
+                    for name in ("freed_cards", "freed_ends"):
+                        connection.execute(SQL[name], (json.dumps(places),))
+                connection.execute(SQL["ended_owners"])
+            return len(found)
+
+        return await self._engine.write(work) if await self._all("ended_any") else 0
+
 
 def _load(connection: sqlite3.Connection, agents: Collection[AgentKey]) -> dict[AgentKey, Mailbox]:
     """Read mailboxes in one snapshot."""
@@ -112,6 +138,9 @@ def _save(connection: sqlite3.Connection, writes: Writes) -> Saved:
     if writes.mandates and (void := mandates.void(connection, writes.mandates)):
         connection.execute("ROLLBACK")
         return Saved(void=void)
+    if writes.boxes and (gone := _gone(connection, writes.boxes)):
+        connection.execute("ROLLBACK")
+        return Saved(gone=gone)
     if writes.heads:
         swaps = [(*rows.write_head(head), base) for base, head in writes.heads.values()]
         moved = connection.executemany(SQL["head_swap"], swaps).rowcount
@@ -130,6 +159,10 @@ def _save(connection: sqlite3.Connection, writes: Writes) -> Saved:
     except sqlite3.IntegrityError as problem:
         raise rows.refusal(str(problem), writes) or problem from problem
     return Saved()
+
+
+def _gone(connection: sqlite3.Connection, boxes: Iterable[BoxKey]) -> frozenset[BoxKey]:
+    return frozenset(box for box in boxes if not connection.execute(SQL["box_stays"], box).fetchone()[0])
 
 
 def _stale(connection: sqlite3.Connection, writes: Writes) -> frozenset[AgentKey]:
