@@ -20,8 +20,9 @@ from homeostat.adapters.stores.sqlite import SqliteEngine, SqliteTurns
 from homeostat.adapters.stores.sqlite.turns import SQL
 from homeostat.core.clock import Millis
 from homeostat.core.errors import StoreUnavailable
-from homeostat.core.ids import AgentId, CardId, ProjectId, Scope, TurnId, WorkerId
+from homeostat.core.ids import AgentId, BoxId, CardId, ProjectId, Scope, TurnId, WorkerId
 from homeostat.core.ports.store import TurnStore
+from homeostat.core.records.box import BoxEnding
 from homeostat.core.records.card import Card
 from homeostat.core.records.head import Mailbox
 from homeostat.core.records.turn import AgentKey, OpenTurn
@@ -91,6 +92,28 @@ async def test_postgres(check: Check, emptied_url: str) -> None:
         await open_store()
         await execute(emptied_url, *(f"DELETE FROM {table}" for table in TABLES))
         await check(open_store)
+
+
+async def test_whoever_ends_a_box_on_postgres_waits_for_a_save_that_names_it(emptied_url: str) -> None:
+    async with opened(lambda: PostgresEngine(emptied_url), PostgresTurns) as open_store:
+        store = await open_store()
+        await execute(emptied_url, *(f"DELETE FROM {table}" for table in TABLES))
+        box_id, reader = BoxId("box_" + a.scope_at(a.NOW, 1)), a.turn(1)
+        await a.register(store, a.idle())
+        await a.put(store, heads=a.swap(a.holding(a.idle(), reader)), turns=a.by_id([reader]))
+        await a.put(store, cards=[a.card(a.scope_at(a.NOW, 1), 1)])
+        saving, seeing = await asyncpg.connect(emptied_url), await asyncpg.connect(emptied_url)
+        begun = saving.transaction()
+        await begun.start()
+        await saving.execute("SELECT boxes_stay($1, $2)", [a.PROJECT], [box_id])
+        await saving.execute("UPDATE turns SET context_box_id = $1", box_id)
+        ending = asyncio.ensure_future(store.end_box(a.PROJECT, box_id))
+        while not await seeing.fetchval("SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted)"):
+            assert not ending.done(), "it did not wait"
+        await begun.commit()
+        assert await ending == BoxEnding(needed_by=reader.turn_id)
+        for connection in (saving, seeing):
+            await connection.close()
 
 
 # --- what is looked through in rounds ------------------------------------------------------------------------------
@@ -282,6 +305,22 @@ class ExpiresWithoutBound(SqliteTurns):
         return await super().expire(before, 10 * limit)
 
 
+class EndsWhatIsNeeded(SqliteTurns):
+    async def end_box(self, project: ProjectId, box_id: BoxId) -> BoxEnding:
+        ending = await super().end_box(project, box_id)
+        return BoxEnding() if ending.needed_by else ending
+
+
+class ShowsWhatHasEnded(SqliteTurns):
+    async def box_length(self, project: ProjectId, box_id: BoxId) -> int | None:
+        return await super().box_length(project, box_id) or (await self.box_owner(project, box_id) and 0)
+
+
+class ClearsWithoutBound(SqliteTurns):
+    async def clear(self, limit: int) -> int:
+        return await super().clear(10 * limit)
+
+
 class ExpiresNothing(SqliteTurns):
     async def expire(self, before: Scope, limit: int) -> int:
         del before, limit
@@ -308,6 +347,9 @@ class ExpiresNothing(SqliteTurns):
         TrustsEveryClock,
         ExpiresWithoutBound,
         ExpiresNothing,
+        EndsWhatIsNeeded,
+        ShowsWhatHasEnded,
+        ClearsWithoutBound,
     ],
     ids=lambda broken: broken.__name__,
 )
@@ -330,6 +372,15 @@ async def test_a_store_that_leaves_old_rows_behind_is_found_out(
     statement: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(SQL, f"expire_{statement}", "SELECT ?1, ?2" if statement == "answers" else "SELECT ?1")
+    assert await failure(SqliteTurns)
+
+
+@pytest.mark.parametrize("statement", ["ended_cards", "ended_owners", "freed_cards", "freed_ends"])
+async def test_a_store_that_leaves_what_has_ended_behind_is_found_out(
+    statement: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted = {"ended_cards": "SELECT ?1 LIMIT 0", "ended_owners": "SELECT 1"}
+    monkeypatch.setitem(SQL, statement, counted.get(statement, "SELECT ?1"))
     assert await failure(SqliteTurns)
 
 

@@ -283,7 +283,7 @@ class BoxOfTurn(Refused):
 
     code = "box_of_turn"
     http_status = 409
-    hint = "Finished turns are kept for the retention time, and forgotten with their boxes."
+    hint = "It goes when the retention time is over. One that became an agent's memory stays then, and can be ended."
 
 
 class BoxReferred(Refused):

@@ -12,7 +12,7 @@ from homeostat.core.ids import AgentId, BoxId, ProjectId, Scope, digest_of
 from homeostat.core.limits import PAGE_MAX, SWEEP_ROWS_MAX
 from homeostat.core.ports.store import TurnStore
 from homeostat.core.records.card import EMPTY_BOX, Card, CardDraft
-from homeostat.kernel.commands import Enqueue, Suspend
+from homeostat.kernel.commands import Enqueue, Idempotency, PutCards, Suspend
 
 
 async def extent(store: TurnStore, project: ProjectId, box_id: BoxId) -> int:
@@ -60,6 +60,18 @@ async def copies(store: TurnStore, project: ProjectId, box_id: BoxId, scope: Sco
         Card(project, scope, position, card.type, Json(""), card.digest, card.author, now, card.card_id)
         for position, card in enumerate(cards, start=1)
     ) or _empty(project, scope, now)
+
+
+def put(
+    project: ProjectId,
+    scope: Scope,
+    cards: tuple[Card, ...],
+    idempotency: Idempotency | None,
+    *,
+    of: BoxId | None = None,
+) -> PutCards:
+    """Lay the cards of a new box."""
+    return PutCards(project=project, box_id=BoxId("box_" + scope), cards=cards, of=of, idempotency=idempotency)
 
 
 async def end(store: TurnStore, project: ProjectId, box_id: BoxId) -> None:

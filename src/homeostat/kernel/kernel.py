@@ -16,7 +16,6 @@ from homeostat.core.ids import (
     Ids,
     ProjectId,
     RunId,
-    Scope,
     ToolCallId,
     TraceId,
     TurnId,
@@ -30,7 +29,7 @@ from homeostat.core.limits import (
 )
 from homeostat.core.ports.bus import Bus
 from homeostat.core.ports.store import TurnStore
-from homeostat.core.records.card import Card, CardDraft
+from homeostat.core.records.card import CardDraft
 from homeostat.core.records.enforcement import Mandate
 from homeostat.core.records.event import Channel, Event, subject
 from homeostat.core.records.head import Gate
@@ -49,7 +48,6 @@ from homeostat.kernel.commands import (
     Enqueued,
     Idempotency,
     Preempt,
-    PutCards,
     Register,
     Release,
     Report,
@@ -249,25 +247,13 @@ class Kernel:
         cards = boxes.new_cards(project, scope, drafts, author, self.clock.now_ms())
         if idempotency is not None and author is not None:
             idempotency = idempotency.of(author)
-        return await self._put_box(scope, cards, project, idempotency)
+        return await self._do(boxes.put(project, scope, cards, idempotency))
 
     async def fork_box(self, project: ProjectId, box_id: BoxId, *, idempotency: Idempotency | None = None) -> BoxId:
         """Copy a box: the new one refers to the same cards, and has no writer yet."""
         scope = self.ids.scope()
         cards = await boxes.copies(self.store, project, box_id, scope, self.clock.now_ms())
-        return await self._put_box(scope, cards, project, idempotency, of=box_id)
-
-    async def _put_box(
-        self,
-        scope: Scope,
-        cards: tuple[Card, ...],
-        project: ProjectId,
-        idempotency: Idempotency | None,
-        *,
-        of: BoxId | None = None,
-    ) -> BoxId:
-        command = PutCards(project=project, box_id=BoxId("box_" + scope), cards=cards, of=of, idempotency=idempotency)
-        return await self._do(command)
+        return await self._do(boxes.put(project, scope, cards, idempotency, of=box_id))
 
     async def end_box(self, project: ProjectId, box_id: BoxId) -> None:
         """End a box that nothing needs: nobody reads it any more, and no turn can be pointed at it."""

@@ -232,9 +232,10 @@ class Watchdog:
         return answers
 
     async def _retain(self) -> int:
-        """Forget what ended past its time, and boxes that were ended, a bounded number per round, round after round.
+        """Forget what ended past its time, a bounded number per round, round after round while there is more.
 
-        Turns come first: at least half of the time the store has nothing of it to do.
+        So with cards that are left of boxes that have ended. Turns come first: at least half of the time the store has
+        nothing of it to do.
         """
         began, removed = self._clock.monotonic(), 0
         if began >= self._retain_at:

@@ -235,3 +235,20 @@ async def test_an_agent_makes_boxes_in_its_own_name(guarded: Guarded) -> None:
     made = await guarded.http.post("/v1/boxes", json={"cards": cards}, headers=ann)
     shown = await guarded.http.get(f"/v1/boxes/{made.json()['box_id']}", headers=ann)
     assert [card["author"] for card in shown.json()["items"]] == ["ann"]
+
+
+async def test_an_agent_ends_no_box_but_what_it_writes_to(guarded: Guarded) -> None:
+    ann, operator = ({"authorization": f"Bearer {guarded.secrets[who]}"} for who in ("ann", "operator"))
+    made = [(await guarded.http.post("/v1/boxes", json={}, headers=operator)).json()["box_id"] for _ in range(3)]
+    for agent, memory in zip(("ann", "bob"), made, strict=False):
+        sent = {"type": "turn", "payload": 1, "output_box_id": memory}
+        accepted = await guarded.http.post(f"/v1/agents/{agent}/inbox", json=sent, headers=operator)
+        await guarded.http.post(f"/v1/turns/{accepted.json()['turn_id']}/stop", json={"reason": "r"}, headers=operator)
+
+    async def ended(box_id: str, headers: dict[str, str]) -> int:
+        return (await guarded.http.delete(f"/v1/boxes/{box_id}", headers=headers)).status_code
+
+    assert [await ended(box_id, ann) for box_id in (*made, "box_" + "0" * 24)] == [204, 403, 403, 404]
+    assert [await ended(box_id, operator) for box_id in made] == [404, 204, 204]
+    acts = (await guarded.http.get("/v1/audit", headers=operator)).json()["items"]
+    assert [act["verb"] for act in acts].count("end_box") >= 3, "an end is written down"

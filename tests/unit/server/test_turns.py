@@ -10,7 +10,7 @@ import httpx2
 import pytest
 from msgspec.structs import replace
 
-from homeostat import Client
+from homeostat import Client, SyncClient
 from homeostat.app.assemble import System, assemble
 from homeostat.app.settings import Settings
 from homeostat.client.turns import HttpTurns
@@ -25,7 +25,7 @@ from homeostat.core.errors import (
     TurnUnfinished,
     TurnUnknown,
 )
-from homeostat.core.ids import AgentId, ProjectId, ToolCallId, scope_floor
+from homeostat.core.ids import AgentId, BoxId, ProjectId, ToolCallId, scope_floor, scope_of
 from homeostat.core.limits import DEPTH_MAX
 from homeostat.core.machines.turn import HeadStatus
 from homeostat.core.ports.turns import WorkerSession
@@ -450,6 +450,52 @@ async def test_boxes_are_paged_and_forked(client: Client, http: httpx2.AsyncClie
     assert [card.card_id for card in forked] == [card.card_id for card in cards]
 
 
+async def test_a_box_ends_when_nothing_needs_it(client: Client, http: httpx2.AsyncClient) -> None:
+    session = await working(client)
+    context, memory = await client.create_box([("note", 1)]), await client.create_box([])
+    accepted = await client.enqueue("ann", "hello", context_box_id=context, output_box_id=memory)
+    grant = await one(session)
+    own = BoxId("box_" + scope_of(accepted.turn_id))
+    for box_id in (context, memory, own):
+        refused = (await http.delete(f"/v1/boxes/{box_id}")).json()
+        assert (refused["status"], refused["code"], refused["turn_id"]) == (409, "box_in_use", accepted.turn_id)
+    await session.deliver(grant, status=Outcome.SUCCESS, result=to_json("done"))
+    refused = (await http.delete(f"/v1/boxes/{own}")).json()
+    assert (refused["status"], refused["code"], refused["turn_id"]) == (409, "box_of_turn", accepted.turn_id)
+    forked = await client.fork_box(context)
+    refused = (await http.delete(f"/v1/boxes/{context}")).json()
+    assert (refused["status"], refused["code"], refused["referred_by"]) == (409, "box_referred", forked)
+    assert len(await client.box(context)) == 1
+    for box_id in (forked, context, memory):
+        answer = await http.delete(f"/v1/boxes/{box_id}", params={"reason": "the customer has left"})
+        assert (answer.status_code, answer.content) == (204, b"")
+        for gone in (
+            await http.delete(f"/v1/boxes/{box_id}"),
+            await http.get(f"/v1/boxes/{box_id}"),
+            await http.post(f"/v1/boxes/{box_id}/fork", json={}),
+            await http.post("/v1/agents/ann/inbox", json={"type": "turn", "payload": 1, "context_box_id": box_id}),
+            await http.post("/v1/agents/ann/inbox", json={"type": "turn", "payload": 1, "output_box_id": box_id}),
+        ):
+            assert (gone.status_code, gone.json()["code"]) == (404, "box_unknown")
+    assert (await client.turn(accepted.turn_id)).deliverable is not None
+
+
+async def test_a_client_ends_a_box(url: str, client: Client) -> None:
+    box_id, other = await client.create_box([("note", 1)]), await client.create_box([("note", 2)])
+    await client.delete_box(box_id)
+    for late in (client.box(box_id), client.delete_box(box_id), client.delete_box("nothing/../else")):
+        with pytest.raises(BoxUnknown):
+            await late
+
+    def end_other() -> None:
+        with SyncClient(url) as blocking:
+            blocking.delete_box(other)
+
+    await asyncio.to_thread(end_other)
+    with pytest.raises(BoxUnknown):
+        await client.box(other)
+
+
 async def test_projects_do_not_see_each_other(url: str, client: Client) -> None:
     session = await working(client)
     accepted = await client.enqueue("ann", "hello")
@@ -461,6 +507,7 @@ async def test_projects_do_not_see_each_other(url: str, client: Client) -> None:
             other.head("ann"),
             other.card(card_id),
             other.box(box_id),
+            other.delete_box(box_id),
             other.enqueue("ann", 1),
             other.stop(accepted.turn_id),
             other.report(accepted.turn_id, "c", 1),
@@ -469,6 +516,7 @@ async def test_projects_do_not_see_each_other(url: str, client: Client) -> None:
             with pytest.raises(Exception, match="There is no"):
                 await reading
         assert await other.edges(turn_id=accepted.turn_id) == []
+    assert len(await client.box(box_id)) == 1
 
 
 async def test_names_may_hold_whatever_can_be_printed(client: Client, system: System) -> None:
