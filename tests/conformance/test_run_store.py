@@ -1,5 +1,7 @@
 """One suite for every keeper of runs; a wrong one is found out."""
 
+from collections.abc import Collection, Mapping
+
 import pytest
 from msgspec.structs import replace
 
@@ -18,7 +20,9 @@ CHECKS = (*suite.CHECKS, *run_turns.CHECKS)
 
 @pytest.fixture
 def keepers(engine: Engine) -> suite.Keepers:
-    return suite.Keepers(stores.run_store(engine), stores.turn_store(engine), stores.ledger_store(engine))
+    return suite.Keepers(
+        stores.run_store(engine), stores.turn_store(engine), stores.ledger_store(engine), stores.registry_store(engine)
+    )
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
@@ -72,6 +76,21 @@ class Deaf(SqliteTurns):
         return await super().save(replace(writes, runs=runs))
 
 
+class Forgetful(SqliteRuns):
+    """Knows what began last, and no older tasks that are still in hand."""
+
+    async def in_hand(self, runs: Mapping[RunId, int]) -> dict[RunId, list[tuple[AgentId, TurnId]]]:
+        return await super().in_hand(dict.fromkeys(runs, 0))
+
+
+class Gullible(SqliteRuns):
+    """Tells everybody of gates."""
+
+    async def barred(self, project: ProjectId, agents: Collection[AgentId], *, gates: bool) -> set[AgentId]:
+        del gates
+        return await super().barred(project, agents, gates=True)
+
+
 class Pageless(SqliteRuns):
     """Tells the first open turns of a run whatever was asked."""
 
@@ -86,6 +105,8 @@ class Pageless(SqliteRuns):
     ("wrong", "turns"),
     [
         (Pageless, SqliteTurns),
+        (Forgetful, SqliteTurns),
+        (Gullible, SqliteTurns),
         (Unfenced, SqliteTurns),
         (Gateless, SqliteTurns),
         (Greedy, SqliteTurns),
@@ -95,4 +116,7 @@ class Pageless(SqliteRuns):
     ],
 )
 async def test_a_wrong_keeper_is_found_out(wrong: type[SqliteRuns], turns: type[SqliteTurns]) -> None:
-    assert await found_out(CHECKS, lambda engine: suite.Keepers(wrong(engine), turns(engine), SqliteLedger(engine)))
+    assert await found_out(
+        CHECKS,
+        lambda engine: suite.Keepers(wrong(engine), turns(engine), SqliteLedger(engine), stores.registry_store(engine)),
+    )

@@ -44,6 +44,7 @@ NOUNS: Final = (
             Field("moved_by", WORD, "moved.actor", "who brought it to where it stands"),
             Field("reason", TEXT, "moved.reason", "why it stands there"),
             Field("paused_by", WORD, "paused_by", "what holds it: operator, budget, gate, …"),
+            Field("waits_for", WORD, "waits_for", "an agent it stands still for; `-waits_for:none` stands still"),
             Field("planner", WORD, "planner_name", "who planned it"),
             Field("cost", NUMBER, "budget.usd_spent", "US dollars spent"),
             Field("tokens", NUMBER, "budget.tokens_spent", "tokens spent"),

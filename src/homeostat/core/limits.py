@@ -137,6 +137,7 @@ OTLP_DEPTH_MAX: Final = 8  # how deep an attribute may be nested
 # --- ledgers -----------------------------------------------------------------------------------------------
 PLANS_AT_HAND_MAX: Final = 8  # plans that are remembered until somebody drives their runs
 TASKS_IN_A_ROW: Final = 32  # how far tasks are is kept for as many of them together
+STATE_ROWS_LATEST: Final = 8  # where most of what a run has in hand is found; only if there is more, in the others
 STATE_ROWS_AT_HAND_MAX: Final = 64  # such rows of a run that whoever saved them last need not read again
 PLAN_ROW_CHARS: Final = 1 << 18  # tasks of a plan share a row up to this length
 LEDGER_BLOCK_CHARS: Final = 1 << 18  # entries that are written together share a row up to this length
@@ -290,6 +291,7 @@ TRAFFIC_NAMES_MAX: Final = 64  # models told apart in one minute: agents choose 
 GOAL_CHARS_MAX: Final = 20_000
 TASKS_PER_RUN_MAX: Final = 20_000
 TASK_DEPENDENCIES_MAX: Final = 1_000
+TASKS_ASKED_MAX: Final = 100_000  # of as many runs one question tells what is in hand, or of one
 TASKS_PARALLEL_DEFAULT: Final = 64  # turns of one run at a time
 TASKS_PARALLEL_MAX: Final = 1_000
 TASK_RETRIES_MAX: Final = 100

@@ -1,5 +1,7 @@
 """Runs over HTTP: goals in, how they stand out, and what operators may do to them."""
 
+from collections.abc import Sequence
+
 from msgspec.structs import asdict
 
 from homeostat.core.clock import rfc3339
@@ -7,6 +9,7 @@ from homeostat.core.errors import Forbidden, IdempotencyKeyReused, InvalidReques
 from homeostat.core.filter import Filter
 from homeostat.core.ids import RunId
 from homeostat.core.machines.task import TaskStatus
+from homeostat.core.records.access import PrincipalKind
 from homeostat.core.records.run import (
     Bounds,
     PlannerKind,
@@ -31,7 +34,7 @@ from homeostat.core.run_errors import (
 from homeostat.core.wire import runs as w
 from homeostat.runs.control import Act, RunKey
 from homeostat.runs.plan import spec_of
-from homeostat.runs.standing import counted, kept_as, standings
+from homeostat.runs.standing import Stance, kept_as, stances, standings
 from homeostat.server import identity, names
 from homeostat.server.call import Call
 from homeostat.server.endpoints import Routes
@@ -134,7 +137,7 @@ async def list_runs(call: Call, query: w.RunsQuery) -> w.RunsPage:
 
     async def read(before: RunId | None, limit: int) -> list[w.RunShape]:
         found = await store.runs(call.project, status=query.status, before=before, limit=limit)
-        return [await _run(call, run) for run in found]
+        return await _shown(call, found)
 
     found, following = await sifted(
         asked(call, "runs", query.q),
@@ -275,6 +278,17 @@ def acting(call: Call, body: w.ActBody) -> Act:
 
 
 async def _run(call: Call, run: Run) -> w.RunShape:
+    (shown,) = await _shown(call, [run])
+    return shown
+
+
+async def _shown(call: Call, found: Sequence[Run]) -> list[w.RunShape]:
+    gates = call.principal.kind is not PrincipalKind.AGENT  # which may not know why others are held
+    known = await stances(call.system.runs.store, found, gates=gates)
+    return [await _shape(call, run, stance) for run, stance in zip(found, known, strict=True)]
+
+
+async def _shape(call: Call, run: Run, stance: Stance) -> w.RunShape:
     spending = await call.system.runs.spending(run)
     bounds = run.bounds
     budget = w.BudgetShape(
@@ -304,7 +318,8 @@ async def _run(call: Call, run: Run) -> w.RunShape:
         planner_name=run.config.planner_name,
         paused_by=run.paused,
         at_rest=not run.live,
-        tasks=await counted(call.system.runs.store, run),
+        tasks=stance.counts,
+        waits_for=stance.waits_for,
         parallel=run.config.policy.parallel,
         budget=budget,
         driver=run.driver if run.live else None,

@@ -267,11 +267,7 @@ def of_run(
         "planned": f"It waits to be carried out: homeostat apply {run.run_id}.",
         "applying": f"It goes on; {budget.forecast}." if budget.forecast else "It goes on.",
     }
-    in_hand = run.tasks.get(TaskStanding.RUNNING, 0) + run.tasks.get(TaskStanding.QUEUED, 0)
-    waits_for: set[str] = set()
-    if run.status == "applying" and in_hand == held_up.total() + len(stuck):
-        waits_for = {str(task.agent_id) for task in queued}
-    if waits_for:
+    if run.waits_for:
         after["applying"] = "It stands still until these agents can work."
     ended = "It is over, and nothing of it runs." if run.at_rest else "It is being brought to rest."
     held_by = f" (held by {run.paused_by})" if run.paused_by is not None else ""
@@ -282,7 +278,7 @@ def of_run(
         evidence=" ".join(seen),
         decision=f"It is {run.status}{held_by} since {_at(moved.at)}, by {moved.actor}{reason}.",
         effect=after.get(run.status, ended),
-        waits_for=sorted(waits_for),
+        waits_for=run.waits_for,
     )
 
 

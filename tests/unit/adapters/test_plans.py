@@ -12,17 +12,23 @@ from urllib.parse import urlsplit, urlunsplit
 
 import asyncpg
 import pytest
+from msgspec.structs import replace
 
-from homeostat.adapters.stores.postgres import PostgresEngine, PostgresTurns, turns
+from homeostat.adapters.stores.postgres import PostgresEngine, PostgresRuns, PostgresTurns, turns
 from homeostat.adapters.stores.postgres.engine import SESSION
-from homeostat.adapters.stores.sqlite import SqliteEngine, SqliteTurns
+from homeostat.adapters.stores.sqlite import SqliteEngine, SqliteRuns, SqliteTurns
 from homeostat.adapters.stores.statements import statements
 from homeostat.adapters.stores.turns_read import AFTER_ALL
 from homeostat.core.clock import Millis
 from homeostat.core.ids import WorkerId, scope_of
+from homeostat.core.limits import STATE_ROWS_LATEST
+from homeostat.core.machines.task import TaskStatus
 from homeostat.core.machines.turn import HeadStatus
+from homeostat.core.ports.runs import RunStore
 from homeostat.core.ports.store import TurnStore
+from homeostat.core.records.run import Run
 from homeostat.core.records.turn import OpenTurn, Turn, WaitStatus
+from homeostat.testing.suites import run_store as runs
 from homeostat.testing.suites import turn_records as a
 
 AGENTS = 200
@@ -97,6 +103,16 @@ async def fill(store: TurnStore) -> None:
     await a.put(store, heads=a.swap(*moved), leases={WorkerId(f"wrk_{n}"): Millis(a.NOW) for n in range(20)})
 
 
+async def fill_runs(store: RunStore) -> None:
+    """Runs that are nearly over: some thousand of their tasks have ended, the last is in hand."""
+    for number in range(3):
+        made = await store.create(runs.change_of(runs.run_of(number), new_tasks=(runs.task_of(0),)), request_key=None)
+        assert isinstance(made, Run)
+        began = [runs.begun(number, place, runs.ANN) for place in range(TURNS + 1)]
+        tasks = (*(replace(task, status=TaskStatus.SUCCEEDED) for task in began[:-1]), began[-1])
+        assert await store.save(runs.change_of(runs.following(made), tasks=tasks))
+
+
 def _status(number: int) -> WaitStatus:
     return WaitStatus.PENDING if number % 50 == 0 else WaitStatus.SUCCESS
 
@@ -112,6 +128,7 @@ def sqlite_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
         engine = SqliteEngine(path)
         await engine.open()
         await fill(SqliteTurns(engine))
+        await fill_runs(SqliteRuns(engine))
         await engine.close()
 
     asyncio.run(make())
@@ -165,6 +182,16 @@ def test_sqlite_finds_calls_to_make_in_the_order_of_their_deadlines(sqlite_path:
     assert not any("TEMP B-TREE" in line for line in plan), plan
 
 
+@pytest.mark.parametrize("name", ["states_latest", "states_marked", "turns_in_line", "agents_barred"])
+def test_sqlite_finds_what_runs_wait_for(sqlite_path: Path, name: str) -> None:
+    text = statements("sqlite", "runs")[name]
+    plan = sqlite_plan(sqlite_path, text)
+    assert scanned(plan, text) == set(), plan
+    assert not any(re.match(r"SCAN (\w+)(?!.*VIRTUAL TABLE)", line) for line in plan), plan
+    if name == "states_latest":
+        assert any("(run_id=? AND place>?)" in line for line in plan), plan
+
+
 def test_a_plan_that_reads_through_a_table_is_seen(sqlite_path: Path) -> None:
     text = "SELECT h.epoch FROM heads AS h WHERE h.epoch = ?1 ORDER BY h.losses"
     plan = sqlite_plan(sqlite_path, text)
@@ -208,6 +235,7 @@ def postgres(postgres_server_url: str) -> Iterator[str]:
         engine = PostgresEngine(url)
         await engine.open()
         await fill(PostgresTurns(engine))
+        await fill_runs(PostgresRuns(engine))
         await engine.fetch("ANALYZE")
         await engine.close()
 
@@ -279,6 +307,23 @@ async def test_postgres_finds_calls_to_make_in_the_order_of_their_deadlines(post
     assert waits["Index Name"] == "waits_due", plan
     assert ("turn_id = " in taken["Index Cond"], "call_id = " in taken["Index Cond"]) == (True, True), plan
     assert not [node for node in plan if node["Node Type"] == "Sort"], plan
+
+
+async def test_postgres_finds_what_runs_have_in_hand_and_reads_nothing_that_is_finished(postgres: str) -> None:
+    text = statements("postgres", "runs")["states_latest"]
+    wanted = ", ".join(f"'{runs.run_of(number).run_id}'" for number in range(3))
+    plan = await postgres_plan(postgres, text, f"ARRAY[{wanted}]", str(STATE_ROWS_LATEST), run=True)
+    reads = [node for node in plan if node.get("Relation Name") == "run_states"]
+    assert reads
+    for node in reads:
+        looked_at = node["Actual Loops"] * (node["Actual Rows"] + node.get("Rows Removed by Filter", 0))
+        assert looked_at <= 3 * STATE_ROWS_LATEST, node
+
+
+@pytest.mark.parametrize("name", ["turns_in_line", "agents_barred"])
+async def test_postgres_finds_what_runs_wait_for(postgres: str, name: str) -> None:
+    plan = await postgres_plan(postgres, statements("postgres", "runs")[name])
+    assert read_through(plan) == set(), plan
 
 
 @pytest.mark.parametrize("heads", [1, 2])

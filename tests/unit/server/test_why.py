@@ -119,6 +119,7 @@ async def test_what_waits_for_an_agent_that_is_held_says_so(http: httpx2.AsyncCl
     told = await why(http, "runs", run_id)
     assert "It stands still" in told["effect"]
     assert told["waits_for"] == ["ann", "bob"]
+    assert (await http.get(f"/v1/runs/{run_id}")).json()["waits_for"] == ["ann", "bob"]
     assert (await http.post("/v1/agents/ann/uncordon", json=said)).is_success
     assert "the gate of ann" not in (await why(http, "runs", run_id))["text"]
 

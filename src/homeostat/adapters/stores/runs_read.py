@@ -1,7 +1,7 @@
 """What may be asked of the store of runs, in words that every engine's statements answer."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from msgspec.structs import replace
@@ -10,6 +10,7 @@ from homeostat.adapters.stores import runs_rows as rows
 from homeostat.core.clock import Millis
 from homeostat.core.codec import Json
 from homeostat.core.ids import AgentId, ProjectId, RunId, TurnId, scope_of
+from homeostat.core.limits import STATE_ROWS_LATEST
 from homeostat.core.machines.run import RunStatus
 from homeostat.core.machines.task import TaskStatus
 from homeostat.core.machines.turn import HeadStatus
@@ -120,16 +121,20 @@ class RunsReading(ABC):
         return found
 
     async def in_line(self, project: ProjectId, turns: Collection[tuple[AgentId, TurnId]]) -> set[TurnId]:
-        agents, wanted = self._list([agent_id for agent_id, _ in turns]), self._list([turn_id for _, turn_id in turns])
+        agents, wanted = self._list({agent_id for agent_id, _ in turns}), self._list([turn_id for _, turn_id in turns])
         return {row[0] for row in await self._all("turns_in_line", project, agents, wanted)}
 
     async def marked(self, run_id: RunId) -> list[tuple[AgentId, TurnId]]:
-        states = rows.read_states(await self._all("states_marked", run_id)).values()
-        return [
-            (state.agent_id, state.turn_id)
-            for state in states
-            if state.status is TaskStatus.RUNNING and state.agent_id is not None and state.turn_id is not None
-        ]
+        return rows.read_marked(await self._all("states_marked", self._list([run_id]))).get(run_id, [])
+
+    async def in_hand(self, runs: Mapping[RunId, int]) -> dict[RunId, list[tuple[AgentId, TurnId]]]:
+        found = rows.read_marked(await self._all("states_latest", self._list(runs), STATE_ROWS_LATEST))
+        if older := [run_id for run_id, count in runs.items() if len(found.get(run_id, ())) < count]:
+            found |= rows.read_marked(await self._all("states_marked", self._list(older)))
+        return found
+
+    async def barred(self, project: ProjectId, agents: Collection[AgentId], *, gates: bool) -> set[AgentId]:
+        return {row[0] for row in await self._all("agents_barred", project, self._list(agents), gates)}
 
     async def driven(self, driver: str) -> dict[RunId, tuple[ProjectId, int]]:
         return {row[0]: (row[1], row[2]) for row in await self._all("runs_driven", driver)}

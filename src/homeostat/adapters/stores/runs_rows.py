@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from homeostat.core.clock import Millis
 from homeostat.core.codec import Json
-from homeostat.core.ids import AgentId, TurnId
+from homeostat.core.ids import AgentId, RunId, TurnId
 from homeostat.core.limits import PLAN_ROW_CHARS, TASKS_IN_A_ROW
 from homeostat.core.machines.task import TaskStatus
 from homeostat.core.records.run import RedButton, Run, RunChange, Task, TaskSpec
@@ -91,6 +91,7 @@ class State(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 _states = msgspec.json.Decoder(State)
 UNTOUCHED: Final = State()
+MARK: Final = f'["{TaskStatus.RUNNING.value}"'
 
 
 def place_of(number: int) -> tuple[int, int]:
@@ -143,6 +144,19 @@ def write_remains(run_id: str, tasks: Iterable[Task]) -> list[Row]:
         for task in tasks
         if task.error is not None or task.result is not None or task.noted
     ]
+
+
+def read_marked(found: Iterable[Row]) -> dict[RunId, list[tuple[AgentId, TurnId]]]:
+    """The turns of tasks that are marked as running, by their runs; the lines of other tasks are not looked into."""
+    marked: dict[RunId, list[tuple[AgentId, TurnId]]] = {}
+    for run_id, states in found:
+        for line in states.split("\n"):
+            if not line.startswith(MARK):
+                continue
+            state = _states.decode(line)
+            if state.agent_id is not None and state.turn_id is not None:
+                marked.setdefault(RunId(run_id), []).append((state.agent_id, state.turn_id))
+    return marked
 
 
 def read_task(number: int, spec: TaskSpec, state: State, remains: Row) -> Task:

@@ -1,6 +1,6 @@
 """What runs ask of the world: a store that moves them, agents to carry tasks out, and somebody who makes plans."""
 
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Protocol
 
 from homeostat.core.clock import Millis
@@ -80,6 +80,16 @@ class RunStore(Protocol):
 
     async def marked(self, run_id: RunId) -> list[tuple[AgentId, TurnId]]:
         """The turns of those tasks of a run that are marked as running."""
+        ...
+
+    async def in_hand(self, runs: Mapping[RunId, int]) -> dict[RunId, list[tuple[AgentId, TurnId]]]:
+        """What is marked of several runs, of each as much as it counts. Old tasks are gone through only for what is not
+        among those that began last; a run that has nothing marked may be missing.
+        """
+        ...
+
+    async def barred(self, project: ProjectId, agents: Collection[AgentId], *, gates: bool) -> set[AgentId]:
+        """Which of some agents are given no turns: they left; with `gates` those, too, whose gates are shut."""
         ...
 
     async def repeated_turns(self, run_id: RunId) -> dict[str, list[TurnId]]:

@@ -183,7 +183,12 @@ class MovedShape(Shape, frozen=True, kw_only=True):
 
 
 class RunShape(Shape, frozen=True, kw_only=True):
-    """A run as it stands."""
+    """A run as it stands.
+
+    `waits_for` names the agents that have to work again before anything of it goes on: all that it has in hand waits
+    for agents that are quarantined, drained or cordoned, or left. It is empty where a run gets on, and agents are
+    told of those that left alone.
+    """
 
     run_id: str
     goal: str
@@ -198,6 +203,7 @@ class RunShape(Shape, frozen=True, kw_only=True):
     paused_by: PauseCause | None
     at_rest: bool
     tasks: dict[str, int]
+    waits_for: tuple[str, ...] = ()
     parallel: int
     budget: BudgetShape
     driver: str | None

@@ -12,6 +12,7 @@ from homeostat.core.codec import Json
 from homeostat.core.ids import AgentId, ProjectId, RunId, TraceId, TurnId
 from homeostat.core.machines.run import RunStatus
 from homeostat.core.machines.task import TaskStatus
+from homeostat.core.ports.fleet import RegistryStore
 from homeostat.core.ports.ledger import LedgerStore
 from homeostat.core.ports.runs import RunStore
 from homeostat.core.ports.store import TurnStore
@@ -42,6 +43,7 @@ class Keepers:
     runs: RunStore
     turns: TurnStore
     ledger: LedgerStore
+    fleet: RegistryStore
 
 
 Check = Callable[[Keepers], Awaitable[None]]
@@ -167,6 +169,38 @@ async def check_tasks_move_with_their_run(keepers: Keepers) -> None:
     assert await keepers.runs.task(made.run_id, "t1") == second
 
 
+async def check_what_runs_have_in_hand_is_told_however_old_it_is(keepers: Keepers) -> None:
+    places = {1: [0, 1, 40, 299], 2: [299], 3: [], 4: [0]}
+    expected: dict[RunId, list[tuple[AgentId, TurnId]]] = {}
+    counts: dict[RunId, int] = {}
+    for number, marked in places.items():
+        made = await make(keepers, number, tasks=300)
+        began = [begun(number, place, AgentId(f"a{place:03}")) for place in range(300)]
+        over = [replace(task, status=TaskStatus.SUCCEEDED, ended_at_ms=NOW) for task in began]
+        moved = [began[place] if place in marked else over[place] for place in range(300)]
+        assert await keepers.runs.save(change_of(following(made), tasks=tuple(moved)))
+        expected[made.run_id] = [(AgentId(f"a{place:03}"), turn_at(number, place)) for place in marked]
+        counts[made.run_id] = len(marked)
+    untouched = await make(keepers, 5, tasks=3)
+    found = await keepers.runs.in_hand({**counts, untouched.run_id: 0})
+    assert {run_id: sorted(found.get(run_id, ())) for run_id in expected} == expected
+    assert not found.get(untouched.run_id)
+    only = run_of(2).run_id
+    assert await keepers.runs.in_hand({only: 1}) == {only: expected[only]}
+    assert await keepers.runs.in_hand({}) == {}
+
+
+def turn_at(run: int, place: int) -> TurnId:
+    return TurnId(f"turn_{run:012x}{place:012x}")
+
+
+def begun(run: int, place: int, agent: AgentId) -> Task:
+    turn = turn_at(run, place)
+    return replace(
+        task_of(place), status=TaskStatus.RUNNING, attempt=1, turn_id=turn, agent_id=agent, started_at_ms=NOW
+    )
+
+
 async def check_a_request_makes_one_run(keepers: Keepers) -> None:
     first = await keepers.runs.create(change_of(run_of(1)), request_key="k")
     second = await keepers.runs.create(change_of(run_of(2)), request_key="k")
@@ -216,6 +250,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     check_a_driver_that_beats_meanwhile_is_not_buried,
     check_what_rests_is_claimed_by_nobody,
     check_tasks_move_with_their_run,
+    check_what_runs_have_in_hand_is_told_however_old_it_is,
     check_a_request_makes_one_run,
     check_runs_are_listed_newest_first,
     check_a_red_button_lets_no_run_begin,

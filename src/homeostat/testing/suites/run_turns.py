@@ -6,10 +6,11 @@ from msgspec.structs import replace
 
 from homeostat.core.clock import Millis
 from homeostat.core.codec import Json
-from homeostat.core.ids import ProjectId, RunId, ToolCallId, TraceId, TurnId, WorkerId
+from homeostat.core.ids import AgentId, ProjectId, RunId, ToolCallId, TraceId, TurnId, WorkerId
 from homeostat.core.machines.run import RunStatus
 from homeostat.core.machines.turn import HeadStatus
-from homeostat.core.records.head import Head
+from homeostat.core.records.fleet import Departure, Registration
+from homeostat.core.records.head import Gate, Head
 from homeostat.core.records.run import GateState, Run, Start, gate_of
 from homeostat.core.records.turn import AfterExecution, MessageType, Turn, Wait, WaitStatus
 from homeostat.core.records.writes import Saved, Writes
@@ -197,6 +198,38 @@ async def check_a_turn_is_under_way_since_somebody_took_it(keepers: Keepers) -> 
     assert await keepers.runs.working(PROJECT, both, after=Millis(NOW + 4)) == {}
 
 
+async def check_who_is_given_no_turns_is_told(keepers: Keepers) -> None:
+    names = [AgentId(name) for name in ("open", "draining", "closed", "left", "stranger")]
+    gates = zip(names, Gate, strict=False)
+    heads = {
+        (project, name): replace(Head.new(project, name, NOW), gate=gate if project == PROJECT else Gate.CLOSED)
+        for name, gate in gates
+        for project in (PROJECT, ProjectId("other"))
+    }
+    await keepers.turns.save(Writes(new_heads=heads))
+    entries = [
+        Registration(
+            agent_id=name,
+            project=PROJECT,
+            agent_type="t",
+            tags=(),
+            hostname=None,
+            pid=None,
+            key_digest=name,
+            registered_at_ms=NOW,
+            gone_at_ms=NOW if name == "left" else None,
+            gone_why=Departure.DEREGISTERED if name == "left" else None,
+        )
+        for name in names[:4]
+    ]
+    assert None not in await keepers.fleet.save([(entry, None) for entry in entries])
+    assert await keepers.runs.barred(PROJECT, names, gates=True) == {"draining", "closed", "left"}
+    assert await keepers.runs.barred(PROJECT, names, gates=False) == {"left"}
+    assert await keepers.runs.barred(PROJECT, names[:2], gates=True) == {"draining"}, "of those that were asked for"
+    assert await keepers.runs.barred(ProjectId("other"), names, gates=True) == {"open", "draining", "closed"}
+    assert await keepers.runs.barred(PROJECT, [], gates=True) == set()
+
+
 async def check_turns_of_one_attempt_are_told_from_others(keepers: Keepers) -> None:
     await keepers.turns.save(Writes(new_heads={(PROJECT, ANN): Head.new(PROJECT, ANN, NOW)}))
     made = await make(keepers)
@@ -222,5 +255,6 @@ CHECKS: Final[tuple[Check, ...]] = (
     check_a_gate_holds_from_its_commit_on,
     check_the_open_turns_of_a_run_are_those_of_its_project_page_by_page,
     check_a_turn_is_under_way_since_somebody_took_it,
+    check_who_is_given_no_turns_is_told,
     check_turns_of_one_attempt_are_told_from_others,
 )

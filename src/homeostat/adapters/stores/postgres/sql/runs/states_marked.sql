@@ -1,2 +1,3 @@
--- The rows of a run's states in which there is a task that is marked as running.
-SELECT place, states FROM run_states WHERE run_id = $1 AND strpos(states, '["running"') > 0
+-- The rows of some runs' states in which there is a task that is marked as running.
+SELECT run_id, states FROM run_states
+WHERE run_id = ANY($1::text[]) AND strpos(states, '["running"') > 0

@@ -1,2 +1,3 @@
--- The rows of a run's states in which there is a task that is marked as running.
-SELECT place, states FROM run_states WHERE run_id = ?1 AND instr(states, '["running"') > 0
+-- The rows of some runs' states in which there is a task that is marked as running.
+SELECT run_id, states FROM run_states
+WHERE run_id IN (SELECT value FROM json_each(?1)) AND instr(states, '["running"') > 0
