@@ -19,6 +19,7 @@ Row = dict[str, Any]
 LOOK_SECONDS = 0.25
 BAR_CELLS = 20
 BETWEEN = " · "
+WAITS_TOLD = 2
 TOLD = ("running", "queued", "held", "failed", "skipped", "stopped")
 STYLES = {"completed": "green", "failed": "red", "killed": "red", "paused": "yellow", "applying": "cyan"}
 
@@ -110,6 +111,7 @@ def progress(run: Row, *, width: int | None = None) -> str:
         filled = BAR_CELLS * done // total
         parts.append(f"[{'#' * filled}{'.' * (BAR_CELLS - filled)}] {done}/{total}")
     parts += [f"{tasks[word]} {word}" for word in TOLD if tasks.get(word)]
+    parts += [f"stands still for {names}" for names in [waits_for(run)] if names]
     parts += spending(budget)
     if budget["forecast"] and not _by_the_clock(budget):
         parts.append(budget["forecast"])
@@ -136,22 +138,32 @@ def spending(budget: Row) -> list[str]:
     return parts
 
 
+def waits_for(run: Row) -> str:
+    """Who has to work again before a run that stands still goes on; the server names them all."""
+    names: list[str] = run.get("waits_for", [])
+    more = f" and {len(names) - WAITS_TOLD} more" if len(names) > WAITS_TOLD else ""
+    return _on_a_line(f"{', '.join(names[:WAITS_TOLD])}{more}")
+
+
 def listing(runs: list[Row], *, wide: bool = False) -> tuple[list[Column], list[tuple[Cell, ...]]]:
-    """The columns of a list, and a row for each run."""
+    """The columns of a list, and a row for each run. Where none stands still, nothing is said of it."""
+    still = any(run.get("waits_for") for run in runs)
     columns = [
         Column("RUN"),
         Column("STATUS"),
+        *([Column("WAITS FOR", least=10)] * still),
         Column("TASKS", right=True),
-        Column("SPENT", right=True),
+        Column("SPENT", right=True, spare=int(still)),
         Column("AGE", right=True),
         Column("GOAL", least=12),
     ]
-    columns[5:5] = [Column("BY", least=8, spare=2), Column("USED", spare=3), Column("WHY", least=12, spare=1)] * wide
+    columns[-1:-1] = [Column("BY", least=8, spare=2), Column("USED", spare=3), Column("WHY", least=12, spare=1)] * wide
     now = SystemClock().now_ms()
     cells = [
         (
             Cell(run["run_id"]),
             Cell(run["status"], STYLES.get(run["status"], "")),
+            *([Cell(waits_for(run), "yellow")] * still),
             Cell(f"{run['tasks'].get('succeeded', 0)}/{sum(run['tasks'].values())}"),
             Cell(money(run["budget"]["usd_spent"])),
             Cell(distance(run["created_at"], now)),
@@ -179,6 +191,7 @@ def page(run: Row, tasks: list[Row], *, more: bool) -> list[str]:
         "Run": run["run_id"],
         "Goal": run["goal"],
         "Status": f"{run['status']} since {_when(moved['at'])}, by {moved['actor']}: {moved['reason']}",
+        "Waits for": waits_for(run),
         "Begun": f"{_when(run['created_at'])} by {run['created_by']}",
         "Planner": run["planner_name"] or run["planner"],
         "Used": ", ".join(spending(budget)),

@@ -10,8 +10,9 @@ from typer.testing import CliRunner
 from homeostat.cli.application import application
 from homeostat.cli.giving import show_blast
 from homeostat.cli.red_button import lifted
-from homeostat.cli.run_view import follow, page, progress
+from homeostat.cli.run_view import follow, listing, page, progress
 from homeostat.cli.runs import budget_of, tasks_of
+from homeostat.cli.tables import Screen, table
 
 
 def test_a_budget_is_read_with_its_units() -> None:
@@ -72,6 +73,28 @@ def test_progress_is_one_line() -> None:
     assert progress(run, width=len(expected) - 1) == " · ".join(parts[:-1]), "the forecast goes first, and whole"
     assert progress(run, width=44) == " · ".join(parts[:2])
     assert progress(run, width=4) == "app…"
+
+
+def test_a_list_says_which_runs_stand_still_and_for_whom() -> None:
+    budget = {**dict.fromkeys(("usd_max", "tokens_max", "seconds_max", "forecast")), "usd_spent": 0.5}
+    budget |= {"seconds_spent": 4.0, "reached_in_seconds": None}
+    known = {"status": "applying", "tasks": {"queued": 3}, "budget": budget, "created_at": "2025-06-15T15:00:00.000Z"}
+    known |= {"created_by": "eve", "moved": {"reason": "planned"}}
+    runs: list[dict[str, Any]] = [
+        {**known, "run_id": f"run_{number:024d}", "goal": f"goal {number} of the week", "waits_for": names}
+        for number, names in enumerate([[], ["ann"], ["ann", "bob", "cid", "dan"]])
+    ]
+    lines = table(*listing(runs), on=Screen(80))
+    assert lines[0].split() == ["RUN", "STATUS", "WAITS", "FOR", "TASKS", "AGE", "GOAL"], "what was spent has no room"
+    assert max(map(len, lines)) <= 80
+    assert [line.split()[2] for line in lines[1:]] == ["0/3", "ann", "ann,"]
+    wide = table(*listing(runs, wide=True), on=Screen(None))
+    assert [name in wide[0] for name in ("WAITS FOR", "SPENT", "BY", "USED", "WHY")] == [True] * 5
+    assert "ann, bob and 2 more" in wide[3]
+    assert "WAITS" not in table(*listing(runs[:1]), on=Screen(80))[0], "none of these does"
+    old = {name: value for name, value in runs[0].items() if name != "waits_for"}
+    assert "WAITS" not in table(*listing([old]), on=Screen(80))[0], "a server that does not say so"
+    assert progress(runs[1]) == "applying · [....................] 0/3 · 3 queued · stands still for ann · 4 s"
 
 
 def test_what_is_left_of_the_time_is_no_news_where_nothing_else_is_bounded() -> None:
@@ -147,6 +170,7 @@ async def test_what_others_wrote_commands_no_terminal(capsys: pytest.CaptureFixt
         "status": "failed",
         "at_rest": True,
         "tasks": {},
+        "waits_for": [evil],
         "seed": 1,
         "epoch": 1,
         "created_at": "2026-01-01T00:00:00Z",
@@ -162,6 +186,7 @@ async def test_what_others_wrote_commands_no_terminal(capsys: pytest.CaptureFixt
     lines = page(run, [task], more=False)
     assert all(line.isprintable() for line in lines), lines
     assert sum(line.startswith("Run ") for line in lines) == 1
+    assert sum(line.startswith("Waits for  wait") for line in lines) == 1
     await follow(None, run, quiet=False)  # pyright: ignore[reportArgumentType] - it is over, and nobody is asked
     told = capsys.readouterr().out.splitlines()
     assert len(told) == 3
