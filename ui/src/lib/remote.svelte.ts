@@ -7,6 +7,9 @@ import type { EventKind, FeedEvent } from './types'
 
 const GAP_MS = 400
 
+// What is asked for; or what is known without asking.
+type Fetch<T> = (signal: AbortSignal) => Promise<T> | T
+
 export interface RemoteOptions {
   kinds?: EventKind[]
   concerns?: (event: FeedEvent) => boolean
@@ -17,12 +20,12 @@ export class Remote<T> {
   data = $state.raw<T | null>(null)
   problem = $state.raw<Problem | null>(null)
   loading = $state(true)
-  #fetch: (signal: AbortSignal) => Promise<T>
+  #fetch: Fetch<T>
   #abort: AbortController | null = null
   #timer: ReturnType<typeof setTimeout> | undefined
   #readAt = 0
 
-  constructor(fetch: (signal: AbortSignal) => Promise<T>) {
+  constructor(fetch: Fetch<T>) {
     this.#fetch = fetch
   }
 
@@ -67,7 +70,7 @@ export class Remote<T> {
 }
 
 // For a component: `fetch` is run again when what it reads changes, when an event concerns it, and now and then.
-export function remote<T>(fetch: (signal: AbortSignal) => Promise<T>, options: RemoteOptions = {}): Remote<T> {
+export function remote<T>(fetch: Fetch<T>, options: RemoteOptions = {}): Remote<T> {
   const found = new Remote(fetch)
   $effect(() => {
     found.forget()
