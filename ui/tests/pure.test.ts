@@ -104,6 +104,8 @@ describe('words', () => {
     expect(sentence(now, 1)).toBe('41 of 42 agents healthy, 1 isolated, 2 approvals waiting, 1 open incident, $3.10 in the last hour.')
     expect(sentence({ ...now, phases: { healthy: 42 }, approvals_pending: 0 }, 0)).toBe('All 42 agents are healthy, $3.10 in the last hour.')
     expect(sentence(now, 1, 1)).toContain('3 approvals waiting')
+    expect(sentence(now, 1, 0, 1)).toBe('41 of 42 agents healthy, 1 isolated, 2 approvals waiting, 1 open incident, 1 run stands still, $3.10 in the last hour.')
+    expect(sentence(now, 0, 0, 2)).toContain('2 runs stand still')
     expect(sentence({ ...now, agents: 0 }, 0)).toBe('No agent is registered yet.')
     expect(sentence({ ...now, agents: 10_005, phases: { initializing: 10_004 } }, 0)).toContain('0 of 10,005 agents healthy, 10,004 still learning')
     const begun = { at: '2026-01-01T12:02:30Z', traffic_since: '2026-01-01T12:00:00Z' }

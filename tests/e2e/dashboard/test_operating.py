@@ -21,7 +21,7 @@ from homeostat.core.records.turn import AgentKey, Grant
 from homeostat.core.records.view import Outcome
 from homeostat.server.serving import bind, serving, url_of
 from homeostat.testing.clinic import Clinic, clinic
-from homeostat.testing.crews import crew
+from homeostat.testing.crews import crew, eventually
 from homeostat.testing.homeostat import HomeostatServer
 from homeostat.testing.servers import free_port
 from tests.e2e.dashboard.conftest import PATIENCE_MS, Visit
@@ -272,6 +272,47 @@ async def test_a_run_that_stands_still_says_so_and_why(context: BrowserContext, 
                 await answer(page, "it is mended")
                 await page.go_back()
                 await page.get_by_role("button", name="all", exact=True).click()
+                await expect(alert).to_have_count(0)
+            assert visit.errors == []
+
+
+async def test_runs_that_stand_still_are_told_where_one_looks_first(context: BrowserContext, tmp_path: Path) -> None:
+    """The first page and the list say which, and for whom; and no more once somebody can work again."""
+    async with assemble(Settings(data_dir=tmp_path)) as system:
+        listener = bind("127.0.0.1", free_port())
+        async with serving(system, listener):
+            visit = Visit(await context.new_page(), url_of(listener))
+            visit.watch()
+            page = visit.page
+            said = {"reason": "it mails customers", "actor": "eve"}
+            async with httpx2.AsyncClient(base_url=visit.url, trust_env=False) as http:
+                for name in ("ann", "bob"):
+                    await http.post("/v1/agents/register", json={"agent_type": "t", "agent_id": name})
+                for goal, names in (("the report", ["ann"]), ("the digest", ["ann", "bob"])):
+                    tasks = [{"name": name, "agent": name} for name in names]
+                    begun = await http.post("/v1/runs", json={"goal": goal, "tasks": tasks})
+                    assert begun.status_code == 201, begun.text
+                await visit.go("now")
+                sentence, alert = page.get_by_test_id("sentence"), page.get_by_role("alert")
+                await expect(sentence).to_contain_text("agents")
+                await expect(alert).to_have_count(0)
+                assert (await http.post("/v1/agents/ann/quarantine", json=said)).is_success
+                await expect(alert).to_have_text("the report stands still until ann can work.")
+                await expect(sentence).to_contain_text("1 run stands still")
+                await page.get_by_role("link", name="Runs", exact=True).click()
+                rows = page.get_by_role("table", name="Runs").get_by_role("row")
+                await expect(rows.filter(has_text="the report")).to_contain_text("applying, waits for ann")
+                await expect(rows.filter(has_text="the digest")).not_to_contain_text("waits for")
+                assert (await http.post("/v1/agents/bob/cordon", json=said)).is_success  # of which no event tells
+                await expect(rows.filter(has_text="the digest")).to_contain_text("applying, waits for ann, bob")
+
+                async def released() -> bool:
+                    return (await http.post("/v1/agents/ann/release", json=said)).is_success
+
+                await eventually(released)
+                await expect(rows.filter(has_text="waits for")).to_have_count(0)
+                await visit.go("now")
+                await expect(sentence).to_contain_text("agents")
                 await expect(alert).to_have_count(0)
             assert visit.errors == []
 

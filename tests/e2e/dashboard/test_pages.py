@@ -332,6 +332,7 @@ RUN = {
     "paused_by": None,
     "at_rest": True,
     "tasks": {},
+    "waits_for": [],
     "parallel": 1,
     "budget": {
         "tokens_max": None,

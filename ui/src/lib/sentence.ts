@@ -9,7 +9,7 @@ export function span(now: Overview): string {
   return known < 3570 ? `in the last ${seconds(known)}` : 'in the last hour'
 }
 
-export function sentence(now: Overview, incidents: number, tasks = 0): string {
+export function sentence(now: Overview, incidents: number, tasks = 0, still = 0): string {
   if (now.agents === 0) return 'No agent is registered yet.'
   const phases = now.phases
   const isolated = (phases.draining ?? 0) + (phases.quarantined ?? 0) + (phases.healing ?? 0)
@@ -26,6 +26,7 @@ export function sentence(now: Overview, incidents: number, tasks = 0): string {
   const asked = now.approvals_pending + tasks
   if (asked) parts.push(`${plural(asked, 'approval')} waiting`)
   if (incidents) parts.push(plural(incidents, 'open incident'))
+  if (still) parts.push(`${plural(still, 'run')} ${still === 1 ? 'stands' : 'stand'} still`)
   parts.push(`${usd(now.traffic.cost_usd)} ${span(now)}`)
   return `${parts.join(', ')}.`
 }

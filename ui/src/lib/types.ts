@@ -361,6 +361,7 @@ export interface Run {
   paused_by: string | null
   at_rest: boolean
   tasks: Record<string, number>
+  waits_for: string[]
   parallel: number
   budget: RunBudget
   created_at: string
