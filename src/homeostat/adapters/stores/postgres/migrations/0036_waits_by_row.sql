@@ -1,3 +1,0 @@
--- On PostgreSQL rows lie in the order in which they came already; SQLite's tool calls are laid out anew in this migration.
-
-SELECT 1;
