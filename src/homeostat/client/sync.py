@@ -1,6 +1,8 @@
 """The client for programs without an event loop."""
 
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractContextManager, suppress
+from functools import partial
 from typing import Any, ParamSpec, Self, TypeVar
 from weakref import finalize
 
@@ -17,6 +19,13 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
+def _end(portal: BlockingPortal, starting: AbstractContextManager[BlockingPortal]) -> None:
+    """End the loop and all that goes on in it: an interrupt that came while a call began has left it behind there."""
+    with suppress(RuntimeError):
+        portal.call(partial(portal.stop, cancel_remaining=True))
+    starting.__exit__(None, None, None)
+
+
 class SyncClient:
     """The same client, each call of which blocks. It keeps one event loop in a thread of its own."""
 
@@ -31,7 +40,7 @@ class SyncClient:
         starting = start_blocking_portal("asyncio", name="homeostat-client")
         self._portal: BlockingPortal = starting.__enter__()
         # At the latest while threads still run: later, the interpreter would wait for this one for ever.
-        self._end = finalize(self, starting.__exit__, None, None, None)
+        self._end = finalize(self, _end, self._portal, starting)
         self.asynchronous = self._portal.call(
             lambda: Client(url, key=key, project=project, retry_seconds=retry_seconds)
         )

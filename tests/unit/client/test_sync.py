@@ -59,6 +59,34 @@ def test_a_call_that_is_interrupted_does_not_hold_up_the_end() -> None:
     assert (said.strip(), program.returncode) == ("interrupted", 0)
 
 
+STRUCK = """
+import socket, sys
+from homeostat import SyncClient
+silent = socket.create_server(("127.0.0.1", 0))
+client = SyncClient(f"http://127.0.0.1:{silent.getsockname()[1]}")
+begin = client._portal.start_task_soon
+def struck(call):
+    client._portal.start_task_soon = begin
+    begin(call)
+    silent.accept()
+    raise KeyboardInterrupt
+client._portal.start_task_soon = struck
+try:
+    client.deliverable("turn_0123456789abcdef01234567", wait=3600.0)
+except KeyboardInterrupt:
+    print("interrupted")
+if "close" in sys.argv:
+    client.close()
+"""
+
+
+@pytest.mark.parametrize("options", [["close"], []])
+def test_an_interrupt_while_a_call_begins_does_not_hold_up_the_end(options: list[str]) -> None:
+    command = [sys.executable, "-c", STRUCK, *options]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=ENDS_SECONDS, check=True)
+    assert (ended.stdout.strip(), ended.stderr) == ("interrupted", "")
+
+
 def test_a_client_is_closed_once_however_often_that_is_asked_for() -> None:
     with SyncClient(NOWHERE) as client:
         client.close()
