@@ -29,6 +29,9 @@ NEW_TOOL_RISK: Final = 0.5
 NEW_PAIR_RISK: Final = 0.25
 ORDERS_WORTH_A_LOOK: Final = 1.0
 
+OBEYS: Final = frozenset({Anomaly.TOOL_OUTPUT_ORDERS, Anomaly.BORROWED_ARGUMENT})
+"""What shows that an agent is led by its tools."""
+
 
 @dataclass(frozen=True, slots=True)
 class Sign:

@@ -8,8 +8,14 @@ from typing import Final, NamedTuple
 from homeostat.core.ids import AgentId, ProjectId
 from homeostat.core.records.immune import Spread
 from homeostat.core.records.turn import AgentKey
+from homeostat.immune.vitals import Anomaly
 
 EVERYBODY: Final = "fleet"
+HOST: Final = "host "
+MACHINES_CAUSE: Final = frozenset(
+    {Anomaly.LATENCY_SPIKE, Anomaly.ERROR_SPIKE, Anomaly.RETRY_SPIKE, Anomaly.DRIFT, Anomaly.STUCK}
+)
+"""What agents may show because of the machine they run on. It makes none of them use another tool or spend more."""
 COHORTS_MAX: Final = 16_384  # tags are the agents' own words
 
 
@@ -21,6 +27,10 @@ class Cohort(NamedTuple):
 
     name: str
     project: ProjectId | None = None
+
+    def explains(self, kind: str) -> bool:
+        """Whether what its members share may be why they show something."""
+        return kind in MACHINES_CAUSE or not self.name.startswith(HOST)
 
 
 NOBODY: Final = Cohort("")
@@ -105,7 +115,7 @@ class Correlator:
     def affected(self, agent: AgentKey, cohorts: Collection[Cohort], kinds: Collection[str], now: float) -> None:
         """An agent shows something."""
         for cohort in cohorts:
-            for kind in kinds:
+            for kind in filter(cohort.explains, kinds):
                 if (recent := self._affected.get((cohort, kind))) is None:
                     recent = self._affected[cohort, kind] = _Recent(self._window)
                     if len(self._affected) > COHORTS_MAX:

@@ -19,7 +19,8 @@ from homeostat.core.records.turn import AgentKey
 from homeostat.core.records.vitals import Vitals
 from homeostat.immune.archive import Archive
 from homeostat.immune.baseline import Baselines, Rows
-from homeostat.immune.correlator import EVERYBODY, Cohort, Correlator, Verdict
+from homeostat.immune.behaviour import OBEYS
+from homeostat.immune.correlator import EVERYBODY, HOST, Cohort, Correlator, Verdict
 from homeostat.immune.deciding import Deciding
 from homeostat.immune.diagnostician import Diagnostician
 from homeostat.immune.doctrine import Doctrine
@@ -27,18 +28,12 @@ from homeostat.immune.enforcement import Enforcement
 from homeostat.immune.healer import FIRE_DRILL, LEFT_ALONE, Healer
 from homeostat.immune.intake import CALL, DRILL, GATEWAY, HEARSAY, Intake
 from homeostat.immune.observer import Observer, stream_of
-from homeostat.immune.vitals import Anomaly
 from homeostat.immune.ward import ISOLATED, Move, Roster, Ward
 from homeostat.immune.watch import BEHAVIOUR_SIGMA, Watch, in_words
 
 log = logging.getLogger(__name__)
 
 AGENTS_NAMED_MAX: Final = 100
-HOST: Final = "host "
-A = Anomaly
-MACHINES_CAUSE: Final = frozenset({A.LATENCY_SPIKE, A.ERROR_SPIKE, A.RETRY_SPIKE, A.DRIFT, A.STUCK})
-"""What agents may show because of the machine they run on. It makes none of them use another tool or spend more."""
-OBEYS: Final = frozenset({A.TOOL_OUTPUT_ORDERS, A.BORROWED_ARGUMENT})
 
 
 class Orchestrator:
@@ -158,9 +153,7 @@ class Orchestrator:
                 # Also who is well again by now: for what it showed, another would be isolated whose pass ended sooner.
                 passed = watch.worst > doctrine.severe_sigma or watch.longest >= doctrine.suspect_ticks
                 if watch.streak or passed:
-                    for cohort in watch.cohorts:
-                        kinds = watch.kinds if not cohort.name.startswith(HOST) else _of_machines(watch.kinds)
-                        self._correlator.affected(watch.key, [cohort], kinds, now)
+                    self._correlator.affected(watch.key, watch.cohorts, watch.kinds, now)
         for watch in seen:
             if watch.phase is Phase.PROBATION and watch.bad and self._everybodys(watch, now):
                 watch.overlook()  # it says nothing of the remedy: probation begins anew
@@ -352,10 +345,6 @@ class Orchestrator:
         isolated = {key for key in self._ward.unsettled if self._ward.watches[key].phase in ISOLATED}
         keys = isolated | (self._enforcement.unsettled & self._ward.watches.keys())
         return [self._ward.watches[key].patient for key in sorted(keys)]
-
-
-def _of_machines(kinds: Iterable[str]) -> list[str]:
-    return [kind for kind in kinds if kind in MACHINES_CAUSE]
 
 
 def _rows(watch: Watch) -> Rows:

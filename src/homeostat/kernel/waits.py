@@ -233,8 +233,9 @@ def _end(plan: Plan, mailbox: Mailbox, final: Wait, followups: Followups) -> Non
 
 def effective_after(command: Report, wait: Wait) -> AfterExecution:
     """What happens next: the result's own control word, else the report's, else what the call said."""
-    said = command.result
-    value = from_json(said) if CONTROL in said or "\\u" in said else None  # most say nothing, and some at great length
+    result = command.result
+    asks = CONTROL in result or "\\u" in result  # most say nothing, and some at great length
+    value = from_json(result) if asks else None
     if isinstance(value, dict):
         control = cast("dict[str, object]", value).get(CONTROL)
         if isinstance(control, dict):

@@ -37,6 +37,12 @@ def child(command: Sequence[str], **options: Any) -> "Generator[subprocess.Popen
     try:
         yield process
     finally:
-        dismiss(undertaker)
         process.terminate()
-        process.wait(END_SECONDS_MAX)
+        try:
+            process.wait(END_SECONDS_MAX)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            raise
+        finally:
+            dismiss(undertaker)
