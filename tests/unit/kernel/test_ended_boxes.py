@@ -1,13 +1,10 @@
 """A box that has ended is named by nobody, also by whoever looked it up a moment before."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import AsyncExitStack
-from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
-from homeostat.app.stores import open_engine, turn_store
 from homeostat.core.codec import NULL, Json
 from homeostat.core.errors import BoxInUse, BoxOfTurn, BoxReferred, BoxUnknown, StoreUnavailable
 from homeostat.core.ids import AgentId, BoxId, ProjectId, ToolCallId, box_of
@@ -21,29 +18,15 @@ from homeostat.kernel.kernel import Kernel
 from homeostat.kernel.watchdog import RETENTION_EVERY_SECONDS
 from homeostat.testing.clock import ManualClock
 from homeostat.testing.kernels import running_kernel
-from homeostat.testing.memory import MemoryTurns
 
 PROJECT = ProjectId("p")
 ANN, BOB = (PROJECT, AgentId("ann")), (PROJECT, AgentId("bob"))
 NOTES = (CardDraft("note", Json("1")), CardDraft("note", Json("2")))
 
 
-@pytest.fixture(params=["memory", "sqlite", "postgres"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str | None:
-    if request.param == "memory":
-        return None
-    return request.getfixturevalue("postgres_url") if request.param == "postgres" else f"sqlite://{tmp_path}/turns.db"
-
-
 @pytest.fixture
-async def kernel(url: str | None) -> AsyncGenerator[Kernel]:
-    async with AsyncExitStack() as stack:
-        store: TurnStore = MemoryTurns()
-        if url is not None:
-            engine = await open_engine(url)
-            stack.push_async_callback(engine.close)
-            store = turn_store(engine)
-        kernel = await stack.enter_async_context(running_kernel(store))
+async def kernel(any_store: TurnStore) -> AsyncGenerator[Kernel]:
+    async with running_kernel(any_store) as kernel:
         for key in (ANN, BOB):
             await kernel.register(key)
         yield kernel

@@ -2,13 +2,11 @@
 
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack
-from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
 from homeostat.adapters.doorbells.local import LocalBus
-from homeostat.app.stores import open_engine, turn_store
 from homeostat.app.supervisor import Supervisor
 from homeostat.core.codec import NULL, Json
 from homeostat.core.errors import BoxUnknown, IdempotencyKeyReused
@@ -20,7 +18,6 @@ from homeostat.core.records.work import fence_of
 from homeostat.kernel.commands import Deliver, Enqueue, Idempotency, Suspend
 from homeostat.kernel.kernel import Kernel
 from homeostat.testing.clock import ManualClock
-from homeostat.testing.memory import MemoryTurns
 
 ANN, BOB = [(ProjectId("p"), AgentId(name)) for name in ("ann", "bob")]
 SAID, OTHERWISE = Idempotency("k", "the same words"), Idempotency("k", "other words")
@@ -56,23 +53,11 @@ def message(key: AgentKey, box_id: BoxId | None = None, said: Idempotency | None
     return Enqueue(key=key, type=MessageType.TURN, payload=Json("1"), context_box_id=box_id, idempotency=said)
 
 
-@pytest.fixture(params=["memory", "sqlite", "postgres"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str | None:
-    if request.param == "memory":
-        return None
-    return request.getfixturevalue("postgres_url") if request.param == "postgres" else f"sqlite://{tmp_path}/turns.db"
-
-
 @pytest.fixture
-async def place(url: str | None) -> AsyncGenerator[Place]:
+async def place(any_store: TurnStore) -> AsyncGenerator[Place]:
     async with AsyncExitStack() as stack:
-        store: TurnStore = MemoryTurns()
-        if url is not None:
-            engine = await open_engine(url)
-            stack.push_async_callback(engine.close)
-            store = turn_store(engine)
         clock = ManualClock()
-        kernel = Kernel(store=store, bus=LocalBus(), clock=clock)
+        kernel = Kernel(store=any_store, bus=LocalBus(), clock=clock)
         supervisor = Supervisor()
         stack.push_async_callback(supervisor.stop)
         supervisor.add("flusher", kernel.flusher.run)
